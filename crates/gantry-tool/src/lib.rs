@@ -1,1 +1,38 @@
-//! The tool contract.
+//! The tool contract: what a tool is, who may call it, and the one path every call takes.
+//!
+//! Nothing here touches files, processes or the network. Only [`Gate`] can run a [`Tool`]; the traits
+//! [`AuditSink`] and [`ResultStore`] are implemented by `gantry-store`.
+
+mod audit;
+mod budget;
+mod call;
+mod envelope;
+mod error;
+mod gate;
+mod labels;
+mod mask;
+mod metrics;
+mod nearest;
+mod policy;
+mod registry;
+mod results;
+mod schema;
+mod sensitive;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod tool;
+
+pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
+pub use budget::DEFAULT_MAX_RESULT_CHARS;
+pub use call::{Autonomy, Call, Ctx, Principal, PrincipalKind, Surface};
+pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
+pub use gate::{Answer, Gate, GateParts, Outcome};
+pub use labels::Label;
+pub use mask::Masker;
+pub use metrics::{Metrics, Status};
+pub use nearest::nearest;
+pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
+pub use registry::{Registry, RegistryError, ToolScope, View, canonical_name};
+pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
+pub use sensitive::SensitivePaths;
+pub use tool::{Access, Capability, IntoReply, Reply, Text, Tool, Toolset, Touch};

@@ -1,0 +1,146 @@
+//! Who is calling, from where, as which agent, and until when.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::registry::ToolScope;
+
+/// Who is calling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Principal {
+    /// The person whose machine this is.
+    Operator,
+    /// A client token made by the operator.
+    Client { token: String },
+    /// An MCP client.
+    Mcp { client: String },
+    /// An agent, acting by itself.
+    Agent { id: String },
+    /// Cron and tasks.
+    Scheduler,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrincipalKind {
+    Operator,
+    Client,
+    Mcp,
+    Agent,
+    Scheduler,
+}
+
+impl Principal {
+    pub fn kind(&self) -> PrincipalKind {
+        match self {
+            Principal::Operator => PrincipalKind::Operator,
+            Principal::Client { .. } => PrincipalKind::Client,
+            Principal::Mcp { .. } => PrincipalKind::Mcp,
+            Principal::Agent { .. } => PrincipalKind::Agent,
+            Principal::Scheduler => PrincipalKind::Scheduler,
+        }
+    }
+
+    pub fn is_operator(&self) -> bool {
+        *self == Principal::Operator
+    }
+}
+
+impl std::fmt::Display for Principal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Principal::Operator => f.write_str("operator"),
+            Principal::Client { token } => write!(f, "client:{token}"),
+            Principal::Mcp { client } => write!(f, "mcp:{client}"),
+            Principal::Agent { id } => write!(f, "agent:{id}"),
+            Principal::Scheduler => f.write_str("scheduler"),
+        }
+    }
+}
+
+/// The way in. Model-facing surfaces get bounded results, the others get everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Surface {
+    Cli,
+    Http,
+    Websocket,
+    Mcp,
+    Agent,
+}
+
+impl Surface {
+    pub fn is_model_facing(self) -> bool {
+        matches!(self, Surface::Mcp | Surface::Agent)
+    }
+}
+
+/// How much an agent may do before a human is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Autonomy {
+    /// Asks for destructive and open-world calls, and for sensitive paths.
+    #[default]
+    Supervised,
+    /// Asks for sensitive paths.
+    Guided,
+    /// Never asks: what would be asked is denied.
+    Autonomous,
+}
+
+/// One call on its way through the gate.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub id: String,
+    pub principal: Principal,
+    /// Whose view, policy and workspace apply.
+    pub agent: String,
+    pub autonomy: Autonomy,
+    pub surface: Surface,
+    /// Absolute; relative paths of the input are meant from here.
+    pub workspace: PathBuf,
+    pub scope: ToolScope,
+    pub deadline: Option<Instant>,
+    /// Fires when the caller gives up or the deadline passes.
+    pub cancel: CancellationToken,
+    /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
+    pub avoid_sensitive: bool,
+}
+
+impl Call {
+    pub fn new(principal: Principal, surface: Surface, workspace: PathBuf) -> Call {
+        let agent = match &principal {
+            Principal::Agent { id } => id.clone(),
+            _ => "main".to_owned(),
+        };
+        Call {
+            id: Uuid::now_v7().to_string(),
+            principal,
+            agent,
+            autonomy: Autonomy::default(),
+            surface,
+            workspace,
+            scope: ToolScope::default(),
+            deadline: None,
+            cancel: CancellationToken::new(),
+            avoid_sensitive: false,
+        }
+    }
+}
+
+/// What a tool's `run` gets: the call, and the state the tool was made with.
+pub struct Ctx<S> {
+    pub call: Arc<Call>,
+    pub state: Arc<S>,
+}
+
+impl<S> Clone for Ctx<S> {
+    fn clone(&self) -> Self {
+        Ctx { call: self.call.clone(), state: self.state.clone() }
+    }
+}

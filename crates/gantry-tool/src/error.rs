@@ -1,0 +1,191 @@
+//! Two kinds of failure: a tool's own ([`ToolError`], shown in its toolset's shape), and the gate's ([`Refusal`]).
+
+use serde_json::{Map, Value, json};
+
+/// What failed, on what; what to do next; and the fields an envelope adds (`path`, `command`).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Message {
+    pub text: String,
+    pub hint: Option<String>,
+    pub fields: Map<String, Value>,
+}
+
+impl Message {
+    pub fn new(text: impl Into<String>) -> Self {
+        Message { text: text.into(), ..Message::default() }
+    }
+}
+
+impl std::fmt::Display for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A tool's own error. The gate renders it in the shape of the tool's toolset.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The caller can mend this: a rule between fields, a pattern that does not parse.
+    #[error("{0}")]
+    Input(Message),
+    /// The operation failed on the world: no such file, disk full, permission. The text says on what.
+    #[error("{0}")]
+    Failed(Message),
+    /// An engine refuses: a closed directory, a sandbox that cannot be enforced.
+    #[error("denied: {0}")]
+    Denied(Message),
+    /// The node or server is not there now.
+    #[error("{0}")]
+    Unavailable(Message),
+    #[error("cancelled")]
+    Cancelled,
+    /// Ours to mend: the detail goes to the audit log under this id, the caller hears only the id.
+    #[error("internal error {id}")]
+    Internal { id: String, detail: String },
+}
+
+impl ToolError {
+    pub fn input(text: impl Into<String>) -> Self {
+        ToolError::Input(Message::new(text))
+    }
+
+    pub fn failed(text: impl Into<String>) -> Self {
+        ToolError::Failed(Message::new(text))
+    }
+
+    pub fn denied(text: impl Into<String>) -> Self {
+        ToolError::Denied(Message::new(text))
+    }
+
+    pub fn internal(detail: impl Into<String>) -> Self {
+        ToolError::Internal { id: uuid::Uuid::new_v4().to_string(), detail: detail.into() }
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        if let Some(message) = self.message_mut() {
+            message.hint = Some(hint.into());
+        }
+        self
+    }
+
+    /// Adds a field for the error's envelope. The first value given for a name stays.
+    pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if let Some(message) = self.message_mut() {
+            message.fields.entry(name.to_owned()).or_insert_with(|| value.into());
+        }
+        self
+    }
+
+    pub fn fields(&self) -> Option<&Map<String, Value>> {
+        match self {
+            ToolError::Input(m) | ToolError::Failed(m) | ToolError::Denied(m) | ToolError::Unavailable(m) => {
+                Some(&m.fields)
+            }
+            ToolError::Cancelled | ToolError::Internal { .. } => None,
+        }
+    }
+
+    fn message_mut(&mut self) -> Option<&mut Message> {
+        match self {
+            ToolError::Input(m) | ToolError::Failed(m) | ToolError::Denied(m) | ToolError::Unavailable(m) => {
+                Some(m)
+            }
+            ToolError::Cancelled | ToolError::Internal { .. } => None,
+        }
+    }
+}
+
+/// One way in which an input breaks its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Dotted path of the offending value; empty for the input itself.
+    pub path: String,
+    pub message: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.message),
+            path => write!(f, "{path}: {}", self.message),
+        }
+    }
+}
+
+/// Why the gate did not let a call run, or did not wait for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    pub code: RefusalCode,
+    pub message: String,
+    pub hint: Option<String>,
+    pub violations: Vec<Violation>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCode {
+    UnknownTool,
+    InvalidInput,
+    Denied,
+    ApprovalNeeded,
+    /// The audit line could not be written, so nothing ran.
+    Unaudited,
+    Unavailable,
+    Deadline,
+    Cancelled,
+}
+
+impl RefusalCode {
+    pub fn name(self) -> &'static str {
+        match self {
+            RefusalCode::UnknownTool => "unknown_tool",
+            RefusalCode::InvalidInput => "invalid_input",
+            RefusalCode::Denied => "denied",
+            RefusalCode::ApprovalNeeded => "approval_needed",
+            RefusalCode::Unaudited => "unaudited",
+            RefusalCode::Unavailable => "unavailable",
+            RefusalCode::Deadline => "deadline",
+            RefusalCode::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Refusal {
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Refusal { code, message: message.into(), hint: None, violations: Vec::new() }
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// `{"error":{"code","message","hint"?,"violations"?}}`
+    pub fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code.name(), "message": self.message});
+        if let Some(hint) = &self.hint {
+            error["hint"] = json!(hint);
+        }
+        if !self.violations.is_empty() {
+            let rows = self.violations.iter().map(|v| json!({"path": v.path, "message": v.message}));
+            error["violations"] = rows.collect();
+        }
+        json!({ "error": error })
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        for violation in &self.violations {
+            write!(f, "\n  - {violation}")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! The gate: the one function through which every tool call of every surface passes.
+//!
+//! resolve → validate → decide → record → run → bound → label → record. Nothing else in the program can run a tool.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
+use crate::budget;
+use crate::call::{Autonomy, Call};
+use crate::envelope;
+use crate::error::{Refusal, RefusalCode, ToolError, Violation};
+use crate::labels::{Label, injection_warning};
+use crate::mask::Masker;
+use crate::metrics::{Metrics, Status};
+use crate::policy::{Decision, Policy, Request, Verdict};
+use crate::registry::Registry;
+use crate::results::ResultStore;
+use crate::tool::{Reply, Tool};
+
+/// After the deadline a tool gets this long to end its processes before it is dropped.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
+/// Longer strings stand in the audit log as their beginning, length and hash.
+const AUDITED_STRING_CHARS: usize = 512;
+
+/// What a gate is made of.
+pub struct GateParts {
+    pub registry: Registry,
+    pub policy: Policy,
+    pub masker: Masker,
+    pub audit: Arc<dyn AuditSink>,
+    pub results: Arc<dyn ResultStore>,
+    pub max_result_chars: usize,
+}
+
+impl GateParts {
+    pub fn new(audit: Arc<dyn AuditSink>, results: Arc<dyn ResultStore>) -> GateParts {
+        GateParts {
+            registry: Registry::default(),
+            policy: Policy::default(),
+            masker: Masker::default(),
+            audit,
+            results,
+            max_result_chars: budget::DEFAULT_MAX_RESULT_CHARS,
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    pub call_id: String,
+    /// The resolved name; as asked for when there is no such tool.
+    pub tool: String,
+    pub answer: Answer,
+    pub labels: Vec<Label>,
+    /// For people and models to see beside the answer; never part of it.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Answer {
+    Success(Reply),
+    /// The tool's own error, in its toolset's shape.
+    ToolError(Reply),
+    /// The gate's: the tool did not run, or was not waited for.
+    Refused(Refusal),
+}
+
+/// Cheap to share behind an `Arc`; calls run concurrently.
+pub struct Gate {
+    parts: GateParts,
+    metrics: Metrics,
+}
+
+impl Gate {
+    pub fn new(parts: GateParts) -> Gate {
+        Gate { parts, metrics: Metrics::default() }
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.parts.registry
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.parts.policy
+    }
+
+    /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
+    pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
+        match serde_json::from_str(json) {
+            Ok(input) => self.call(call, name, input).await,
+            Err(err) => {
+                let violation = Violation { path: String::new(), message: format!("not valid JSON: {err}") };
+                let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
+                    return self.refuse_unknown(&call, name);
+                };
+                self.refuse_invalid(&call, &tool, &Value::Null, vec![violation])
+            }
+        }
+    }
+
+    /// The one path of a call.
+    pub async fn call(&self, mut call: Call, name: &str, mut input: Value) -> Outcome {
+        let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
+            return self.refuse_unknown(&call, name);
+        };
+        if let Err(violations) = tool.validate(&mut input) {
+            return self.refuse_invalid(&call, &tool, &input, violations);
+        }
+        let verdict = self.decide(&call, &tool, &input);
+        if verdict.decision != Decision::Allow {
+            return self.refuse_denied(&call, &tool, &input, &verdict);
+        }
+        if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
+            return self.refuse_unaudited(&call, &tool, err);
+        }
+        call.avoid_sensitive = !self.parts.policy.allows_sensitive(&call, &tool, &input);
+
+        let started = Instant::now();
+        let call = Arc::new(call);
+        let result = run(&call, &tool, input).await;
+        let took = started.elapsed();
+
+        let (answer, error) = self.answer(&tool, result);
+        let (answer, mut warnings) = self.bound(&call, &tool, answer);
+        let (answer, label_warnings) = self.label(answer);
+        warnings.extend(label_warnings);
+        warnings.extend(self.record_end(&call, &tool, &answer, error, took));
+        Outcome {
+            call_id: call.id.clone(),
+            tool: tool.name().to_owned(),
+            answer,
+            labels: tool.result_labels().to_vec(),
+            warnings,
+        }
+    }
+
+    /// Puts every audit line on disk; for processes that are about to end.
+    pub fn flush(&self) -> Result<(), AuditError> {
+        self.parts.audit.flush()
+    }
+
+    /// Step 3. Whatever is asked of nobody is denied.
+    fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Verdict {
+        let touches = tool.touched(call, input);
+        self.parts.policy.decide(&Request { call, tool, input, touches: &touches })
+    }
+
+    /// Step 4. A call that may change something waits for its line to be on disk.
+    async fn record_begin(
+        &self,
+        call: &Call,
+        tool: &Tool,
+        input: &Value,
+        verdict: &Verdict,
+    ) -> Result<(), AuditError> {
+        let mut record = self.record(call, tool.name(), Phase::Begin, Some(input));
+        record.rule = Some(verdict.rule.clone());
+        if tool.is_read_only() {
+            return self.parts.audit.append(&record, Durability::Soon);
+        }
+        let audit = self.parts.audit.clone();
+        tokio::task::spawn_blocking(move || audit.append(&record, Durability::Now))
+            .await
+            .unwrap_or_else(|err| Err(AuditError(err.to_string())))
+    }
+
+    /// Step 5's result, in the toolset's shape, and what the audit log should say about an error.
+    fn answer(&self, tool: &Tool, result: Result<Reply, Stopped>) -> (Answer, Option<String>) {
+        match result {
+            Ok(reply) => (Answer::Success(reply), None),
+            Err(Stopped::Deadline) => {
+                let refusal = Refusal::new(RefusalCode::Deadline, "the call's deadline passed")
+                    .with_hint("allow more time, or ask for less");
+                (Answer::Refused(refusal), Some("deadline".into()))
+            }
+            Err(Stopped::Tool(ToolError::Cancelled)) => {
+                (Answer::Refused(Refusal::new(RefusalCode::Cancelled, "cancelled")), Some("cancelled".into()))
+            }
+            Err(Stopped::Tool(ToolError::Unavailable(message))) => {
+                let refusal =
+                    Refusal { hint: message.hint, ..Refusal::new(RefusalCode::Unavailable, message.text) };
+                let note = refusal.message.clone();
+                (Answer::Refused(refusal), Some(note))
+            }
+            Err(Stopped::Tool(ToolError::Denied(message))) => {
+                let refusal =
+                    Refusal { hint: message.hint, ..Refusal::new(RefusalCode::Denied, message.text) };
+                let note = refusal.message.clone();
+                (Answer::Refused(refusal), Some(note))
+            }
+            Err(Stopped::Tool(err)) => {
+                let note = match &err {
+                    ToolError::Internal { id, detail } => format!("internal error {id}: {detail}"),
+                    other => other.to_string(),
+                };
+                (Answer::ToolError(envelope::error(tool, &err)), Some(note))
+            }
+        }
+    }
+
+    /// Step 6.
+    fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
+        if !call.surface.is_model_facing() {
+            return (answer, Vec::new());
+        }
+        let (reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
+            Answer::Success(reply) => (reply, Answer::Success),
+            Answer::ToolError(reply) => (reply, Answer::ToolError),
+            Answer::Refused(_) => return (answer, Vec::new()),
+        };
+        let total = budget::characters(&reply);
+        if total <= self.parts.max_result_chars {
+            return (rewrap(reply), Vec::new());
+        }
+        // What is kept can be read again by its owner, so secrets must not be in it either.
+        let mut whole = reply.to_text();
+        self.parts.masker.mask_text(&mut whole);
+        match self.parts.results.keep(&call.principal.to_string(), tool.name(), &whole) {
+            Ok(kept) => {
+                (rewrap(budget::shorten(reply, self.parts.max_result_chars, &kept.handle, total)), Vec::new())
+            }
+            Err(err) => {
+                let warning = format!("the result was shortened and its whole could not be kept: {err}");
+                (
+                    rewrap(budget::shorten(reply, self.parts.max_result_chars, "(not kept)", total)),
+                    vec![warning],
+                )
+            }
+        }
+    }
+
+    /// Step 7. Known secrets are masked; text that gives a model orders is only warned of.
+    fn label(&self, mut answer: Answer) -> (Answer, Option<String>) {
+        let warning = match &mut answer {
+            Answer::Success(reply) | Answer::ToolError(reply) => match reply {
+                Reply::Text(text) => {
+                    self.parts.masker.mask_text(text);
+                    injection_warning(text)
+                }
+                Reply::Json(value) => {
+                    self.parts.masker.mask_values(value);
+                    warning_in(value)
+                }
+            },
+            Answer::Refused(_) => None,
+        };
+        (answer, warning)
+    }
+
+    /// Step 8. The effect has happened, so a failing log can only be warned of; the next call will be refused.
+    fn record_end(
+        &self,
+        call: &Call,
+        tool: &Tool,
+        answer: &Answer,
+        error: Option<String>,
+        took: Duration,
+    ) -> Option<String> {
+        let status = match answer {
+            Answer::Success(_) => Status::Success,
+            Answer::Refused(refusal) if refusal.code == RefusalCode::Denied => Status::Denied,
+            Answer::ToolError(_) | Answer::Refused(_) => Status::Failure,
+        };
+        self.metrics.record(tool.name(), status, took);
+        let mut record = self.record(call, tool.name(), Phase::End, None);
+        record.status = Some(status.name().to_owned());
+        record.error = error.map(|mut text| {
+            self.parts.masker.mask_text(&mut text);
+            bounded_text(&text)
+        });
+        record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
+        self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string())
+    }
+
+    fn refuse_unknown(&self, call: &Call, name: &str) -> Outcome {
+        let view = self.parts.registry.view(&call.scope);
+        let near = view.nearest(name);
+        let mut refusal = Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{name}\""));
+        refusal.hint = Some(match near.as_slice() {
+            [] => "`gantry tools` lists what there is".to_owned(),
+            names => format!("did you mean {}?", names.join(", ")),
+        });
+        // A mistyped name is bounded only by its caller: it must not become a metric's label.
+        self.refused(call, &bounded_text(name), None, refusal, None)
+    }
+
+    fn refuse_invalid(&self, call: &Call, tool: &Tool, input: &Value, violations: Vec<Violation>) -> Outcome {
+        let plural = if violations.len() == 1 { "" } else { "s" };
+        let message = format!("the input of {} has {} error{plural}", tool.name(), violations.len());
+        let hint = format!("`gantry tools {}` shows the schema", tool.name());
+        let refusal =
+            Refusal { violations, ..Refusal::new(RefusalCode::InvalidInput, message) }.with_hint(hint);
+        self.metrics.record(tool.name(), Status::Invalid, Duration::ZERO);
+        self.refused(call, tool.name(), Some(input), refusal, None)
+    }
+
+    fn refuse_denied(&self, call: &Call, tool: &Tool, input: &Value, verdict: &Verdict) -> Outcome {
+        let because = format!("{} (rule {})", verdict.reason, verdict.rule);
+        let refusal = match verdict.decision {
+            Decision::Ask if call.autonomy != Autonomy::Autonomous => Refusal::new(
+                RefusalCode::ApprovalNeeded,
+                format!("approval needed, and nobody can be asked: {because}"),
+            )
+            .with_hint("the operator can allow it with a policy rule in gantry.toml"),
+            _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
+        };
+        self.metrics.record(tool.name(), Status::Denied, Duration::ZERO);
+        self.refused(call, tool.name(), Some(input), refusal, Some(verdict))
+    }
+
+    fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: AuditError) -> Outcome {
+        let refusal = Refusal::new(RefusalCode::Unaudited, format!("{err}; nothing was run"))
+            .with_hint("`gantry doctor` checks the data directory");
+        self.metrics.record(tool.name(), Status::Denied, Duration::ZERO);
+        let tool = tool.name().to_owned();
+        let answer = Answer::Refused(refusal);
+        Outcome { call_id: call.id.clone(), tool, answer, labels: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn refused(
+        &self,
+        call: &Call,
+        tool: &str,
+        input: Option<&Value>,
+        refusal: Refusal,
+        verdict: Option<&Verdict>,
+    ) -> Outcome {
+        let mut record = self.record(call, tool, Phase::Refused, input);
+        record.rule = verdict.map(|verdict| verdict.rule.clone());
+        record.status = Some(refusal.code.name().to_owned());
+        record.error = Some(bounded_text(&refusal.to_string()));
+        let warnings = self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string());
+        Outcome {
+            call_id: call.id.clone(),
+            tool: tool.to_owned(),
+            answer: Answer::Refused(refusal),
+            labels: Vec::new(),
+            warnings: warnings.into_iter().collect(),
+        }
+    }
+
+    fn record(&self, call: &Call, tool: &str, phase: Phase, input: Option<&Value>) -> AuditRecord {
+        AuditRecord {
+            call: call.id.clone(),
+            phase,
+            principal: call.principal.to_string(),
+            agent: call.agent.clone(),
+            surface: serde_json::to_value(call.surface)
+                .ok()
+                .and_then(|v| v.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            tool: tool.to_owned(),
+            input: input.map(|input| self.audited(input)),
+            rule: None,
+            status: None,
+            error: None,
+            duration_ms: None,
+        }
+    }
+
+    /// An input as the audit log may hold it: masked, long strings by beginning, length and hash.
+    fn audited(&self, input: &Value) -> Value {
+        let mut input = shorten_strings(input);
+        self.parts.masker.mask_names_and_values(&mut input);
+        input
+    }
+}
+
+enum Stopped {
+    Tool(ToolError),
+    Deadline,
+}
+
+/// Step 5. The tool runs as a task of its own: a panic is its own, and dropping the call ends it.
+async fn run(call: &Arc<Call>, tool: &Tool, input: Value) -> Result<Reply, Stopped> {
+    let mut task = AbortOnDropHandle::new(tokio::spawn(tool.run(call.clone(), input)));
+    let joined = match call.deadline {
+        None => (&mut task).await,
+        Some(deadline) => match tokio::time::timeout_at(deadline.into(), &mut task).await {
+            Ok(joined) => joined,
+            Err(_) => {
+                call.cancel.cancel();
+                // Whatever it answers now comes too late; waiting only lets it end its processes.
+                let _ = tokio::time::timeout(CLEAN_UP_TIME, &mut task).await;
+                return Err(Stopped::Deadline);
+            }
+        },
+    };
+    match joined {
+        Ok(result) => result.map_err(Stopped::Tool),
+        Err(err) => Err(Stopped::Tool(ToolError::internal(format!("the tool panicked: {err}")))),
+    }
+}
+
+fn warning_in(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => injection_warning(text),
+        Value::Array(items) => items.iter().find_map(warning_in),
+        Value::Object(object) => object.values().find_map(warning_in),
+        _ => None,
+    }
+}
+
+fn shorten_strings(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > AUDITED_STRING_CHARS => {
+            let head: String = text.chars().take(AUDITED_STRING_CHARS / 4).collect();
+            json!({"head": head, "bytes": text.len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
+        }
+        Value::Array(items) => items.iter().map(shorten_strings).collect(),
+        Value::Object(object) => {
+            object.iter().map(|(name, item)| (name.clone(), shorten_strings(item))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+fn bounded_text(text: &str) -> String {
+    match text.char_indices().nth(AUDITED_STRING_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Secrets out of audit lines and results: known values everywhere, secret-looking names in inputs.
+
+use serde_json::Value;
+
+const MASK: &str = "[masked]";
+
+/// A known value shorter than this would mask half of every text.
+const SHORTEST_SECRET: usize = 8;
+
+const SECRET_WORDS: [&str; 7] =
+    ["token", "secret", "password", "passwd", "apikey", "authorization", "credential"];
+
+/// Knows the secrets of this process and removes them from what is shown or recorded.
+#[derive(Debug, Clone, Default)]
+pub struct Masker {
+    known: Vec<String>,
+}
+
+impl Masker {
+    pub fn new(values: impl IntoIterator<Item = String>) -> Masker {
+        let mut known: Vec<String> =
+            values.into_iter().filter(|value| value.len() >= SHORTEST_SECRET).collect();
+        // The longest first, so that a secret which contains another is masked whole.
+        known.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        known.dedup();
+        Masker { known }
+    }
+
+    /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `password`.
+    pub fn is_secret_name(name: &str) -> bool {
+        let plain: String = name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+        SECRET_WORDS.iter().any(|word| plain.contains(word))
+            || plain == "key"
+            || plain.ends_with("privatekey")
+    }
+
+    /// Known secret values replaced, all else untouched.
+    pub fn mask_text(&self, text: &mut String) {
+        for secret in &self.known {
+            if text.contains(secret.as_str()) {
+                *text = text.replace(secret.as_str(), MASK);
+            }
+        }
+    }
+
+    pub fn mask_values(&self, value: &mut Value) {
+        if self.known.is_empty() {
+            return;
+        }
+        match value {
+            Value::String(text) => self.mask_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_values(item)),
+            Value::Object(object) => object.values_mut().for_each(|item| self.mask_values(item)),
+            _ => {}
+        }
+    }
+
+    /// Known values and everything under a secret-looking name replaced.
+    pub fn mask_names_and_values(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.mask_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_names_and_values(item)),
+            Value::Object(object) => {
+                for (name, item) in object.iter_mut() {
+                    if Masker::is_secret_name(name) && !item.is_null() {
+                        *item = Value::String(MASK.to_owned());
+                    } else {
+                        self.mask_names_and_values(item);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn masks_known_values_and_secret_names() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned(), "short".to_owned()]);
+        let mut value =
+            json!({"command": "curl -H hunter2-hunter2", "env": {"API_TOKEN": "x", "A": "short"}, "key": 7});
+        masker.mask_names_and_values(&mut value);
+        assert_eq!(
+            value,
+            json!({"command": "curl -H [masked]", "env": {"API_TOKEN": "[masked]", "A": "short"}, "key": "[masked]"})
+        );
+    }
+
+    #[test]
+    fn ordinary_names_are_not_secrets() {
+        for name in ["path", "content", "keyboard", "line_numbers", "tokenizer_x", "oldString"] {
+            assert_eq!(Masker::is_secret_name(name), name == "tokenizer_x", "{name}");
+        }
+    }
+}

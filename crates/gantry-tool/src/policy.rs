@@ -1,0 +1,396 @@
+//! Who may do what: ordered rules, first match wins, then the defaults. Pure: no files, no clock.
+
+use globset::{GlobBuilder, GlobMatcher};
+use regex::Regex;
+use serde_json::Value;
+
+use crate::call::{Autonomy, Call, PrincipalKind};
+use crate::registry::canonical_name;
+use crate::sensitive::SensitivePaths;
+use crate::tool::{Tool, Touch};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// A decision, the rule that made it and why. The rule's name goes to the audit log and into the refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub decision: Decision,
+    pub rule: String,
+    pub reason: String,
+}
+
+impl Verdict {
+    fn new(decision: Decision, rule: impl Into<String>, reason: impl Into<String>) -> Verdict {
+        Verdict { decision, rule: rule.into(), reason: reason.into() }
+    }
+}
+
+/// One configured rule.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    name: String,
+    tool: GlobMatcher,
+    principals: Vec<PrincipalKind>,
+    agents: Vec<String>,
+    touching: Option<Touching>,
+    conditions: Vec<Condition>,
+    decision: Decision,
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touching {
+    Sensitive,
+}
+
+/// A test on one value of the input, named by a dotted path (`env.PATH`, `argv.0`).
+#[derive(Debug, Clone)]
+pub struct Condition {
+    path: Vec<String>,
+    operator: Operator,
+}
+
+#[derive(Debug, Clone)]
+pub enum Operator {
+    Equals(Value),
+    Contains(String),
+    StartsWith(String),
+    Regex(Regex),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RuleError {
+    #[error("tool pattern {pattern:?} is not valid: {reason}")]
+    Pattern { pattern: String, reason: String },
+    #[error("regex {pattern:?} is not valid: {reason}")]
+    Regex { pattern: String, reason: String },
+    #[error("a condition needs a path")]
+    NoPath,
+}
+
+impl Rule {
+    pub fn new(name: &str, tool_pattern: &str, decision: Decision, reason: &str) -> Result<Rule, RuleError> {
+        let pattern = canonical_name(tool_pattern);
+        // Only `*` is special, as the documentation says; everything else stands for itself.
+        let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
+        let glob = GlobBuilder::new(&escaped).build().map_err(|err| RuleError::Pattern {
+            pattern: tool_pattern.to_owned(),
+            reason: err.to_string(),
+        })?;
+        Ok(Rule {
+            name: name.to_owned(),
+            tool: glob.compile_matcher(),
+            principals: Vec::new(),
+            agents: Vec::new(),
+            touching: None,
+            conditions: Vec::new(),
+            decision,
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// Limits the rule to these kinds of principal.
+    pub fn for_principals(mut self, principals: Vec<PrincipalKind>) -> Rule {
+        self.principals = principals;
+        self
+    }
+
+    /// Limits the rule to calls made as these agents.
+    pub fn for_agents(mut self, agents: Vec<String>) -> Rule {
+        self.agents = agents;
+        self
+    }
+
+    pub fn touching(mut self, touching: Touching) -> Rule {
+        self.touching = Some(touching);
+        self
+    }
+
+    pub fn when(mut self, condition: Condition) -> Rule {
+        self.conditions.push(condition);
+        self
+    }
+
+    fn matches(&self, request: &Request<'_>, sensitive: bool) -> bool {
+        let bare = request.tool.name().split_once("__").map(|(_, bare)| bare);
+        (self.tool.is_match(request.tool.name()) || bare.is_some_and(|bare| self.tool.is_match(bare)))
+            && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
+            && (self.agents.is_empty() || self.agents.contains(&request.call.agent))
+            && (self.touching.is_none() || sensitive)
+            && self.conditions.iter().all(|condition| condition.holds(request.input))
+    }
+}
+
+impl Condition {
+    pub fn new(path: &str, operator: Operator) -> Result<Condition, RuleError> {
+        if path.is_empty() {
+            return Err(RuleError::NoPath);
+        }
+        Ok(Condition { path: path.split('.').map(str::to_owned).collect(), operator })
+    }
+
+    /// False when the input has no value at the path. A list holds when one of its items does.
+    fn holds(&self, input: &Value) -> bool {
+        let value = self.path.iter().try_fold(input, |value, step| match value {
+            Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+            other => other.get(step),
+        });
+        match value {
+            None => false,
+            Some(value) if self.operator.holds(value) => true,
+            Some(Value::Array(items)) => items.iter().any(|item| self.operator.holds(item)),
+            Some(_) => false,
+        }
+    }
+}
+
+impl Operator {
+    pub fn regex(pattern: &str) -> Result<Operator, RuleError> {
+        Regex::new(pattern)
+            .map(Operator::Regex)
+            .map_err(|err| RuleError::Regex { pattern: pattern.to_owned(), reason: err.to_string() })
+    }
+
+    fn holds(&self, value: &Value) -> bool {
+        let text = || match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            _ => None,
+        };
+        match self {
+            Operator::Equals(wanted) => wanted == value,
+            Operator::Contains(part) => text().is_some_and(|text| text.contains(part.as_str())),
+            Operator::StartsWith(start) => text().is_some_and(|text| text.starts_with(start.as_str())),
+            Operator::Regex(regex) => text().is_some_and(|text| regex.is_match(&text)),
+        }
+    }
+}
+
+/// The configured rules and the defaults behind them.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    sensitive: SensitivePaths,
+    /// Closed to every tool and every principal, whatever the rules say.
+    closed: Vec<std::path::PathBuf>,
+}
+
+pub(crate) struct Request<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) tool: &'a Tool,
+    pub(crate) input: &'a Value,
+    pub(crate) touches: &'a [Touch],
+}
+
+impl Policy {
+    pub fn new(rules: Vec<Rule>, sensitive: SensitivePaths, closed: Vec<std::path::PathBuf>) -> Policy {
+        Policy { rules, sensitive, closed }
+    }
+
+    pub fn sensitive(&self) -> &SensitivePaths {
+        &self.sensitive
+    }
+
+    /// Closed paths, then the configured rules in order, then the defaults.
+    pub(crate) fn decide(&self, request: &Request<'_>) -> Verdict {
+        if let Some(touch) = request.touches.iter().find(|touch| self.is_closed(touch)) {
+            let reason =
+                format!("{} belongs to Gantry itself and is closed to every tool", touch.path.display());
+            return Verdict::new(Decision::Deny, "closed-data-directory", reason);
+        }
+        let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
+        match self.rules.iter().find(|rule| rule.matches(request, touched.is_some())) {
+            Some(rule) => Verdict::new(rule.decision, &rule.name, &rule.reason),
+            None => default_verdict(request.call, request.tool, touched),
+        }
+    }
+
+    fn is_closed(&self, touch: &Touch) -> bool {
+        self.closed.iter().any(|closed| touch.path.starts_with(closed))
+    }
+
+    /// Whether a call of this tool by this caller would be allowed to touch sensitive paths.
+    pub(crate) fn allows_sensitive(&self, call: &Call, tool: &Tool, input: &Value) -> bool {
+        let request = Request { call, tool, input, touches: &[] };
+        let decision = match self.rules.iter().find(|rule| rule.matches(&request, true)) {
+            Some(rule) => rule.decision,
+            None => default_decision(call.principal.kind(), true),
+        };
+        decision == Decision::Allow
+    }
+}
+
+fn default_decision(principal: PrincipalKind, sensitive: bool) -> Decision {
+    match principal {
+        PrincipalKind::Operator | PrincipalKind::Client => Decision::Allow,
+        PrincipalKind::Mcp | PrincipalKind::Agent | PrincipalKind::Scheduler if sensitive => Decision::Ask,
+        PrincipalKind::Mcp | PrincipalKind::Agent | PrincipalKind::Scheduler => Decision::Allow,
+    }
+}
+
+fn default_verdict(call: &Call, tool: &Tool, sensitive: Option<&Touch>) -> Verdict {
+    let principal = call.principal.kind();
+    if let Some(touch) = sensitive
+        && default_decision(principal, true) == Decision::Ask
+    {
+        let reason = format!("{} may hold keys or credentials", touch.path.display());
+        return Verdict::new(Decision::Ask, "sensitive-paths", reason);
+    }
+    let acts_alone = matches!(principal, PrincipalKind::Agent | PrincipalKind::Scheduler);
+    if acts_alone && call.autonomy == Autonomy::Supervised && (tool.is_destructive() || tool.is_open_world())
+    {
+        let reason =
+            format!("agent {} is supervised, and {} can change or reach things", call.agent, tool.name());
+        return Verdict::new(Decision::Ask, "supervised-agent", reason);
+    }
+    Verdict::new(Decision::Allow, "default", "allowed by default")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Principal, Surface};
+    use crate::testing::echo_tool;
+    use crate::tool::Toolset;
+    use serde_json::json;
+
+    fn rule(tool: &str, decision: Decision) -> Rule {
+        Rule::new(&format!("rule-{tool}"), tool, decision, "because").unwrap()
+    }
+
+    fn condition(path: &str, operator: Operator) -> Condition {
+        Condition::new(path, operator).unwrap()
+    }
+
+    fn decide(
+        policy: &Policy,
+        principal: Principal,
+        tool: &str,
+        input: Value,
+        touches: &[&str],
+    ) -> (Decision, String) {
+        let tool = echo_tool(tool, Toolset::Node);
+        let call = Call::new(principal, Surface::Cli, "/w".into());
+        let touches: Vec<_> = touches.iter().map(|path| Touch::read(path.into())).collect();
+        let verdict = policy.decide(&Request { call: &call, tool: &tool, input: &input, touches: &touches });
+        (verdict.decision, verdict.rule)
+    }
+
+    fn agent() -> Principal {
+        Principal::Agent { id: "a".into() }
+    }
+
+    #[test]
+    fn the_first_match_wins_and_patterns_take_stars() {
+        let policy = Policy::new(
+            vec![
+                rule("local__R*", Decision::Allow),
+                rule("*", Decision::Deny),
+                rule("local__Bash", Decision::Allow),
+            ],
+            SensitivePaths::default(),
+            vec![],
+        );
+        assert_eq!(decide(&policy, Principal::Operator, "local__Read", json!({}), &[]).0, Decision::Allow);
+        assert_eq!(decide(&policy, Principal::Operator, "local__Bash", json!({}), &[]).0, Decision::Deny);
+    }
+
+    #[test]
+    fn a_rule_for_a_bare_node_tool_binds_every_node() {
+        let policy = Policy::new(vec![rule("Bash", Decision::Deny)], SensitivePaths::default(), vec![]);
+        assert_eq!(decide(&policy, Principal::Operator, "laptop__Bash", json!({}), &[]).0, Decision::Deny);
+    }
+
+    #[test]
+    fn conditions_test_dotted_paths() {
+        let cases = [
+            (condition("command", Operator::Contains("rm ".into())), json!({"command": "rm -rf x"}), true),
+            (condition("command", Operator::Contains("rm ".into())), json!({"command": "ls"}), false),
+            (condition("env.A", Operator::Equals(json!("1"))), json!({"env": {"A": "1"}}), true),
+            (condition("env.A", Operator::Equals(json!(1))), json!({"env": {"A": "1"}}), false),
+            (condition("argv.0", Operator::StartsWith("gi".into())), json!({"argv": ["git", "x"]}), true),
+            (
+                condition("argv", Operator::Equals(json!("--force"))),
+                json!({"argv": ["git", "--force"]}),
+                true,
+            ),
+            (condition("command", Operator::regex("^sudo\\b").unwrap()), json!({"command": "sudo x"}), true),
+            (condition("timeout", Operator::regex("^9").unwrap()), json!({"timeout": 900}), true),
+            (condition("missing.deep", Operator::Contains(String::new())), json!({"missing": 1}), false),
+        ];
+        for (condition, input, expected) in cases {
+            let policy = Policy::new(
+                vec![rule("*", Decision::Deny).when(condition.clone())],
+                SensitivePaths::default(),
+                vec![],
+            );
+            let denied =
+                decide(&policy, Principal::Operator, "local__Bash", input.clone(), &[]).0 == Decision::Deny;
+            assert_eq!(denied, expected, "{condition:?} on {input}");
+        }
+        assert!(Operator::regex("(").is_err() && Condition::new("", Operator::Contains("x".into())).is_err());
+    }
+
+    #[test]
+    fn the_data_directory_is_closed_before_any_rule() {
+        let policy =
+            Policy::new(vec![rule("*", Decision::Allow)], SensitivePaths::default(), vec!["/data".into()]);
+        let (decision, rule) =
+            decide(&policy, Principal::Operator, "local__Read", json!({}), &["/data/audit.key"]);
+        assert_eq!((decision, rule.as_str()), (Decision::Deny, "closed-data-directory"));
+        assert_eq!(
+            decide(&policy, Principal::Operator, "local__Read", json!({}), &["/database"]).0,
+            Decision::Allow
+        );
+    }
+
+    #[test]
+    fn sensitive_paths_ask_for_agents_and_mcp_clients_whichever_tool() {
+        let policy = Policy::default();
+        for principal in [agent(), Principal::Mcp { client: "c".into() }] {
+            let (decision, rule) = decide(&policy, principal, "local__Read", json!({}), &["/h/.ssh/id_rsa"]);
+            assert_eq!((decision, rule.as_str()), (Decision::Ask, "sensitive-paths"));
+        }
+        assert_eq!(
+            decide(&policy, Principal::Operator, "x", json!({}), &["/h/.ssh/id_rsa"]).0,
+            Decision::Allow
+        );
+    }
+
+    #[test]
+    fn a_supervised_agent_is_asked_about_what_changes_things() {
+        let destructive = echo_tool("local__Bash", Toolset::Node);
+        let reading = echo_tool("local__Read", Toolset::Node).read_only();
+        for (autonomy, tool, expected) in [
+            (Autonomy::Supervised, &destructive, Decision::Ask),
+            (Autonomy::Supervised, &reading, Decision::Allow),
+            (Autonomy::Guided, &destructive, Decision::Allow),
+            (Autonomy::Autonomous, &destructive, Decision::Allow),
+        ] {
+            let mut call = Call::new(agent(), Surface::Agent, "/w".into());
+            call.autonomy = autonomy;
+            let request = Request { call: &call, tool, input: &json!({}), touches: &[] };
+            assert_eq!(Policy::default().decide(&request).decision, expected, "{autonomy:?} {tool:?}");
+        }
+    }
+
+    #[test]
+    fn rules_can_be_limited_to_principals_and_agents() {
+        let only_agents = rule("*", Decision::Deny).for_principals(vec![PrincipalKind::Agent]);
+        let only_b = rule("*", Decision::Deny).for_agents(vec!["b".into()]);
+        let policy = Policy::new(vec![only_b], SensitivePaths::default(), vec![]);
+        assert_eq!(
+            decide(&policy, Principal::Agent { id: "b".into() }, "x", json!({}), &[]).0,
+            Decision::Deny
+        );
+        assert_eq!(decide(&policy, Principal::Operator, "x", json!({}), &[]).0, Decision::Allow);
+        let policy = Policy::new(vec![only_agents], SensitivePaths::default(), vec![]);
+        assert_eq!(decide(&policy, Principal::Operator, "x", json!({}), &[]).0, Decision::Allow);
+    }
+}

@@ -1,0 +1,205 @@
+//! Schemas from types, and a check that lists every violation at once.
+
+use jsonschema::error::ValidationErrorKind;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Number, Value};
+
+use crate::error::Violation;
+use crate::nearest::nearest;
+
+/// The description (from the type's doc comment) and the schema of an input.
+pub(crate) fn of_input<T: JsonSchema>() -> (String, Value) {
+    let mut schema = plain(SchemaSettings::draft2020_12().for_deserialize(), T::json_schema_of);
+    let description = schema.as_object_mut().and_then(|object| object.remove("description"));
+    (description.and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default(), schema)
+}
+
+pub(crate) fn of_output<T: JsonSchema>() -> Value {
+    plain(SchemaSettings::draft2020_12().for_serialize(), T::json_schema_of)
+}
+
+/// Lets a function item stand for "the schema of T" above.
+trait SchemaOf {
+    fn json_schema_of(settings: SchemaSettings) -> Value;
+}
+
+impl<T: JsonSchema> SchemaOf for T {
+    fn json_schema_of(settings: SchemaSettings) -> Value {
+        settings.into_generator().into_root_schema_for::<T>().to_value()
+    }
+}
+
+fn plain(mut settings: SchemaSettings, make: fn(SchemaSettings) -> Value) -> Value {
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = make(settings);
+    strip_noise(&mut schema);
+    schema
+}
+
+/// Removes what a model does not need to read: titles of types, and number formats such as `uint64`.
+fn strip_noise(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("title").is_some_and(Value::is_string) {
+                object.shift_remove("title");
+            }
+            if object
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|format| format.contains("int") || format == "double")
+            {
+                object.shift_remove("format");
+            }
+            object.values_mut().for_each(strip_noise);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_noise),
+        _ => {}
+    }
+}
+
+/// A compiled schema. One that does not compile refuses every input with the reason.
+pub(crate) struct Validator {
+    compiled: Result<jsonschema::Validator, String>,
+    fields: Vec<String>,
+}
+
+impl Validator {
+    pub(crate) fn new(schema: &Value) -> Self {
+        let fields = schema["properties"].as_object().map(|fields| fields.keys().cloned().collect());
+        Validator {
+            compiled: jsonschema::validator_for(schema).map_err(|err| err.to_string()),
+            fields: fields.unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn check(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
+        let validator = match &self.compiled {
+            Ok(validator) => validator,
+            Err(reason) => {
+                let message = format!("the tool's own schema is broken: {reason}");
+                return Err(vec![Violation { path: String::new(), message }]);
+            }
+        };
+        whole_floats_to_integers(input);
+        let violations: Vec<Violation> =
+            validator.iter_errors(input).flat_map(|err| self.explain(&err)).collect();
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+
+    fn explain(&self, err: &jsonschema::ValidationError<'_>) -> Vec<Violation> {
+        let path = err.instance_path().to_string().trim_start_matches('/').replace('/', ".");
+        let violation = |message: String| Violation { path: path.clone(), message };
+        match err.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                unexpected.iter().map(|name| violation(self.unknown_field(name))).collect()
+            }
+            ValidationErrorKind::Required { property } => {
+                vec![violation(format!("required field {} is missing", plain_name(property)))]
+            }
+            _ => vec![violation(bounded(&err.to_string()))],
+        }
+    }
+
+    fn unknown_field(&self, name: &str) -> String {
+        let near = nearest(name, self.fields.iter().map(String::as_str));
+        match near.first() {
+            Some(meant) => format!("unknown field \"{name}\"; did you mean \"{meant}\"?"),
+            None => format!("unknown field \"{name}\"; known fields: {}", self.fields.join(", ")),
+        }
+    }
+}
+
+fn plain_name(property: &Value) -> String {
+    property.as_str().map_or_else(|| property.to_string(), |name| format!("\"{name}\""))
+}
+
+/// An offending value may be a whole file; the message keeps both ends of it.
+fn bounded(message: &str) -> String {
+    const KEEP: usize = 160;
+    let count = message.chars().count();
+    if count <= 2 * KEEP {
+        return message.to_owned();
+    }
+    let head: String = message.chars().take(KEEP).collect();
+    let tail: String = message.chars().skip(count - KEEP).collect();
+    format!("{head} … {tail}")
+}
+
+/// Models write `5.0` where 5 is meant; JSON Schema agrees, serde does not.
+fn whole_floats_to_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(f64::NAN);
+            if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
+                *number = Number::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_floats_to_integers),
+        Value::Object(object) => object.values_mut().for_each(whole_floats_to_integers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    /// Counts things.
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Input {
+        /// What to count.
+        subject: String,
+        /// How often.
+        max_times: Option<u64>,
+    }
+
+    fn check(mut input: Value) -> Vec<String> {
+        let (_, schema) = of_input::<Input>();
+        Validator::new(&schema)
+            .check(&mut input)
+            .err()
+            .unwrap_or_default()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn the_description_and_field_order_come_from_the_type() {
+        let (description, schema) = of_input::<Input>();
+        assert_eq!(description, "Counts things.");
+        assert_eq!(
+            schema.to_string(),
+            r#"{"type":"object","additionalProperties":false,"properties":{"subject":{"type":"string","description":"What to count."},"maxTimes":{"type":["integer","null"],"minimum":0,"description":"How often."}},"required":["subject"]}"#
+        );
+    }
+
+    #[test]
+    fn every_violation_is_listed_with_the_nearest_name() {
+        let found = check(json!({"subjekt": 1, "maxTimes": "x"}));
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().any(|m| m.contains("did you mean \"subject\"")), "{found:?}");
+        assert!(found.iter().any(|m| m.contains("required field \"subject\" is missing")), "{found:?}");
+        assert!(found.iter().any(|m| m.starts_with("maxTimes: ")), "{found:?}");
+    }
+
+    #[test]
+    fn whole_floats_count_as_integers_and_others_do_not() {
+        assert_eq!(check(json!({"subject": "a", "maxTimes": 5.0})), Vec::<String>::new());
+        assert_eq!(check(json!({"subject": "a", "maxTimes": 5.5})).len(), 1);
+        assert_eq!(check(json!({"subject": "a", "maxTimes": -1})).len(), 1);
+        assert_eq!(check(json!([])).len(), 1);
+    }
+
+    #[test]
+    fn a_huge_offending_value_does_not_make_a_huge_message() {
+        let found = check(json!({"subject": "a", "maxTimes": "x".repeat(1_000_000)}));
+        assert!(found[0].len() < 1_000, "{}", found[0].len());
+    }
+}

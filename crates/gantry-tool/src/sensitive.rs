@@ -1,0 +1,147 @@
+//! Which paths hold keys, credentials and shell start files. One list, used whichever tool touches them.
+
+use std::path::{Component, Path};
+
+/// Directories whose whole content is sensitive.
+const DIRECTORIES: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".password-store",
+    ".terraform.d",
+    "gcloud",
+    "keyrings",
+];
+
+/// File names, compared without case.
+const NAMES: &[&str] = &[
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".htpasswd",
+    "authorized_keys",
+    "known_hosts",
+    "credentials",
+    "credentials.json",
+    "credentials.toml",
+    "hosts.yml",
+    "application_default_credentials.json",
+    "service-account.json",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.yml",
+    "secrets.yaml",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    "config.fish",
+    ".bash_history",
+    ".zsh_history",
+    "shadow",
+    "gshadow",
+    "sudoers",
+];
+
+const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
+
+const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
+
+/// The built-in list plus what the operator adds (absolute directories or files).
+#[derive(Debug, Clone, Default)]
+pub struct SensitivePaths {
+    extra: Vec<std::path::PathBuf>,
+}
+
+impl SensitivePaths {
+    pub fn new(extra: Vec<std::path::PathBuf>) -> Self {
+        SensitivePaths { extra }
+    }
+
+    pub fn contains(&self, path: &Path) -> bool {
+        let components: Vec<String> = path
+            .components()
+            .filter_map(|component| match component {
+                Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
+                _ => None,
+            })
+            .collect();
+        let name = components.last().map(String::as_str).unwrap_or_default();
+        components.iter().any(|component| DIRECTORIES.contains(&component.as_str()))
+            || NAMES.contains(&name)
+            || is_private_key_name(name)
+            || is_env_file(name)
+            || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))
+            || is_process_secret(&components)
+            || self.extra.iter().any(|extra| path.starts_with(extra))
+    }
+}
+
+fn is_private_key_name(name: &str) -> bool {
+    ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"].iter().any(|key| {
+        name.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest == ".pub" || rest == "_sk")
+    })
+}
+
+fn is_env_file(name: &str) -> bool {
+    (name == ".env" || name.starts_with(".env.") || name == ".envrc") && !ENV_EXAMPLES.contains(&name)
+}
+
+/// `/proc/<pid>/environ` and `/proc/<pid>/mem` show other programs' secrets.
+fn is_process_secret(components: &[String]) -> bool {
+    components.first().is_some_and(|first| first == "proc")
+        && components.last().is_some_and(|last| last == "environ" || last == "mem")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_keys_credentials_and_start_files() {
+        let sensitive = SensitivePaths::new(vec!["/srv/vault".into()]);
+        for path in [
+            "/home/u/.ssh/config",
+            "/home/u/.AWS/credentials",
+            "/x/.gnupg/a",
+            "/home/u/.bashrc",
+            "/p/.env",
+            "/p/.env.local",
+            "/p/server.pem",
+            "/p/ID_RSA",
+            "/proc/12/environ",
+            "/etc/shadow",
+            "/srv/vault/a",
+            "/home/u/.config/gh/hosts.yml",
+        ] {
+            assert!(sensitive.contains(Path::new(path)), "{path}");
+        }
+        for path in [
+            "/p/src/main.rs",
+            "/p/.env.example",
+            "/p/environ",
+            "/p/keys.rs",
+            "/p/ssh/config",
+            "/srv/vaults/a",
+            "/",
+        ] {
+            assert!(!sensitive.contains(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A tool: a named function with two schemas, made from its types. Running one is the gate's alone.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::{Call, Ctx};
+use crate::error::{ToolError, Violation};
+use crate::labels::Label;
+use crate::schema;
+
+/// A group of tools from one design, with one result shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Toolset {
+    Node,
+    Native,
+    Guarded,
+    Basic,
+    Assistant,
+    /// What Gantry itself offers beside the five designs: reading kept results.
+    Gantry,
+}
+
+impl Toolset {
+    pub const ALL: [Toolset; 6] = [
+        Toolset::Node,
+        Toolset::Native,
+        Toolset::Guarded,
+        Toolset::Basic,
+        Toolset::Assistant,
+        Toolset::Gantry,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Toolset::Node => "node",
+            Toolset::Native => "native",
+            Toolset::Guarded => "guarded",
+            Toolset::Basic => "basic",
+            Toolset::Assistant => "assistant",
+            Toolset::Gantry => "gantry",
+        }
+    }
+}
+
+/// What a node can do, as reported to a gateway and used to decide which skills fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Capability {
+    #[serde(rename = "filesystem.list")]
+    FilesystemList,
+    #[serde(rename = "filesystem.read")]
+    FilesystemRead,
+    #[serde(rename = "filesystem.write")]
+    FilesystemWrite,
+    #[serde(rename = "filesystem.edit")]
+    FilesystemEdit,
+    #[serde(rename = "text.search")]
+    TextSearch,
+    #[serde(rename = "shell.exec")]
+    ShellExec,
+}
+
+impl Capability {
+    pub fn id(self) -> &'static str {
+        match self {
+            Capability::FilesystemList => "filesystem.list",
+            Capability::FilesystemRead => "filesystem.read",
+            Capability::FilesystemWrite => "filesystem.write",
+            Capability::FilesystemEdit => "filesystem.edit",
+            Capability::TextSearch => "text.search",
+            Capability::ShellExec => "shell.exec",
+        }
+    }
+}
+
+/// A path a call is about to touch, as resolved by the file engine: links followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touch {
+    pub path: PathBuf,
+    pub access: Access,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+impl Touch {
+    pub fn read(path: PathBuf) -> Self {
+        Touch { path, access: Access::Read }
+    }
+
+    pub fn write(path: PathBuf) -> Self {
+        Touch { path, access: Access::Write }
+    }
+}
+
+/// What a tool answers: an object, or plain text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    Json(Value),
+    Text(String),
+}
+
+impl Reply {
+    /// The reply as bytes of the form every surface shows: compact JSON, or the text itself.
+    pub fn to_text(&self) -> String {
+        match self {
+            Reply::Json(value) => value.to_string(),
+            Reply::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Plain text as a tool's whole output.
+#[derive(Debug)]
+pub struct Text(pub String);
+
+/// A tool's output type: anything with a schema, or [`Text`].
+pub trait IntoReply: Send + 'static {
+    fn schema() -> Option<Value>;
+    fn into_reply(self) -> Result<Reply, serde_json::Error>;
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> IntoReply for T {
+    fn schema() -> Option<Value> {
+        Some(schema::of_output::<T>())
+    }
+
+    fn into_reply(self) -> Result<Reply, serde_json::Error> {
+        Ok(Reply::Json(serde_json::to_value(self)?))
+    }
+}
+
+impl IntoReply for Text {
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    fn into_reply(self) -> Result<Reply, serde_json::Error> {
+        Ok(Reply::Text(self.0))
+    }
+}
+
+type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
+type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
+type Touches = Arc<dyn Fn(&Call, &Value) -> Vec<Touch> + Send + Sync>;
+
+/// A tool and everything about it that callers may know. `run` is out of their reach.
+#[derive(Clone)]
+pub struct Tool {
+    name: String,
+    toolset: Toolset,
+    description: String,
+    input_schema: Value,
+    output_schema: Option<Value>,
+    read_only: bool,
+    destructive: bool,
+    idempotent: bool,
+    open_world: bool,
+    capabilities: &'static [Capability],
+    labels: &'static [Label],
+    validator: Arc<OnceLock<schema::Validator>>,
+    touches: Option<Touches>,
+    run: Run,
+}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tool")
+            .field("name", &self.name)
+            .field("toolset", &self.toolset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tool {
+    /// Makes a tool from its function. Description and schemas come from the types.
+    ///
+    /// A new tool counts as one that changes things; say otherwise with [`Tool::read_only`].
+    pub fn new<S, I, O, F, Fut>(name: &str, toolset: Toolset, state: &Arc<S>, run: F) -> Tool
+    where
+        S: Send + Sync + 'static,
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        O: IntoReply,
+        F: Fn(Ctx<S>, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        let (description, input_schema) = schema::of_input::<I>();
+        let state = state.clone();
+        let run = Arc::new(run);
+        let erased: Run = Arc::new(move |call, input| {
+            let (state, run) = (state.clone(), run.clone());
+            Box::pin(async move {
+                let input: I = serde_json::from_value(input)
+                    .map_err(|err| ToolError::internal(format!("validated input did not parse: {err}")))?;
+                let output = run(Ctx { call, state }, input).await?;
+                output
+                    .into_reply()
+                    .map_err(|err| ToolError::internal(format!("output did not serialise: {err}")))
+            })
+        });
+        Tool {
+            name: name.to_owned(),
+            toolset,
+            description,
+            input_schema,
+            output_schema: O::schema(),
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: false,
+            capabilities: &[],
+            labels: &[],
+            validator: Arc::default(),
+            touches: None,
+            run: erased,
+        }
+    }
+
+    /// The tool changes nothing: it may be repeated, and needs no durable audit line before it runs.
+    pub fn read_only(mut self) -> Self {
+        (self.read_only, self.destructive, self.idempotent) = (true, false, true);
+        self
+    }
+
+    /// The tool only adds; it never removes or overwrites.
+    pub fn additive(mut self) -> Self {
+        self.destructive = false;
+        self
+    }
+
+    /// Calling it twice with the same input is the same as calling it once.
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// The tool can reach beyond this machine.
+    pub fn open_world(mut self) -> Self {
+        self.open_world = true;
+        self
+    }
+
+    pub fn capabilities(mut self, capabilities: &'static [Capability]) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Labels that every result of this tool carries.
+    pub fn labels(mut self, labels: &'static [Label]) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    /// Declares which paths a call will touch, so that policy can judge them before it runs.
+    ///
+    /// `I` may be a smaller type than the tool's input; fields it does not name are left out, not copied.
+    pub fn touches<I, F>(mut self, touches: F) -> Self
+    where
+        I: DeserializeOwned,
+        F: Fn(&Call, I) -> Vec<Touch> + Send + Sync + 'static,
+    {
+        self.touches = Some(Arc::new(move |call, input| match I::deserialize(input) {
+            Ok(input) => touches(call, input),
+            Err(_) => Vec::new(),
+        }));
+        self
+    }
+
+    /// The same tool under a node's name: `{node}__{name}`.
+    pub fn on_node(mut self, node: &str) -> Self {
+        self.name = format!("{node}__{}", self.name);
+        self
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn toolset(&self) -> Toolset {
+        self.toolset
+    }
+
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    pub fn input_schema(&self) -> &Value {
+        &self.input_schema
+    }
+
+    /// Absent for tools that answer in plain text.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub fn is_destructive(&self) -> bool {
+        self.destructive
+    }
+
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    pub fn is_open_world(&self) -> bool {
+        self.open_world
+    }
+
+    pub fn capability_ids(&self) -> &'static [Capability] {
+        self.capabilities
+    }
+
+    pub fn result_labels(&self) -> &'static [Label] {
+        self.labels
+    }
+
+    /// Every violation of the input schema. Whole floats in the input become integers.
+    pub(crate) fn validate(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
+        self.validator.get_or_init(|| schema::Validator::new(&self.input_schema)).check(input)
+    }
+
+    pub(crate) fn touched(&self, call: &Call, input: &Value) -> Vec<Touch> {
+        self.touches.as_ref().map(|touches| touches(call, input)).unwrap_or_default()
+    }
+
+    pub(crate) fn run(&self, call: Arc<Call>, input: Value) -> RunFuture {
+        (self.run)(call, input)
+    }
+}
