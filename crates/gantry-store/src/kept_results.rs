@@ -1,0 +1,220 @@
+//! Kept results: one private file each, for 7 days, at most 1 GiB in all.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gantry_tool::{KeptResult, ResultError, ResultPage, ResultStore};
+use regex::RegexBuilder;
+
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+const KEPT_BYTES: u64 = 1 << 30;
+/// Characters shown on each side of a match.
+const CONTEXT_CHARS: usize = 120;
+const OPERATOR: &str = "operator";
+
+/// A file is one line of JSON about the result, then the result.
+#[derive(Debug)]
+pub struct KeptResults {
+    folder: PathBuf,
+    kept_for: Duration,
+    kept_bytes: u64,
+}
+
+impl KeptResults {
+    /// Uses the folder, which is made when the first result is kept.
+    pub fn new(folder: PathBuf) -> KeptResults {
+        KeptResults { folder, kept_for: KEPT_FOR, kept_bytes: KEPT_BYTES }
+    }
+
+    /// Removes what is too old, then the oldest until `needed` more bytes fit.
+    fn make_room(&self, needed: u64) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            files.push((metadata.modified()?, metadata.len(), entry.path()));
+        }
+        files.sort();
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum::<u64>() + needed;
+        for (modified, bytes, path) in files {
+            let expired = modified.elapsed().is_ok_and(|age| age > self.kept_for);
+            if expired || total > self.kept_bytes {
+                fs::remove_file(path)?;
+                total -= bytes;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, handle: &str) -> Option<PathBuf> {
+        let known = handle
+            .strip_prefix("res_")
+            .is_some_and(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()));
+        known.then(|| self.folder.join(handle))
+    }
+
+    fn load(&self, reader: &str, handle: &str) -> Option<String> {
+        let path = self.path(handle)?;
+        if fs::metadata(&path).ok()?.modified().ok()?.elapsed().is_ok_and(|age| age > self.kept_for) {
+            return None;
+        }
+        let file = fs::read_to_string(path).ok()?;
+        let (about, text) = file.split_once('\n')?;
+        let about: KeptResult = serde_json::from_str(about).ok()?;
+        (reader == OPERATOR || reader == about.owner).then(|| text.to_owned())
+    }
+}
+
+impl ResultStore for KeptResults {
+    fn keep(&self, owner: &str, tool: &str, text: &str) -> Result<KeptResult, ResultError> {
+        let failed = |err: io::Error| ResultError::Storage(err.to_string());
+        let kept = KeptResult {
+            handle: format!("res_{}", uuid::Uuid::new_v4().simple()),
+            owner: owner.to_owned(),
+            tool: tool.to_owned(),
+            characters: text.chars().count(),
+        };
+        let about = serde_json::to_string(&kept).map_err(|err| ResultError::Storage(err.to_string()))?;
+        fs::create_dir_all(&self.folder).map_err(failed)?;
+        self.make_room((about.len() + 1 + text.len()) as u64).map_err(failed)?;
+        write(&self.folder.join(&kept.handle), &format!("{about}\n{text}")).map_err(failed)?;
+        Ok(kept)
+    }
+
+    fn read(
+        &self,
+        reader: &str,
+        handle: &str,
+        offset: usize,
+        limit: usize,
+        grep: Option<&str>,
+    ) -> Result<ResultPage, ResultError> {
+        let text = self.load(reader, handle).ok_or_else(|| ResultError::NotFound(handle.to_owned()))?;
+        match grep {
+            None => Ok(page(&text, offset, limit)),
+            Some(pattern) => passages(&text, pattern, offset, limit),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    crate::data_dir::replace_private(path, text.as_bytes())
+}
+
+fn page(text: &str, offset: usize, limit: usize) -> ResultPage {
+    let total_characters = text.chars().count();
+    let shown: String = text.chars().skip(offset).take(limit).collect();
+    let next = offset.saturating_add(limit);
+    ResultPage {
+        text: shown,
+        total_characters,
+        next_offset: (next < total_characters).then_some(next),
+        matches: None,
+    }
+}
+
+/// Each match with its surroundings. A kept result may be one long line, so lines are no unit here.
+fn passages(text: &str, pattern: &str, skip: usize, limit: usize) -> Result<ResultPage, ResultError> {
+    let regex = RegexBuilder::new(pattern)
+        .multi_line(true)
+        .build()
+        .map_err(|err| ResultError::BadPattern(format!("the pattern does not parse: {err}")))?;
+    let mut shown = String::new();
+    let mut next_offset = None;
+    let (mut matches, mut budget) = (0, limit);
+    let (mut last_byte, mut last_char) = (0, 0);
+    for found in regex.find_iter(text) {
+        last_char += text[last_byte..found.start()].chars().count();
+        last_byte = found.start();
+        let number = matches;
+        matches += 1;
+        if number < skip || next_offset.is_some() {
+            continue;
+        }
+        let passage = format!("{last_char}: {}\n", surroundings(text, found.start(), found.end()));
+        let length = passage.chars().count();
+        if length > budget && number > skip {
+            next_offset = Some(number);
+            continue;
+        }
+        budget = budget.saturating_sub(length);
+        shown.push_str(&passage);
+    }
+    Ok(ResultPage {
+        text: shown,
+        total_characters: text.chars().count(),
+        next_offset,
+        matches: Some(matches),
+    })
+}
+
+fn surroundings(text: &str, start: usize, end: usize) -> &str {
+    let from = text[..start].char_indices().rev().nth(CONTEXT_CHARS - 1).map_or(0, |(at, _)| at);
+    let to = text[end..].char_indices().nth(CONTEXT_CHARS).map_or(text.len(), |(at, _)| end + at);
+    &text[from..to]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, KeptResults) {
+        let folder = tempfile::tempdir().unwrap();
+        let results = KeptResults::new(folder.path().join("results"));
+        (folder, results)
+    }
+
+    #[test]
+    fn pages_by_characters_for_the_owner_and_the_operator_only() {
+        let (_folder, results) = store();
+        let kept = results.keep("agent:a", "T", "äbcdef").unwrap();
+        let page = results.read("agent:a", &kept.handle, 0, 4, None).unwrap();
+        assert_eq!((page.text.as_str(), page.total_characters, page.next_offset), ("äbcd", 6, Some(4)));
+        let page = results.read("operator", &kept.handle, 4, 10, None).unwrap();
+        assert_eq!((page.text.as_str(), page.next_offset), ("ef", None));
+        assert!(matches!(results.read("agent:b", &kept.handle, 0, 4, None), Err(ResultError::NotFound(_))));
+        for bad in ["../../etc/passwd", "res_x", ""] {
+            assert!(
+                matches!(results.read("operator", bad, 0, 4, None), Err(ResultError::NotFound(_))),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn greps_passages_and_reads_on() {
+        let (_folder, results) = store();
+        let text = format!("{}needle-1{}needle-2", "é".repeat(500), "x".repeat(500));
+        let kept = results.keep("operator", "T", &text).unwrap();
+        let page = results.read("operator", &kept.handle, 0, 300, Some("needle-\\d")).unwrap();
+        assert_eq!((page.matches, page.next_offset), (Some(2), Some(1)));
+        assert!(
+            page.text.starts_with("500: ")
+                && page.text.contains("needle-1")
+                && !page.text.contains("needle-2")
+        );
+        let page = results.read("operator", &kept.handle, 1, 300, Some("needle-\\d")).unwrap();
+        assert!(page.text.contains("needle-2") && page.next_offset.is_none());
+        assert!(matches!(
+            results.read("operator", &kept.handle, 0, 9, Some("(")),
+            Err(ResultError::BadPattern(_))
+        ));
+    }
+
+    #[test]
+    fn old_results_go_and_the_whole_stays_bounded() {
+        let (_folder, mut results) = store();
+        results.kept_bytes = 3_000;
+        let first = results.keep("operator", "T", &"a".repeat(1_000)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let second = results.keep("operator", "T", &"b".repeat(1_000)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        results.keep("operator", "T", &"c".repeat(1_000)).unwrap();
+        assert!(results.read("operator", &first.handle, 0, 1, None).is_err(), "the oldest makes room");
+        assert!(results.read("operator", &second.handle, 0, 1, None).is_ok());
+        results.kept_for = Duration::ZERO;
+        assert!(results.read("operator", &second.handle, 0, 1, None).is_err(), "expired");
+    }
+}

@@ -1,0 +1,188 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gantry_store::{AuditFilter, AuditLog, ProblemKind, list, verify};
+use gantry_tool::{AuditRecord, AuditSink, Durability, Phase};
+
+fn record(tool: &str, status: Option<&str>) -> AuditRecord {
+    AuditRecord {
+        call: "c1".into(),
+        phase: Phase::Begin,
+        principal: "operator".into(),
+        agent: "main".into(),
+        surface: "cli".into(),
+        tool: tool.into(),
+        input: Some(serde_json::json!({"path": "a\nb\"c"})),
+        rule: None,
+        status: status.map(str::to_owned),
+        error: None,
+        duration_ms: None,
+    }
+}
+
+fn written(lines: usize) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::open(&path).unwrap();
+    for n in 0..lines {
+        log.append(&record(&format!("tool-{n}"), None), Durability::Soon).unwrap();
+    }
+    log.flush().unwrap();
+    (folder, path)
+}
+
+fn problems(path: &Path) -> Vec<ProblemKind> {
+    verify(path).unwrap().problems.into_iter().map(|problem| problem.kind).collect()
+}
+
+fn tampered(edit: impl FnOnce(&mut Vec<String>)) -> Vec<ProblemKind> {
+    let (_folder, path) = written(10);
+    let mut lines: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
+    edit(&mut lines);
+    fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    problems(&path)
+}
+
+#[test]
+fn an_untouched_log_is_intact_and_private() {
+    let (_folder, path) = written(25);
+    let found = verify(&path).unwrap();
+    assert_eq!((found.lines, found.head, found.is_intact()), (25, Some(25), true));
+    for file in ["audit.key", "audit.log", "audit.head"] {
+        let mode = fs::metadata(path.with_file_name(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}
+
+#[test]
+fn every_kind_of_tampering_is_found() {
+    assert_eq!(tampered(|lines| lines[4] = lines[4].replace("tool-4", "tool-x")), [ProblemKind::Changed]);
+    let removed = tampered(|lines| drop(lines.remove(4)));
+    assert_eq!(removed, [ProblemKind::Removed { from: 5, to: 5 }]);
+    assert!(tampered(|lines| lines.swap(3, 4)).len() >= 2);
+    let inserted = tampered(|lines| lines.insert(5, lines[2].clone()));
+    assert_eq!(inserted, [ProblemKind::OutOfOrder { found: 3, expected: 6 }]);
+    assert_eq!(tampered(|lines| lines.insert(5, "{}".into())), [ProblemKind::Unreadable]);
+    assert_eq!(tampered(|lines| lines.truncate(7)), [ProblemKind::CutTail { last: 7, head: 10 }]);
+    assert_eq!(tampered(|lines| drop(lines.remove(0)))[0], ProblemKind::Removed { from: 1, to: 1 });
+    assert_eq!(tampered(Vec::clear), [ProblemKind::LogMissing { head: 10 }]);
+    let renumbered = tampered(|lines| {
+        lines.remove(4);
+        lines[4] = lines[4].replace("\"seq\":6", "\"seq\":5");
+    });
+    assert_eq!(renumbered[0], ProblemKind::Changed);
+}
+
+#[test]
+fn every_single_byte_counts() {
+    let (_folder, path) = written(3);
+    let original = fs::read(&path).unwrap();
+    for at in 0..original.len() {
+        let mut bytes = original.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert!(!problems(&path).is_empty(), "flipping byte {at} went unseen");
+    }
+}
+
+#[test]
+fn a_lost_or_forged_head_is_found() {
+    let (_folder, path) = written(3);
+    let head = path.with_extension("head");
+    let sealed = fs::read(&head).unwrap();
+    fs::write(&head, String::from_utf8(sealed).unwrap().replacen('3', "2", 1)).unwrap();
+    assert_eq!(problems(&path), [ProblemKind::HeadForged]);
+    fs::remove_file(&head).unwrap();
+    assert_eq!(problems(&path), [ProblemKind::HeadForged]);
+}
+
+#[test]
+fn a_log_rewritten_without_the_key_is_found() {
+    let (_folder, path) = written(5);
+    let (_other, forged) = written(5);
+    fs::copy(&forged, &path).unwrap();
+    assert!(problems(&path).len() >= 5);
+}
+
+#[test]
+fn half_a_line_left_by_a_crash_is_dropped_and_told() {
+    let (_folder, path) = written(3);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"{\"seq\":4,\"at\":\"2026");
+    fs::write(&path, bytes).unwrap();
+    assert!(verify(&path).unwrap().is_intact(), "a line in the making is no damage");
+    let log = AuditLog::open(&path).unwrap();
+    log.append(&record("after", None), Durability::Now).unwrap();
+    assert!(verify(&path).unwrap().is_intact());
+    let lines = list(&path, &AuditFilter { limit: 2, ..AuditFilter::default() }).unwrap();
+    assert_eq!(
+        (lines[0]["phase"].as_str(), lines[0]["droppedBytes"].as_u64()),
+        (Some("recovered"), Some(19))
+    );
+}
+
+#[test]
+fn many_writers_make_one_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    // Each opens the log for itself, as separate processes do.
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                let log = AuditLog::open(path).unwrap();
+                for n in 0..50 {
+                    let durability = if n % 10 == 0 { Durability::Now } else { Durability::Soon };
+                    log.append(&record(&format!("writer-{writer}"), None), durability).unwrap();
+                }
+            });
+        }
+    });
+    let found = verify(&path).unwrap();
+    assert_eq!((found.lines, found.head, found.problems), (200, Some(200), vec![]));
+}
+
+#[test]
+fn lines_reach_the_head_soon_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::open(&path).unwrap();
+    log.append(&record("t", None), Durability::Soon).unwrap();
+    let until = Instant::now() + Duration::from_secs(2);
+    while verify(&path).unwrap().head != Some(1) {
+        assert!(Instant::now() < until, "the syncing thread never ran");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_the_log_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let log = AuditLog::open(&path).unwrap();
+    assert!(log.append(&record("t", None), Durability::Now).is_err());
+}
+
+#[test]
+fn listing_filters_and_keeps_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::open(&path).unwrap();
+    for (tool, status) in [("read", "success"), ("exec", "denied"), ("read", "failure"), ("read", "success")]
+    {
+        log.append(&record(tool, Some(status)), Durability::Soon).unwrap();
+    }
+    let tools = |filter: AuditFilter| -> Vec<u64> {
+        list(&path, &filter).unwrap().iter().map(|line| line["seq"].as_u64().unwrap()).collect()
+    };
+    let all = AuditFilter { limit: 10, ..AuditFilter::default() };
+    assert_eq!(tools(AuditFilter { tool: Some("re".into()), ..all.clone() }), [1, 3, 4]);
+    assert_eq!(tools(AuditFilter { status: Some("denied".into()), ..all.clone() }), [2]);
+    assert_eq!(tools(AuditFilter { limit: 2, ..all.clone() }), [3, 4]);
+    let later = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    assert_eq!(tools(AuditFilter { since: Some(later), ..all }), Vec::<u64>::new());
+    assert_eq!(list(&folder.path().join("none.log"), &AuditFilter::default()).unwrap().len(), 0);
+}
