@@ -34,5 +34,6 @@ pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
 pub use registry::{Registry, RegistryError, ToolScope, View, canonical_name};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
+pub use schema::parse_checked;
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, Reply, Text, Tool, Toolset, Touch};

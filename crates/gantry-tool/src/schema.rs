@@ -3,6 +3,7 @@
 use jsonschema::error::ValidationErrorKind;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 
 use crate::error::Violation;
@@ -59,18 +60,24 @@ fn strip_noise(schema: &mut Value) {
     }
 }
 
+/// Parses a value into a type after checking it against the type's schema: every violation is listed.
+pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Result<T, Vec<Violation>> {
+    let (_, schema) = of_input::<T>();
+    Validator::new(&schema).check(&mut value)?;
+    serde_json::from_value(value).map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
+}
+
 /// A compiled schema. One that does not compile refuses every input with the reason.
 pub(crate) struct Validator {
     compiled: Result<jsonschema::Validator, String>,
-    fields: Vec<String>,
+    schema: Value,
 }
 
 impl Validator {
     pub(crate) fn new(schema: &Value) -> Self {
-        let fields = schema["properties"].as_object().map(|fields| fields.keys().cloned().collect());
         Validator {
             compiled: jsonschema::validator_for(schema).map_err(|err| err.to_string()),
-            fields: fields.unwrap_or_default(),
+            schema: schema.clone(),
         }
     }
 
@@ -93,7 +100,8 @@ impl Validator {
         let violation = |message: String| Violation { path: path.clone(), message };
         match err.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                unexpected.iter().map(|name| violation(self.unknown_field(name))).collect()
+                let place = err.evaluation_path().to_string();
+                unexpected.iter().map(|name| violation(self.unknown_field(&place, name))).collect()
             }
             ValidationErrorKind::Required { property } => {
                 vec![violation(format!("required field {} is missing", plain_name(property)))]
@@ -102,11 +110,14 @@ impl Validator {
         }
     }
 
-    fn unknown_field(&self, name: &str) -> String {
-        let near = nearest(name, self.fields.iter().map(String::as_str));
-        match near.first() {
+    /// `place` is where in the schema the violated `additionalProperties` stands.
+    fn unknown_field(&self, place: &str, name: &str) -> String {
+        let parent = place.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let properties = self.schema.pointer(parent).and_then(|schema| schema["properties"].as_object());
+        let fields: Vec<&str> = properties.into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
+        match nearest(name, fields.iter().copied()).first() {
             Some(meant) => format!("unknown field \"{name}\"; did you mean \"{meant}\"?"),
-            None => format!("unknown field \"{name}\"; known fields: {}", self.fields.join(", ")),
+            None => format!("unknown field \"{name}\"; known fields: {}", fields.join(", ")),
         }
     }
 }
@@ -187,6 +198,24 @@ mod tests {
         assert!(found.iter().any(|m| m.contains("did you mean \"subject\"")), "{found:?}");
         assert!(found.iter().any(|m| m.contains("required field \"subject\" is missing")), "{found:?}");
         assert!(found.iter().any(|m| m.starts_with("maxTimes: ")), "{found:?}");
+    }
+
+    #[test]
+    fn nested_fields_get_their_own_nearest_name() {
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Outer {
+            inner: std::collections::BTreeMap<String, Inner>,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename_all = "camelCase")]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Inner {
+            max_size: Option<u8>,
+        }
+        let violations = parse_checked::<Outer>(json!({"inner": {"a": {"maxSise": 1}}})).unwrap_err();
+        assert_eq!(violations[0].to_string(), "inner.a: unknown field \"maxSise\"; did you mean \"maxSize\"?");
     }
 
     #[test]
