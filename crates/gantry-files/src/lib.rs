@@ -1,1 +1,36 @@
-//! The door to files.
+//! The door to files: the only crate that opens paths an agent names.
+//!
+//! [`Files`] hands out scopes; a [`Scope`] opens, replaces, lists and moves by handle. Windows, edits and line writes
+//! are engines on what was opened. Nothing here knows a tool, JSON or the environment; everything is synchronous.
+#![expect(clippy::disallowed_methods, reason = "this crate is the door to files")]
+
+mod attributes;
+mod closed;
+mod closest;
+pub mod edit;
+mod error;
+mod files;
+mod handle;
+pub mod line_write;
+mod list;
+mod lock;
+pub mod media;
+mod moving;
+mod pending;
+mod place;
+mod replace;
+mod scope;
+pub mod tag;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod text;
+pub mod window;
+
+pub use closest::Passage;
+pub use error::FileError;
+pub use files::{Files, FilesOptions};
+pub use handle::FileId;
+pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
+pub use moving::Moved;
+pub use replace::{Change, MAX_UPDATE_BYTES, UpdateError, UpdateOptions, WriteOptions, Written};
+pub use scope::{FileMeta, OpenDir, OpenFile, Scope};

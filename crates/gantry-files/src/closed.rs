@@ -1,0 +1,155 @@
+//! Directories and files that no tool may touch, recognised by handle and not by spelling.
+//!
+//! Whatever path led to a directory, walking up from its open handle meets the closed directory's own identity.
+//! Not seen: a bind mount of a directory *inside* a closed one, and a second hard link to a file inside it.
+//! Making either takes access that the sandbox already refuses.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD};
+
+use crate::error::FileError;
+use crate::handle::{self, FileId};
+use crate::place::Place;
+
+/// A handle deeper than this is refused, so that the walk up stays bounded.
+const MAX_DEPTH: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The path as configured; asked again at each check, since the entry may be made or replaced later.
+    path: PathBuf,
+    /// Held open, so that its inode number cannot be given to something else.
+    held: Option<(OwnedFd, FileId)>,
+    /// Its nearest existing ancestor at the start, and the names from there.
+    ancestor: FileId,
+    below: Vec<OsString>,
+}
+
+impl Closed {
+    pub(crate) fn new(paths: &[PathBuf]) -> Result<Closed, FileError> {
+        paths.iter().map(|path| Entry::new(path)).collect::<Result<_, _>>().map(|entries| Closed { entries })
+    }
+
+    /// The identities closed at this moment.
+    pub(crate) fn ids(&self) -> Vec<FileId> {
+        let mut ids = Vec::new();
+        for entry in &self.entries {
+            ids.extend(entry.held.as_ref().map(|(_, id)| *id));
+            let now = rustix::fs::statat(CWD, &entry.path, AtFlags::empty());
+            ids.extend(now.ok().as_ref().map(FileId::of));
+        }
+        ids.dedup();
+        ids
+    }
+
+    /// Refuses a place in a closed directory, or one that would be a closed path once made.
+    pub(crate) fn check_place(&self, place: &Place) -> Result<(), FileError> {
+        let names: Vec<&OsStr> = place.all_names().map(OsString::as_os_str).collect();
+        self.check(&place.dir, &names, place.names.len(), &place.path)
+    }
+
+    /// Refuses a directory that is closed or lies in a closed one.
+    pub(crate) fn check_dir(&self, dir: &OwnedFd, path: &Path) -> Result<(), FileError> {
+        self.check(dir, &[], 0, path)
+    }
+
+    /// Refuses a closed single file, whatever it is called here.
+    pub(crate) fn check_id(&self, id: FileId, path: &Path) -> Result<(), FileError> {
+        if !self.entries.is_empty() && self.ids().contains(&id) {
+            return Err(FileError::Closed { path: path.into() });
+        }
+        Ok(())
+    }
+
+    /// Refuses to move a directory that holds a closed one.
+    pub(crate) fn check_holds_none(&self, moved: FileId, path: &Path) -> Result<(), FileError> {
+        for entry in &self.entries {
+            if entry.ancestor == moved {
+                return Err(FileError::Closed { path: path.into() });
+            }
+            let Some(parent) = entry.path.parent() else { continue };
+            let Ok(dir) = handle::open_path_dir(parent) else { continue };
+            if ancestors(dir, path)?.contains(&moved) {
+                return Err(FileError::Closed { path: path.into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// `names` lead from the tree's root to the place, the first `depth` of them to `dir`.
+    fn check(&self, dir: &OwnedFd, names: &[&OsStr], depth: usize, path: &Path) -> Result<(), FileError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let refused = || FileError::Closed { path: path.into() };
+        let ids = self.ids();
+        let start = handle::same_dir(dir).map_err(|err| FileError::io("check", path, err))?;
+        for (height, id) in ancestors(start, path)?.into_iter().enumerate() {
+            if ids.contains(&id) {
+                return Err(refused());
+            }
+            let below = depth.checked_sub(height).and_then(|from| names.get(from..));
+            let would_be_closed = |entry: &Entry| {
+                entry.ancestor == id && below.is_some_and(|below| starts_with(below, &entry.below))
+            };
+            if self.entries.iter().any(would_be_closed) {
+                return Err(refused());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn new(path: &Path) -> Result<Entry, FileError> {
+        let fail = |err| FileError::io("open", path, err);
+        let held = match handle::open_any(path) {
+            Ok(fd) => {
+                let id = handle::id_of(&fd).map_err(fail)?;
+                Some((fd, id))
+            }
+            Err(rustix::io::Errno::NOENT) => None,
+            Err(err) => return Err(fail(err)),
+        };
+        // Also for what exists: should it be removed, the next one of that name is closed too.
+        let mut below: Vec<OsString> = Vec::new();
+        let mut ancestor = path;
+        loop {
+            let (Some(parent), Some(name)) = (ancestor.parent(), ancestor.file_name()) else {
+                return Err(fail(rustix::io::Errno::INVAL));
+            };
+            below.insert(0, name.into());
+            ancestor = parent;
+            if let Ok(stat) = rustix::fs::statat(CWD, ancestor, AtFlags::empty()) {
+                return Ok(Entry { path: path.into(), held, ancestor: FileId::of(&stat), below });
+            }
+        }
+    }
+}
+
+/// The identities of a directory and of everything above it.
+fn ancestors(mut dir: OwnedFd, path: &Path) -> Result<Vec<FileId>, FileError> {
+    let fail = |err| FileError::io("check", path, err);
+    let mut ids = vec![handle::id_of(&dir).map_err(fail)?];
+    while ids.len() < MAX_DEPTH {
+        dir = handle::open_parent(&dir).map_err(fail)?;
+        let id = handle::id_of(&dir).map_err(fail)?;
+        if ids.last() == Some(&id) {
+            return Ok(ids);
+        }
+        ids.push(id);
+    }
+    Err(fail(rustix::io::Errno::NAMETOOLONG))
+}
+
+fn starts_with(names: &[&OsStr], prefix: &[OsString]) -> bool {
+    names.len() >= prefix.len() && names.iter().zip(prefix).all(|(name, wanted)| name == wanted)
+}

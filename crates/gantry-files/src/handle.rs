@@ -1,0 +1,156 @@
+//! The system calls on handles, with their platform differences and retries. It decides nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// Flags for a directory that is only a place: no right to read it is needed.
+#[cfg(target_os = "linux")]
+pub(crate) const PLACE_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+pub(crate) const PLACE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A file is opened so that neither a FIFO nor a terminal can hold us.
+pub(crate) const FILE_FLAGS: OFlags =
+    OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// What tells one file from another, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+impl FileId {
+    #[expect(clippy::unnecessary_cast, reason = "the field types differ between platforms")]
+    pub(crate) fn of(stat: &Stat) -> FileId {
+        FileId { dev: stat.st_dev as u64, ino: stat.st_ino as u64 }
+    }
+}
+
+pub(crate) fn id_of(fd: impl AsFd) -> Result<FileId, Errno> {
+    Ok(FileId::of(&rustix::fs::fstat(fd)?))
+}
+
+pub(crate) fn open_path_dir(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(CWD, path, PLACE_FLAGS, Mode::empty())
+}
+
+/// The directory `..` of a handle; at the top it is the same directory again.
+pub(crate) fn open_parent(dir: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, "..", PLACE_FLAGS, Mode::empty())
+}
+
+pub(crate) fn open_child_dir(dir: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, name, PLACE_FLAGS | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Another handle of the same directory.
+pub(crate) fn same_dir(dir: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, ".", PLACE_FLAGS, Mode::empty())
+}
+
+/// A handle of whatever `path` leads to, without opening it for use.
+pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
+    #[cfg(target_os = "linux")]
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
+}
+
+/// The same directory, open for listing and syncing.
+pub(crate) fn readable(dir: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Makes a directory that may meanwhile exist, durably.
+pub(crate) fn make_dir(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) => sync_dir(dir),
+        Err(Errno::EXIST) => Ok(()),
+        Err(err) => Err(err),
+    }
+}
+
+/// Makes a directory's entries durable. One that may not be read cannot be synced either; the write still stands.
+pub(crate) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
+    match readable(dir) {
+        Ok(dir) => match rustix::fs::fsync(dir) {
+            // Some file systems cannot sync a directory.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::BADF) => Ok(()),
+            other => other,
+        },
+        Err(Errno::ACCESS) => Ok(()),
+        Err(err) => Err(err),
+    }
+}
+
+pub(crate) fn is_link(dir: impl AsFd, name: &OsStr) -> bool {
+    stat_at(dir, name).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// A link's target, or `None` for what is no link or not there.
+pub(crate) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
+    match rustix::fs::readlinkat(dir, name, Vec::new()) {
+        Ok(target) => Ok(Some(target.into_bytes())),
+        Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(err) => Err(err),
+    }
+}
+
+/// Metadata of the entry itself, a link included.
+pub(crate) fn stat_at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// How people call a kind of file that is not a regular one.
+pub(crate) fn kind_name(stat: &Stat) -> Option<&'static str> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Symlink => Some("a symbolic link"),
+        FileType::Fifo => Some("a FIFO"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        _ => Some("something else"),
+    }
+}
+
+/// Opens a directory beneath `root` by names that hold no link.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Errno> {
+    use rustix::fs::ResolveFlags;
+
+    /// The kernel answers EAGAIN when a rename elsewhere disturbed its check.
+    const TRIES: usize = 64;
+
+    let path: PathBuf = if names.is_empty() { PathBuf::from(".") } else { names.iter().collect::<PathBuf>() };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(root, &path, PLACE_FLAGS, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // An old kernel, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => return open_by_steps(root, names),
+            other => return other,
+        }
+    }
+    open_by_steps(root, names)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Errno> {
+    open_by_steps(root, names)
+}
+
+/// The same without `openat2`: one name at a time, following nothing.
+fn open_by_steps(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Errno> {
+    let mut dir = rustix::fs::openat(root, ".", PLACE_FLAGS, Mode::empty())?;
+    for name in names {
+        dir = open_child_dir(&dir, name)?;
+    }
+    Ok(dir)
+}

@@ -1,0 +1,156 @@
+//! Temp files under way, recorded so that none outlives a killed process.
+//!
+//! Each process keeps one record file in the pending directory, locked while it lives. A temp file's path is written
+//! there before the temp file gets its name. At the next start, records whose lock is free belong to the dead:
+//! what they name is removed, then the record itself.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::error::FileError;
+
+const TEMP_PREFIX: &str = ".gantry-";
+const TEMP_SUFFIX: &str = ".tmp";
+/// A record file holds what one process has under way: far less than this.
+const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// None when the caller gave no pending directory.
+    record: Option<Mutex<Record>>,
+    random: RandomState,
+}
+
+#[derive(Debug)]
+struct Record {
+    file: File,
+    path: PathBuf,
+    under_way: usize,
+}
+
+/// A temp file's name, recorded until this is dropped.
+#[derive(Debug)]
+pub(crate) struct TempName<'a> {
+    pending: &'a Pending,
+    pub(crate) name: String,
+}
+
+impl Pending {
+    pub(crate) fn open(dir: Option<&Path>) -> Result<Pending, FileError> {
+        let random = RandomState::new();
+        let Some(dir) = dir else { return Ok(Pending { record: None, random }) };
+        let fail = |err: io::Error| FileError::io("use the pending directory", dir, err);
+        std::fs::create_dir_all(dir).map_err(fail)?;
+        sweep(dir).map_err(fail)?;
+        let record = Record::create(dir, &random).map_err(fail)?;
+        Ok(Pending { record: Some(Mutex::new(record)), random })
+    }
+
+    /// Picks a name for a temp file in `dir` and records it.
+    pub(crate) fn name_in(&self, dir: &Path) -> Result<TempName<'_>, FileError> {
+        let name = format!("{TEMP_PREFIX}{:016x}{TEMP_SUFFIX}", unique(&self.random));
+        if let Some(record) = &self.record {
+            let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut line = dir.join(&name).into_os_string();
+            line.push("\0");
+            record
+                .file
+                .write_all(line.as_bytes())
+                .map_err(|err| FileError::io("record a temp file in", &record.path, err))?;
+            record.under_way += 1;
+        }
+        Ok(TempName { pending: self, name })
+    }
+}
+
+impl Drop for TempName<'_> {
+    fn drop(&mut self) {
+        let Some(record) = &self.pending.record else { return };
+        let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.under_way -= 1;
+        if record.under_way == 0 {
+            // Opened for appending, so the next record starts at the top again. Failing here only keeps
+            // records of files that are gone.
+            let _ = record.file.set_len(0);
+        }
+    }
+}
+
+impl Record {
+    fn create(dir: &Path, random: &RandomState) -> io::Result<Record> {
+        loop {
+            let path = dir.join(format!("{}-{:016x}", std::process::id(), unique(random)));
+            let file = File::options().append(true).create_new(true).open(&path)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            // A sweep may have taken the file for a dead one between its making and its locking.
+            if rustix::fs::fstat(&file)?.st_nlink > 0 {
+                return Ok(Record { file, path, under_way: 0 });
+            }
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if self.under_way == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes what dead processes left.
+fn sweep(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let Ok(file) = File::options().read(true).append(true).open(&path) else { continue };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => continue,
+            Err(err) => return Err(err.into()),
+        }
+        let mut records = Vec::new();
+        Read::take(&file, MAX_RECORD_BYTES).read_to_end(&mut records)?;
+        let mut swept = true;
+        for temp in records.split(|&byte| byte == 0).map(|bytes| Path::new(OsStr::from_bytes(bytes))) {
+            swept &= remove_temp(temp);
+        }
+        if swept {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a temp file of ours; false if it is there and stays. A record is only a hint: the name must be one of ours.
+fn remove_temp(path: &Path) -> bool {
+    let ours = path.file_name().and_then(OsStr::to_str).is_some_and(is_temp_name);
+    if !ours || !path.is_absolute() {
+        return true;
+    }
+    match std::fs::remove_file(path) {
+        Ok(()) => true,
+        Err(err) => matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
+}
+
+fn is_temp_name(name: &str) -> bool {
+    name.strip_prefix(TEMP_PREFIX)
+        .and_then(|rest| rest.strip_suffix(TEMP_SUFFIX))
+        .is_some_and(|random| random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn unique(random: &RandomState) -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|time| time.as_nanos());
+    random.hash_one((COUNT.fetch_add(1, Ordering::Relaxed), std::process::id(), time.unwrap_or(0)))
+}

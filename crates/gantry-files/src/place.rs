@@ -1,0 +1,297 @@
+//! Where a path leads, by handle: the parent directory's open handle and the last name.
+//!
+//! A [`Tree`] is a root handle plus the place where relative paths start. Links are followed here, by hand, and
+//! every directory is opened beneath the handle above it without following links, so that a link swapped in at
+//! the wrong moment is met as a link and never walked through. The kernel (`openat2`) has the last word where it can.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::FileError;
+use crate::handle;
+
+/// The longest path taken, as the kernel's own limit.
+const MAX_PATH_BYTES: usize = 4095;
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// The root that bounds a scope, and where its relative paths start.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: OwnedFd,
+    /// The root's real path.
+    root_path: PathBuf,
+    /// The root as the caller spelled it: absolute paths may use either spelling.
+    given: PathBuf,
+    /// Names from the root to where relative paths start; empty in a contained tree.
+    start: Vec<OsString>,
+    /// A contained tree refuses to be left; in a free one `..` at the top stays there, as in the kernel.
+    contained: bool,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The directory that holds `name`, or the place itself when there is no name.
+    pub(crate) dir: OwnedFd,
+    /// The names from the tree's root to `dir`; no link among them.
+    pub(crate) names: Vec<OsString>,
+    pub(crate) name: Option<OsString>,
+    /// The real absolute path of the place.
+    pub(crate) path: PathBuf,
+    /// Names that do not exist yet, below `name`; only when asked for with [`Missing::Note`].
+    missing: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastLink {
+    Follow,
+    Keep,
+}
+
+/// What to do about directories that are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Refuse,
+    Make,
+    Note,
+}
+
+impl Place {
+    /// The real path, with what does not exist yet.
+    pub(crate) fn full_path(&self) -> PathBuf {
+        let mut path = self.path.clone();
+        path.extend(&self.missing);
+        path
+    }
+
+    /// All names from the root to the place.
+    pub(crate) fn all_names(&self) -> impl Iterator<Item = &OsString> {
+        self.names.iter().chain(&self.name).chain(&self.missing)
+    }
+}
+
+impl Tree {
+    pub(crate) fn contained(given: &Path, real: &Path) -> Result<Tree, FileError> {
+        let root = handle::open_path_dir(real).map_err(|err| FileError::io("open", given, err))?;
+        let (root_path, given) = (real.to_path_buf(), given.to_path_buf());
+        Ok(Tree { root, root_path, given, start: Vec::new(), contained: true })
+    }
+
+    pub(crate) fn free(real_base: &Path) -> Result<Tree, FileError> {
+        let top = Path::new("/");
+        let root = handle::open_path_dir(top).map_err(|err| FileError::io("open", top, err))?;
+        let start = real_base.iter().skip(1).map(OsString::from).collect();
+        Ok(Tree { root, root_path: top.into(), given: top.into(), start, contained: false })
+    }
+
+    /// Finds where `path` leads. Nothing is made unless `missing` says so.
+    pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
+        check_spelling(path)?;
+        let (start, relative) = if path.is_absolute() {
+            (Vec::new(), self.strip(path).ok_or_else(|| FileError::Outside { path: path.into() })?)
+        } else {
+            (self.start.clone(), path)
+        };
+        let mut walk = Walk {
+            tree: self,
+            asked: path,
+            dir: None,
+            names: start,
+            missing: Vec::new(),
+            todo: components(relative),
+            links: 0,
+        };
+        if let Some(place) = walk.straight(last)? {
+            return Ok(place);
+        }
+        walk.run(last, missing)
+    }
+
+    /// An absolute path as one relative to the root, if it lies inside by its text.
+    fn strip<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.strip_prefix(&self.root_path).or_else(|_| path.strip_prefix(&self.given)).ok()
+    }
+
+    /// Opens a directory by names that hold no link; meeting one is `ELOOP` or `ENOTDIR`.
+    fn open_names(&self, names: &[OsString]) -> Result<OwnedFd, Errno> {
+        handle::open_beneath(self.root.as_fd(), names)
+    }
+}
+
+/// One walk from the tree's root along a path.
+struct Walk<'a> {
+    tree: &'a Tree,
+    asked: &'a Path,
+    /// The handle of `names`; opened when first needed.
+    dir: Option<OwnedFd>,
+    names: Vec<OsString>,
+    /// Below `names`, what does not exist.
+    missing: Vec<OsString>,
+    todo: VecDeque<OsString>,
+    links: usize,
+}
+
+impl Walk<'_> {
+    /// The common case in one system call: no `..`, and no link before the last name.
+    fn straight(&mut self, last: LastLink) -> Result<Option<Place>, FileError> {
+        if self.todo.iter().any(|name| name == "." || name == "..") {
+            return Ok(None);
+        }
+        let Some((name, parents)) = self.todo.make_contiguous().split_last() else { return Ok(None) };
+        let names: Vec<OsString> = self.names.iter().chain(parents).cloned().collect();
+        let Ok(dir) = self.tree.open_names(&names) else { return Ok(None) };
+        if last == LastLink::Follow && handle::is_link(&dir, name) {
+            return Ok(None);
+        }
+        let name = name.clone();
+        Ok(Some(self.finish(dir, names, Some(name))))
+    }
+
+    fn run(&mut self, last: LastLink, missing: Missing) -> Result<Place, FileError> {
+        while let Some(name) = self.todo.pop_front() {
+            if name == "." {
+                continue;
+            }
+            if name == ".." {
+                self.up()?;
+                continue;
+            }
+            if !self.missing.is_empty() {
+                self.missing.push(name);
+                continue;
+            }
+            if self.todo.is_empty() {
+                if last == LastLink::Follow && self.follow(&name)? {
+                    continue;
+                }
+                let dir = self.take_dir()?;
+                let names = std::mem::take(&mut self.names);
+                return Ok(self.finish(dir, names, Some(name)));
+            }
+            self.down(name, missing)?;
+        }
+        let dir = self.take_dir()?;
+        let mut names = std::mem::take(&mut self.names);
+        if self.missing.is_empty() {
+            return Ok(self.finish(dir, names, None));
+        }
+        let first_missing = self.missing.remove(0);
+        let mut place = self.finish(dir, std::mem::take(&mut names), Some(first_missing));
+        place.missing = std::mem::take(&mut self.missing);
+        Ok(place)
+    }
+
+    fn up(&mut self) -> Result<(), FileError> {
+        if self.missing.pop().is_some() {
+            return Ok(());
+        }
+        if self.names.pop().is_none() && self.tree.contained {
+            return Err(FileError::Outside { path: self.asked.into() });
+        }
+        self.dir = None;
+        Ok(())
+    }
+
+    /// Goes into `name`: a directory, a link to follow, or something to make.
+    fn down(&mut self, name: OsString, missing: Missing) -> Result<(), FileError> {
+        let dir = self.take_dir()?;
+        let opened = match handle::open_child_dir(&dir, &name) {
+            Err(Errno::NOENT) if missing == Missing::Make => {
+                handle::make_dir(&dir, &name).and_then(|()| handle::open_child_dir(&dir, &name))
+            }
+            other => other,
+        };
+        match opened {
+            Ok(child) => {
+                self.dir = Some(child);
+                self.names.push(name);
+            }
+            Err(Errno::NOENT) if missing == Missing::Note => {
+                self.dir = Some(dir);
+                self.missing.push(name);
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                self.dir = Some(dir);
+                if !self.follow(&name)? {
+                    return Err(FileError::NotADirectory { path: self.asked.into() });
+                }
+            }
+            Err(err) => return Err(FileError::io("open", self.asked, err)),
+        }
+        Ok(())
+    }
+
+    /// Puts a link's target in front of what is left to walk; false if `name` is no link.
+    fn follow(&mut self, name: &OsStr) -> Result<bool, FileError> {
+        let dir = self.take_dir()?;
+        let target = handle::read_link(&dir, name);
+        self.dir = Some(dir);
+        let target = match target {
+            Ok(Some(target)) => PathBuf::from(OsString::from_vec(target)),
+            Ok(None) => return Ok(false),
+            Err(err) => return Err(FileError::io("follow", self.asked, err)),
+        };
+        self.links += 1;
+        if self.links > MAX_LINKS || target.as_os_str().len() > MAX_PATH_BYTES {
+            return Err(FileError::TooManyLinks { path: self.asked.into() });
+        }
+        let mut relative = target.as_path();
+        if target.is_absolute() {
+            relative =
+                self.tree.strip(&target).ok_or_else(|| FileError::Outside { path: self.asked.into() })?;
+            self.names.clear();
+            self.dir = None;
+        }
+        let mut todo = components(relative);
+        todo.append(&mut self.todo);
+        self.todo = todo;
+        Ok(true)
+    }
+
+    fn take_dir(&mut self) -> Result<OwnedFd, FileError> {
+        match self.dir.take() {
+            Some(dir) => Ok(dir),
+            None => self.tree.open_names(&self.names).map_err(|err| FileError::io("open", self.asked, err)),
+        }
+    }
+
+    fn finish(&self, dir: OwnedFd, names: Vec<OsString>, name: Option<OsString>) -> Place {
+        let mut path = self.tree.root_path.clone();
+        path.extend(names.iter().chain(&name));
+        Place { dir, names, name, path, missing: Vec::new() }
+    }
+}
+
+fn check_spelling(path: &Path) -> Result<(), FileError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        return Err(FileError::EmptyPath);
+    }
+    if bytes.len() > MAX_PATH_BYTES {
+        return Err(FileError::PathTooLong { length: bytes.len(), limit: MAX_PATH_BYTES });
+    }
+    if bytes.contains(&0) {
+        return Err(FileError::NulInPath { path: path.into() });
+    }
+    Ok(())
+}
+
+/// The names of a path. A trailing slash becomes `.`, since it asks for a directory.
+fn components(path: &Path) -> VecDeque<OsString> {
+    let bytes = path.as_os_str().as_bytes();
+    let mut names: VecDeque<OsString> = bytes
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
+        .map(|name| OsStr::from_bytes(name).to_os_string())
+        .collect();
+    if bytes.ends_with(b"/") {
+        names.push_back(".".into());
+    }
+    names
+}

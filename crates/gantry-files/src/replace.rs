@@ -1,0 +1,330 @@
+//! Replacing a file's content so that anyone sees the old or the new one, never a part.
+//!
+//! Temp file beside it → write → owner, extended attributes, mode → sync → rename → sync of the directory. A link is
+//! followed and its target replaced. Of several hard links the named one gets the new content, the others keep the
+//! old: writing through an alias is what the rename prevents.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+
+use crate::attributes;
+use crate::error::FileError;
+use crate::handle;
+use crate::pending::TempName;
+use crate::place::{LastLink, Missing, Place};
+use crate::scope::{FileMeta, Scope};
+use crate::tag;
+
+/// Files above this are not read into memory to be changed.
+pub const MAX_UPDATE_BYTES: u64 = 1 << 30;
+const SWAP_TRIES: usize = 64;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    /// Make the directories on the way.
+    pub make_parents: bool,
+    /// Refuse to replace a file that exists.
+    pub only_new: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct UpdateOptions<'a> {
+    /// The tag of what the caller read; another one is refused.
+    pub expected_tag: Option<&'a str>,
+    /// Treat a missing file as an empty one, and make it.
+    pub create: bool,
+    /// Make the directories on the way.
+    pub make_parents: bool,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The real absolute path, links followed.
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// The file was not there before.
+    pub created: bool,
+    pub tag: String,
+}
+
+/// The new content in pieces, and what the change has to tell.
+#[derive(Debug)]
+pub struct Change<'a, T> {
+    pub parts: Vec<Cow<'a, [u8]>>,
+    pub value: T,
+}
+
+/// An update fails on the file or in the caller's own change.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError<E> {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{0}")]
+    Change(E),
+}
+
+/// The file that is about to be replaced.
+struct Old {
+    fd: OwnedFd,
+    stat: Stat,
+}
+
+impl Scope {
+    /// Puts `parts`, one after the other, in the place of a file's content.
+    pub fn replace(
+        &self,
+        path: impl AsRef<Path>,
+        parts: &[&[u8]],
+        options: WriteOptions,
+    ) -> Result<Written, FileError> {
+        let asked = path.as_ref();
+        let missing = if options.make_parents { Missing::Make } else { Missing::Refuse };
+        for _ in 0..SWAP_TRIES {
+            let place = self.writable_place(asked, missing)?;
+            let name = file_name(&place, asked)?;
+            let _guard = self.lock(&place, name, asked)?;
+            let Ok(old) = self.old_file(&place, name, asked)? else { continue };
+            if old.is_some() && options.only_new {
+                return Err(FileError::Exists { path: asked.into() });
+            }
+            let overwrite = if options.only_new { Overwrite::Never } else { Overwrite::Always };
+            return self.write_at(&place, name, asked, old.as_ref(), parts, overwrite);
+        }
+        Err(FileError::TooManyLinks { path: asked.into() })
+    }
+
+    /// Reads a file, lets `change` make new content of it, and writes that: no other writer of this process gets in
+    /// between, and a change by another program is noticed. `change` must not write through the same door.
+    pub fn update<T, E>(
+        &self,
+        path: impl AsRef<Path>,
+        options: &UpdateOptions<'_>,
+        change: impl for<'a> FnOnce(&'a [u8]) -> Result<Change<'a, T>, E>,
+    ) -> Result<(Written, T), UpdateError<E>> {
+        let asked = path.as_ref();
+        let missing = if options.create && options.make_parents { Missing::Make } else { Missing::Refuse };
+        for _ in 0..SWAP_TRIES {
+            let place = self.writable_place(asked, missing)?;
+            let name = file_name(&place, asked)?;
+            let _guard = self.lock(&place, name, asked)?;
+            let Ok(old) = self.old_file(&place, name, asked)? else { continue };
+            let mut bytes = Vec::new();
+            let mut overwrite = Overwrite::Never;
+            if old.is_some() {
+                let Some(file) = self.open_at(&place, asked)? else { continue };
+                bytes = file.read_all(MAX_UPDATE_BYTES)?;
+                overwrite = Overwrite::If(file.meta);
+                check_tag(asked, &bytes, &file.meta, options.expected_tag)?;
+            } else if !options.create {
+                return Err(FileError::NotFound { path: asked.into() }.into());
+            } else if options.expected_tag.is_some() {
+                let current = tag::of_bytes(&[]);
+                return Err(FileError::Stale { path: asked.into(), current }.into());
+            }
+            let changed = change(&bytes).map_err(UpdateError::Change)?;
+            let parts: Vec<&[u8]> = changed.parts.iter().map(AsRef::as_ref).collect();
+            let written = self.write_at(&place, name, asked, old.as_ref(), &parts, overwrite)?;
+            return Ok((written, changed.value));
+        }
+        Err(FileError::TooManyLinks { path: asked.into() }.into())
+    }
+
+    fn writable_place(&self, asked: &Path, missing: Missing) -> Result<Place, FileError> {
+        // Refused before anything is made on the way.
+        if asked.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
+        }
+        self.place(asked, LastLink::Follow, missing)
+    }
+
+    pub(crate) fn lock(
+        &self,
+        place: &Place,
+        name: &OsStr,
+        asked: &Path,
+    ) -> Result<std::sync::MutexGuard<'_, ()>, FileError> {
+        let dir = handle::id_of(&place.dir).map_err(|err| FileError::io("open", asked, err))?;
+        Ok(self.files.inner.locks.lock(dir, name))
+    }
+
+    /// The file now at a place, proved writable; `Err(())` inside if it became a link meanwhile.
+    fn old_file(
+        &self,
+        place: &Place,
+        name: &OsStr,
+        asked: &Path,
+    ) -> Result<Result<Option<Old>, ()>, FileError> {
+        let fail = |err| FileError::io("write", asked, err);
+        let seen = match handle::stat_at(&place.dir, name) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Ok(None)),
+            Err(err) => return Err(fail(err)),
+        };
+        match handle::kind_name(&seen) {
+            None => {}
+            Some("a symbolic link") => return Ok(Err(())),
+            Some(what) => return Err(FileError::NotAFile { path: asked.into(), what }),
+        }
+        let open = |access| rustix::fs::openat(&place.dir, name, handle::FILE_FLAGS | access, Mode::empty());
+        // A rename would replace a read-only file too: opening it for writing asks what the OS allows.
+        let opened = match open(OFlags::WRONLY) {
+            // A running program cannot be written, but it can be replaced.
+            Err(Errno::TXTBSY) => open(OFlags::RDONLY),
+            other => other,
+        };
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(Errno::LOOP | Errno::NXIO | Errno::NOENT) => return Ok(Err(())),
+            Err(err) => return Err(fail(err)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+        if let Some(what) = handle::kind_name(&stat) {
+            return Err(FileError::NotAFile { path: asked.into(), what });
+        }
+        self.files.inner.closed.check_id(FileMeta::of(&stat).id, asked)?;
+        Ok(Ok(Some(Old { fd, stat })))
+    }
+
+    fn write_at(
+        &self,
+        place: &Place,
+        name: &OsStr,
+        asked: &Path,
+        old: Option<&Old>,
+        parts: &[&[u8]],
+        overwrite: Overwrite,
+    ) -> Result<Written, FileError> {
+        let fail = |err: io::Error| FileError::io("write", asked, err);
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let mut temp = self.temp_in(place, Mode::from_raw_mode(mode), asked)?;
+        write_parts(&mut temp.file, parts).map_err(fail)?;
+        if let Some(old) = old {
+            attributes::keep(&old.fd, &old.stat, &temp.file, asked)?;
+        }
+        temp.file.sync_all().map_err(fail)?;
+        let stat = rustix::fs::fstat(&temp.file).map_err(|err| fail(err.into()))?;
+        temp.rename_to(name, overwrite, asked)?;
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let tag = tag::of_parts(parts, &FileMeta::of(&stat));
+        Ok(Written { path: place.path.clone(), bytes, created: old.is_none(), tag })
+    }
+
+    /// An empty temp file in the directory of a place, recorded until it is renamed or dropped.
+    pub(crate) fn temp_in<'a>(
+        &'a self,
+        place: &'a Place,
+        mode: Mode,
+        asked: &Path,
+    ) -> Result<Temp<'a>, FileError> {
+        let parent = place.path.parent().unwrap_or(Path::new("/"));
+        let name = self.files.inner.pending.name_in(parent)?;
+        let flags = handle::FILE_FLAGS | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let fd = rustix::fs::openat(&place.dir, &name.name, flags, mode)
+            .map_err(|err| FileError::io("write", asked, err))?;
+        Ok(Temp { dir: &place.dir, name, file: File::from(fd), renamed: false })
+    }
+}
+
+/// Whether the rename may replace what is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Overwrite {
+    Always,
+    Never,
+    /// Only the file that was read, unchanged.
+    If(FileMeta),
+}
+
+/// A temp file that vanishes unless it is renamed.
+pub(crate) struct Temp<'a> {
+    dir: &'a OwnedFd,
+    name: TempName<'a>,
+    pub(crate) file: File,
+    renamed: bool,
+}
+
+impl Temp<'_> {
+    /// Gives the temp file its real name, durably.
+    pub(crate) fn rename_to(
+        mut self,
+        name: &OsStr,
+        overwrite: Overwrite,
+        asked: &Path,
+    ) -> Result<(), FileError> {
+        let fail = |err| FileError::io("write", asked, err);
+        let temp = self.name.name.as_str();
+        match overwrite {
+            Overwrite::Always => rustix::fs::renameat(self.dir, temp, self.dir, name).map_err(fail)?,
+            Overwrite::Never => rename_new(self.dir, OsStr::new(temp), self.dir, name).map_err(fail)?,
+            Overwrite::If(read) => {
+                let now = handle::stat_at(self.dir, name).map(|stat| FileMeta::of(&stat));
+                if now != Ok(read) {
+                    return Err(FileError::ChangedMeanwhile { path: asked.into() });
+                }
+                rustix::fs::renameat(self.dir, temp, self.dir, name).map_err(fail)?;
+            }
+        }
+        self.renamed = true;
+        handle::sync_dir(self.dir).map_err(fail)
+    }
+}
+
+impl Drop for Temp<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = rustix::fs::unlinkat(self.dir, &self.name.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Renames without ever replacing what has the new name.
+pub(crate) fn rename_new(
+    from_dir: &OwnedFd,
+    from: &OsStr,
+    to_dir: &OwnedFd,
+    to: &OsStr,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
+        // The file system does not know the flag; a second link is as safe.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?;
+            rustix::fs::unlinkat(from_dir, from, AtFlags::empty())
+        }
+        other => other,
+    }
+}
+
+fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut rest = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match file.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(())
+}
+
+fn file_name<'a>(place: &'a Place, asked: &Path) -> Result<&'a OsStr, FileError> {
+    place.name.as_deref().ok_or_else(|| FileError::NotAFile { path: asked.into(), what: "a directory" })
+}
+
+fn check_tag(asked: &Path, bytes: &[u8], meta: &FileMeta, expected: Option<&str>) -> Result<(), FileError> {
+    let Some(expected) = expected else { return Ok(()) };
+    let current = tag::of_parts(&[bytes], meta);
+    if current != expected {
+        return Err(FileError::Stale { path: asked.into(), current });
+    }
+    Ok(())
+}

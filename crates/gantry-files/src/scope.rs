@@ -1,0 +1,229 @@
+//! A scope: a set of paths one caller may name, and the operations on them.
+//!
+//! Each operation finds its place by handle, asks whether it is closed, and acts on that handle.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::FileError;
+use crate::files::Files;
+use crate::handle::{self, FileId};
+use crate::place::{LastLink, Missing, Place, Tree};
+
+/// How often a place is looked up again when somebody swaps it under our hands.
+const SWAP_TRIES: usize = 64;
+
+#[derive(Debug)]
+pub struct Scope {
+    pub(crate) files: Files,
+    pub(crate) tree: Tree,
+    root: PathBuf,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub file: File,
+    /// The real absolute path, links followed.
+    pub path: PathBuf,
+    pub meta: FileMeta,
+}
+
+/// A directory, open for listing, or as the working directory of a command.
+#[derive(Debug)]
+pub struct OpenDir {
+    pub fd: OwnedFd,
+    /// The real absolute path, links followed.
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMeta {
+    pub id: FileId,
+    pub size: u64,
+    pub mode: u32,
+    /// How many names the file has.
+    pub links: u64,
+    /// Nanoseconds since 1970.
+    pub modified_ns: i128,
+    pub(crate) changed_ns: i128,
+}
+
+impl Scope {
+    pub(crate) fn new(files: Files, tree: Tree, root: PathBuf) -> Scope {
+        Scope { files, tree, root }
+    }
+
+    /// The door this scope came from.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The root of a contained scope, or the base of a free one: real and absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a path really leads: links followed; of what is missing, the nearest existing ancestor and the rest.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
+        let place = self.place(path.as_ref(), LastLink::Follow, Missing::Note)?;
+        Ok(place.full_path())
+    }
+
+    /// Opens a regular file. Anything else is an error, without blocking.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<OpenFile, FileError> {
+        let asked = path.as_ref();
+        for _ in 0..SWAP_TRIES {
+            let place = self.place(asked, LastLink::Follow, Missing::Refuse)?;
+            if let Some(file) = self.open_at(&place, asked)? {
+                return Ok(file);
+            }
+        }
+        Err(FileError::TooManyLinks { path: asked.into() })
+    }
+
+    /// Opens a directory.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<OpenDir, FileError> {
+        let asked = path.as_ref();
+        let fail = |err| FileError::io("open", asked, err);
+        for _ in 0..SWAP_TRIES {
+            let place = self.place(asked, LastLink::Follow, Missing::Refuse)?;
+            let dir = match &place.name {
+                None => handle::same_dir(&place.dir),
+                Some(name) => handle::open_child_dir(&place.dir, name),
+            };
+            match dir {
+                Ok(dir) => {
+                    self.files.inner.closed.check_dir(&dir, asked)?;
+                    return Ok(OpenDir { fd: handle::readable(dir).map_err(fail)?, path: place.path });
+                }
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let name = place.name.unwrap_or_default();
+                    if !handle::is_link(&place.dir, &name) {
+                        return Err(FileError::NotADirectory { path: asked.into() });
+                    }
+                }
+                Err(err) => return Err(fail(err)),
+            }
+        }
+        Err(FileError::TooManyLinks { path: asked.into() })
+    }
+
+    /// Finds a place and refuses closed ones.
+    pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
+        if missing == Missing::Make {
+            // Look before making: directories on the way into a closed path must not appear.
+            let seen = self.tree.place(path, last, Missing::Note)?;
+            self.files.inner.closed.check_place(&seen)?;
+        }
+        let place = self.tree.place(path, last, missing)?;
+        self.files.inner.closed.check_place(&place)?;
+        Ok(place)
+    }
+
+    /// Opens the file at a place; `None` if it became a link meanwhile, so that the path must be followed again.
+    pub(crate) fn open_at(&self, place: &Place, asked: &Path) -> Result<Option<OpenFile>, FileError> {
+        let fail = |err| FileError::io("open", asked, err);
+        let Some(name) = &place.name else {
+            return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
+        };
+        // Looked at before it is opened, since opening a device may already do something.
+        let seen = handle::stat_at(&place.dir, name).map_err(fail)?;
+        match handle::kind_name(&seen) {
+            None => {}
+            Some("a symbolic link") => return Ok(None),
+            Some(what) => return Err(FileError::NotAFile { path: asked.into(), what }),
+        }
+        let flags = handle::FILE_FLAGS | OFlags::RDONLY;
+        let fd = match rustix::fs::openat(&place.dir, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
+            Err(err) => return Err(fail(err)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+        if let Some(what) = handle::kind_name(&stat) {
+            return Err(FileError::NotAFile { path: asked.into(), what });
+        }
+        let meta = FileMeta::of(&stat);
+        self.files.inner.closed.check_id(meta.id, asked)?;
+        Ok(Some(OpenFile { file: File::from(fd), path: place.path.clone(), meta }))
+    }
+}
+
+impl OpenFile {
+    /// The whole content, if it is at most `limit` bytes.
+    pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, FileError> {
+        let too_large = |size| FileError::TooLarge { path: self.path.clone(), size, limit };
+        if self.meta.size > limit {
+            return Err(too_large(self.meta.size));
+        }
+        let bytes = self.read_up_to(limit.saturating_add(1))?;
+        if bytes.len() as u64 > limit {
+            return Err(too_large(bytes.len() as u64));
+        }
+        Ok(bytes)
+    }
+
+    /// The first `limit` bytes, or fewer if the file ends before.
+    pub fn read_up_to(&self, limit: u64) -> Result<Vec<u8>, FileError> {
+        let expected = self.meta.size.min(limit).saturating_add(1);
+        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
+        // Not the shared file position: a handle may be read twice.
+        let mut reader = FileAt { file: &self.file, offset: 0 };
+        reader
+            .by_ref()
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(|err| FileError::io("read", &self.path, err))?;
+        Ok(bytes)
+    }
+}
+
+/// Reads a file from a position of its own.
+struct FileAt<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for FileAt<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = std::os::unix::fs::FileExt::read_at(self.file, buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+impl FileMeta {
+    #[expect(clippy::unnecessary_cast, reason = "the field types differ between platforms")]
+    pub(crate) fn of(stat: &Stat) -> FileMeta {
+        let nanos = |secs: i64, nsecs: i64| i128::from(secs) * 1_000_000_000 + i128::from(nsecs);
+        FileMeta {
+            id: FileId::of(stat),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mode: stat.st_mode as u32 & 0o7777,
+            links: stat.st_nlink as u64,
+            modified_ns: nanos(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed_ns: nanos(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+
+    pub fn modified(&self) -> SystemTime {
+        let nanos = |count: i128| {
+            let count = u128::try_from(count).unwrap_or(0);
+            let secs = u64::try_from(count / 1_000_000_000).unwrap_or(u64::MAX / 4);
+            Duration::new(secs, (count % 1_000_000_000) as u32)
+        };
+        let time = if self.modified_ns >= 0 {
+            UNIX_EPOCH.checked_add(nanos(self.modified_ns))
+        } else {
+            UNIX_EPOCH.checked_sub(nanos(-self.modified_ns))
+        };
+        time.unwrap_or(UNIX_EPOCH)
+    }
+}

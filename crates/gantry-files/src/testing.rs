@@ -1,0 +1,1 @@
+//! Support for tests of everything that takes a path.

@@ -1,0 +1,240 @@
+//! What each operation of a scope does when nobody is hostile.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use gantry_files::{
+    Change, EntryKind, FileError, Files, FilesOptions, ListOptions, Scope, UpdateError, UpdateOptions,
+    WriteOptions, tag,
+};
+
+const GO: AtomicBool = AtomicBool::new(false);
+
+fn contained(root: &Path) -> Scope {
+    Files::new(FilesOptions::default()).unwrap().contained(root).unwrap()
+}
+
+#[test]
+fn reads_and_replaces() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let scope = contained(&root);
+    let written = scope
+        .replace("a/b/c.txt", &[b"one", b" two"], WriteOptions { make_parents: true, ..Default::default() })
+        .unwrap();
+    assert_eq!(written.path, root.join("a/b/c.txt"));
+    assert!(written.created);
+    assert_eq!(written.tag, tag::of_bytes(b"one two"));
+    let open = scope.open("a/../a/b/./c.txt").unwrap();
+    assert_eq!(open.read_all(100).unwrap(), b"one two");
+    assert_eq!(open.path, root.join("a/b/c.txt"));
+    let again = scope.replace(root.join("a/b/c.txt"), &[b"three"], WriteOptions::default()).unwrap();
+    assert!(!again.created);
+    assert_eq!(std::fs::read(root.join("a/b/c.txt")).unwrap(), b"three");
+    assert_eq!(names(&root.join("a/b")), ["c.txt"]);
+}
+
+#[test]
+fn missing_parents_are_made_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = contained(dir.path());
+    let err = scope.replace("a/b", &[b"x"], WriteOptions::default()).unwrap_err();
+    assert!(matches!(err, FileError::NotFound { .. }), "{err}");
+    let make = WriteOptions { make_parents: true, ..Default::default() };
+    let err = scope.replace("new/", &[b"x"], make).unwrap_err();
+    assert!(matches!(err, FileError::NotAFile { .. }), "{err}");
+    let err = scope.replace("new/../../evil", &[b"x"], make).unwrap_err();
+    assert!(matches!(err, FileError::Outside { .. }), "{err}");
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn resolves_what_exists_and_what_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("real/sub")).unwrap();
+    symlink("real", root.join("link")).unwrap();
+    symlink(root.join("real/sub"), root.join("absolute")).unwrap();
+    symlink("gone/away", root.join("dangling")).unwrap();
+    let scope = contained(&root);
+    for (path, real) in [
+        ("link/sub", "real/sub"),
+        ("absolute", "real/sub"),
+        ("link/new/file", "real/new/file"),
+        ("link/new/../other", "real/other"),
+        ("absolute/../x", "real/x"),
+        ("dangling", "gone/away"),
+        ("..foo", "..foo"),
+        ("link/", "real"),
+    ] {
+        assert_eq!(scope.resolve(path).unwrap(), root.join(real), "{path}");
+    }
+    assert_eq!(scope.resolve(".").unwrap(), root);
+}
+
+#[test]
+fn a_free_scope_takes_absolute_paths_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("x"), "out").unwrap();
+    symlink(other.path().join("x"), dir.path().join("to_x")).unwrap();
+    let scope = Files::new(FilesOptions::default()).unwrap().free(dir.path()).unwrap();
+    assert_eq!(scope.open(other.path().join("x")).unwrap().read_all(9).unwrap(), b"out");
+    scope.replace("to_x", &[b"new"], WriteOptions::default()).unwrap();
+    assert_eq!(std::fs::read(other.path().join("x")).unwrap(), b"new");
+    assert!(dir.path().join("to_x").is_symlink());
+    assert!(!scope.open("/proc/self/status").unwrap().read_all(1 << 20).unwrap().is_empty());
+    assert_eq!(
+        scope.open("/../../proc/self/cwd/Cargo.toml").unwrap().path.file_name().unwrap(),
+        "Cargo.toml"
+    );
+}
+
+#[test]
+fn refuses_a_stale_tag_with_the_current_one() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), "now").unwrap();
+    let scope = contained(dir.path());
+    let stale = UpdateOptions { expected_tag: Some("0123"), ..Default::default() };
+    let err = scope.update("f", &stale, unchanged).unwrap_err();
+    let UpdateError::File(FileError::Stale { current, .. }) = err else { panic!("{err}") };
+    assert_eq!(current, tag::of_bytes(b"now"));
+    let fresh = UpdateOptions { expected_tag: Some(&current), ..Default::default() };
+    scope.update("f", &fresh, unchanged).unwrap();
+}
+
+#[test]
+fn a_change_by_another_program_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f");
+    std::fs::write(&file, "old").unwrap();
+    let scope = contained(dir.path());
+    let result = scope.update("f", &UpdateOptions::default(), |bytes| {
+        std::fs::write(&file, "theirs").unwrap();
+        unchanged(bytes)
+    });
+    assert!(matches!(result, Err(UpdateError::File(FileError::ChangedMeanwhile { .. }))));
+    assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
+    assert_eq!(names(dir.path()), ["f"]);
+}
+
+#[test]
+fn concurrent_updates_lose_nothing() {
+    const THREADS: usize = 8;
+    const EACH: usize = 25;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), "0").unwrap();
+    symlink("f", dir.path().join("alias")).unwrap();
+    let scope = contained(dir.path());
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let scope = &scope;
+            threads.spawn(move || {
+                for _ in 0..EACH {
+                    let path = if thread % 2 == 0 { "f" } else { "alias" };
+                    scope.update(path, &UpdateOptions::default(), add_one).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(std::fs::read_to_string(dir.path().join("f")).unwrap(), (THREADS * EACH).to_string());
+}
+
+#[test]
+fn moves_never_overwrite() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), "a").unwrap();
+    std::fs::write(dir.path().join("b"), "b").unwrap();
+    let scope = contained(dir.path());
+    assert!(matches!(scope.rename_new("a", "b", &GO), Err(FileError::Exists { .. })));
+    assert!(matches!(scope.copy_new("a", "b", &GO), Err(FileError::Exists { .. })));
+    scope.rename_new("a", "c", &GO).unwrap();
+    scope.copy_new("b", "d", &GO).unwrap();
+    assert_eq!(names(dir.path()), ["b", "c", "d"]);
+    scope.remove("b").unwrap();
+    assert!(matches!(scope.remove("."), Err(FileError::NotAFile { .. })));
+    assert_eq!(names(dir.path()), ["c", "d"]);
+}
+
+#[test]
+fn moves_across_devices_keep_mode_and_content() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let other = tempfile::tempdir_in("/tmp").unwrap();
+    let id = |path: &Path| std::os::unix::fs::MetadataExt::dev(&path.metadata().unwrap());
+    assert_ne!(id(dir.path()), id(other.path()), "this test needs two devices");
+    std::fs::write(dir.path().join("a"), "content").unwrap();
+    std::fs::set_permissions(dir.path().join("a"), PermissionsExt::from_mode(0o751)).unwrap();
+    symlink("nowhere", dir.path().join("l")).unwrap();
+    let scope = Files::new(FilesOptions::default()).unwrap().free(dir.path()).unwrap();
+    std::fs::write(other.path().join("taken"), "theirs").unwrap();
+    assert!(matches!(scope.rename_new("a", other.path().join("taken"), &GO), Err(FileError::Exists { .. })));
+    scope.rename_new("a", other.path().join("b"), &GO).unwrap();
+    scope.rename_new("l", other.path().join("l"), &GO).unwrap();
+    assert!(names(dir.path()).is_empty());
+    assert_eq!(names(other.path()), ["b", "l", "taken"]);
+    assert_eq!(std::fs::read(other.path().join("taken")).unwrap(), b"theirs");
+    assert_eq!(other.path().join("b").metadata().unwrap().permissions().mode() & 0o7777, 0o751);
+    assert_eq!(std::fs::read_link(other.path().join("l")).unwrap(), Path::new("nowhere"));
+}
+
+#[test]
+fn lists_in_path_order_with_links_as_what_they_lead_to() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
+    std::fs::write(dir.path().join("a/b"), "12").unwrap();
+    std::fs::write(dir.path().join("a.txt"), "123").unwrap();
+    symlink("a/b", dir.path().join("inside")).unwrap();
+    symlink("..", dir.path().join("a/up")).unwrap();
+    symlink("/etc/passwd", dir.path().join("outside")).unwrap();
+    symlink("loop", dir.path().join("loop")).unwrap();
+    let scope = contained(dir.path());
+    let listing = scope.list(".", ListOptions { recursive: true, limit: 100 }, &GO).unwrap();
+    let seen: Vec<_> = listing.entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect();
+    use EntryKind::{Directory, File, Symlink};
+    let expected = [
+        ("a", Directory),
+        ("a.txt", File),
+        ("a/b", File),
+        ("a/deep", Directory),
+        ("a/up", Directory),
+        ("inside", File),
+        ("loop", Symlink),
+        ("outside", Symlink),
+    ];
+    assert_eq!(seen, expected);
+    assert!(!listing.truncated);
+    let flat = scope.list(".", ListOptions { recursive: false, limit: 2 }, &GO).unwrap();
+    assert_eq!((flat.entries.len(), flat.total, flat.truncated), (2, 5, true));
+}
+
+#[test]
+fn names_that_are_no_utf8_are_listed_lossily_and_say_so() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"bad\xff");
+    std::fs::write(dir.path().join(name), "x").unwrap();
+    let scope = contained(dir.path());
+    let listing = scope.list(".", ListOptions { recursive: true, limit: 9 }, &GO).unwrap();
+    assert_eq!((listing.entries[0].path.as_str(), listing.entries[0].lossy), ("bad\u{fffd}", true));
+    assert_eq!(scope.open(name).unwrap().read_all(9).unwrap(), b"x");
+}
+
+fn unchanged(bytes: &[u8]) -> Result<Change<'_, ()>, Infallible> {
+    Ok(Change { parts: vec![Cow::Borrowed(bytes)], value: () })
+}
+
+fn add_one(bytes: &[u8]) -> Result<Change<'_, ()>, Infallible> {
+    let number: usize = std::str::from_utf8(bytes).unwrap().parse().unwrap();
+    Ok(Change { parts: vec![Cow::Owned((number + 1).to_string().into_bytes())], value: () })
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
