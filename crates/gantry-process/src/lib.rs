@@ -1,1 +1,32 @@
-//! The door to processes.
+//! The door to processes: runs commands in the foreground and in sessions, and lets none of them outlive its welcome.
+//!
+//! The engine knows no tool and reads no environment. Every command runs under a [`keeper`], a small process that ends
+//! and reaps whatever the command leaves behind, also when the engine itself dies. Start with [`Processes`].
+#![expect(clippy::disallowed_methods, reason = "this crate is the door to processes and to their logs")]
+
+mod capture;
+mod command;
+pub mod env;
+mod error;
+mod exit;
+pub mod keeper;
+mod link;
+mod log;
+mod log_directory;
+mod lost;
+mod order;
+mod processes;
+mod program;
+mod sandbox;
+mod session;
+mod supervise;
+mod text;
+
+pub use command::{Capture, Command, Cwd, DEFAULT_KEEP_TAIL, Stdin};
+pub use error::ProcessError;
+pub use exit::{Exit, Signal};
+pub use log::LogPage;
+pub use processes::{Processes, ProcessesOptions, Waited};
+pub use program::find_program;
+pub use sandbox::{Network, Sandbox, SandboxSupport, sandbox_support};
+pub use session::{Ended, Finished, SessionId, Snapshot, Stream, Written};

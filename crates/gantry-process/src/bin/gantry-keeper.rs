@@ -1,0 +1,7 @@
+//! The keeper as a program of its own, so that this crate's tests need no other binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gantry_process::keeper::main()
+}

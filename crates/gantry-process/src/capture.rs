@@ -1,0 +1,246 @@
+//! Takes in the output of a foreground command in bounded memory.
+
+use std::io::Error;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+
+use crate::command::Capture;
+use crate::log::Log;
+use crate::log_directory::LogDirectory;
+use crate::order::{LogReport, Output};
+use crate::session::{SessionId, Stream};
+use crate::text;
+
+const CHUNK: usize = 64 * 1024;
+
+pub(crate) enum Collector {
+    Merged {
+        source: pipe::Receiver,
+        tail: Box<Tail>,
+    },
+    Separate {
+        stdout: (pipe::Receiver, Head),
+        stderr: (pipe::Receiver, Head),
+    },
+    /// The keeper writes the log of a session.
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Captured {
+    pub(crate) stdout: Stream,
+    pub(crate) stderr: Stream,
+    pub(crate) log: Option<Log>,
+    pub(crate) report: LogReport,
+}
+
+impl Collector {
+    /// Also gives the ends that the command writes to.
+    pub(crate) fn new(capture: Capture, spill: Spill) -> Result<(Self, Vec<OwnedFd>, Output), Error> {
+        match capture {
+            Capture::Merged { keep_tail } => {
+                let (source, sink) = pipe()?;
+                let tail = Box::new(Tail::new(keep_tail, spill));
+                Ok((Self::Merged { source, tail }, vec![sink], Output::Merged))
+            }
+            Capture::Separate { stdout, stderr } => {
+                let (stdout_source, stdout_sink) = pipe()?;
+                let (stderr_source, stderr_sink) = pipe()?;
+                let collector = Self::Separate {
+                    stdout: (stdout_source, Head::new(stdout)),
+                    stderr: (stderr_source, Head::new(stderr)),
+                };
+                Ok((collector, vec![stdout_sink, stderr_sink], Output::Separate))
+            }
+        }
+    }
+
+    /// Reads to the end. May be dropped at any point: what was read stays.
+    pub(crate) async fn collect(&mut self) {
+        match self {
+            Self::Merged { source, tail } => {
+                let mut buffer = vec![0; CHUNK];
+                // A pipe that cannot be read is a pipe at its end.
+                while let Ok(count @ 1..) = source.read(&mut buffer).await {
+                    tail.take(&buffer[..count]).await;
+                }
+            }
+            Self::Separate { stdout, stderr } => {
+                tokio::join!(read_head(stdout), read_head(stderr));
+            }
+            Self::Nothing => {}
+        }
+    }
+
+    pub(crate) async fn finish(self) -> Captured {
+        match self {
+            Self::Merged { tail, .. } => tail.finish().await,
+            Self::Separate { stdout: (_, stdout), stderr: (_, stderr) } => {
+                Captured { stdout: stdout.finish(), stderr: stderr.finish(), ..Captured::default() }
+            }
+            Self::Nothing => Captured::default(),
+        }
+    }
+}
+
+async fn read_head((source, head): &mut (pipe::Receiver, Head)) {
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(count @ 1..) = source.read(&mut buffer).await {
+        head.take(&buffer[..count]);
+    }
+}
+
+fn pipe() -> Result<(pipe::Receiver, OwnedFd), Error> {
+    let (source, sink) = std::io::pipe()?;
+    Ok((pipe::Receiver::from_owned_fd(source.into())?, sink.into()))
+}
+
+/// The first bytes of a stream.
+pub(crate) struct Head {
+    limit: usize,
+    bytes: Vec<u8>,
+    total: u64,
+}
+
+impl Head {
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), total: 0 }
+    }
+
+    fn take(&mut self, chunk: &[u8]) {
+        self.total += chunk.len() as u64;
+        // One byte more than the limit, so that the cut is seen to be one.
+        let room = (self.limit + 1).saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+
+    fn finish(self) -> Stream {
+        Stream {
+            text: text::head(&self.bytes, self.limit),
+            total_bytes: self.total,
+            truncated: self.total > self.limit as u64,
+        }
+    }
+}
+
+/// The last characters of a stream; when they are not all, the whole goes to a log.
+pub(crate) struct Tail {
+    keep: usize,
+    /// All bytes, until there are more than `window`; then at least the last `window` and at most twice that.
+    bytes: Vec<u8>,
+    total: u64,
+    spill: Spill,
+}
+
+impl Tail {
+    fn new(keep: usize, spill: Spill) -> Self {
+        Self { keep, bytes: Vec::new(), total: 0, spill }
+    }
+
+    /// Four bytes a character at most, and a margin in which a cut character can do no harm.
+    fn window(&self) -> usize {
+        self.keep.saturating_mul(4).saturating_add(16)
+    }
+
+    async fn take(&mut self, chunk: &[u8]) {
+        self.total += chunk.len() as u64;
+        self.bytes.extend_from_slice(chunk);
+        if self.spill.open() {
+            self.spill.write(chunk).await;
+        } else if self.bytes.len() > self.window() {
+            self.spill.write(&self.bytes).await;
+        }
+        if self.bytes.len() > self.window().saturating_mul(2) {
+            self.bytes.drain(..self.bytes.len() - self.window());
+        }
+    }
+
+    async fn finish(mut self) -> Captured {
+        let whole = self.total == self.bytes.len() as u64;
+        let (text, truncated) = if whole {
+            let (text, chars) = text::tail(&self.bytes, self.keep);
+            (text, chars > self.keep as u64)
+        } else {
+            (text::decode_from_cut(&self.bytes, self.keep), true)
+        };
+        if truncated && !self.spill.open() {
+            self.spill.write(&self.bytes).await;
+        }
+        let stdout = Stream { text, total_bytes: self.total, truncated };
+        let (log, report) = self.spill.finish(self.total).await;
+        Captured { stdout, stderr: Stream::default(), log, report }
+    }
+}
+
+/// A log that is only made when it is needed.
+pub(crate) struct Spill {
+    pub(crate) directory: Arc<LogDirectory>,
+    pub(crate) id: SessionId,
+    pub(crate) max: u64,
+    pub(crate) state: SpillState,
+}
+
+pub(crate) enum SpillState {
+    Closed,
+    Open { file: tokio::fs::File, log: Log, report: LogReport },
+    Failed(String),
+}
+
+impl Spill {
+    fn open(&self) -> bool {
+        !matches!(self.state, SpillState::Closed)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        if let SpillState::Closed = self.state {
+            self.state = self.create().await;
+        }
+        let SpillState::Open { file, report, .. } = &mut self.state else { return };
+        let room = usize::try_from(self.max - (report.total - report.dropped)).unwrap_or(usize::MAX);
+        report.total += bytes.len() as u64;
+        let part = &bytes[..bytes.len().min(room)];
+        if report.error.is_none() {
+            match file.write_all(part).await {
+                Ok(()) => report.dropped += (bytes.len() - part.len()) as u64,
+                Err(err) => report.error = Some(format!("writing the log failed: {err}")),
+            }
+        }
+    }
+
+    async fn create(&self) -> SpillState {
+        let (directory, id) = (Arc::clone(&self.directory), self.id);
+        let made = tokio::task::spawn_blocking(move || -> Result<SpillState, String> {
+            let (file, path) = directory.create(id).map_err(|err| err.to_string())?;
+            let writer = file.try_clone().map_err(|err| err.to_string())?;
+            let report = LogReport::default();
+            Ok(SpillState::Open {
+                file: tokio::fs::File::from_std(writer),
+                log: Log::new(file, path),
+                report,
+            })
+        });
+        match made.await {
+            Ok(Ok(open)) => open,
+            Ok(Err(reason)) => SpillState::Failed(reason),
+            Err(err) => SpillState::Failed(err.to_string()),
+        }
+    }
+
+    async fn finish(self, total: u64) -> (Option<Log>, LogReport) {
+        match self.state {
+            SpillState::Closed => (None, LogReport::default()),
+            SpillState::Failed(reason) => (None, LogReport { total, dropped: total, error: Some(reason) }),
+            SpillState::Open { mut file, log, mut report } => {
+                if let Err(err) = file.flush().await {
+                    report.error.get_or_insert(format!("writing the log failed: {err}"));
+                }
+                report.total = total;
+                report.dropped = total.saturating_sub(log.len());
+                (Some(log), report)
+            }
+        }
+    }
+}

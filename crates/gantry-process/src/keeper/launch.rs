@@ -1,0 +1,96 @@
+//! Starts the command as the order says.
+
+use std::io::Error;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::Pid;
+
+use super::pump::Pump;
+use crate::order::{Order, Output, Report, Step};
+use crate::sandbox::{self, Sandbox};
+
+pub(super) struct Launched {
+    pub(super) pid: Pid,
+    pub(super) pump: Option<Pump>,
+}
+
+pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
+    let mut descriptors = descriptors.into_iter();
+    let mut next =
+        || descriptors.next().ok_or_else(|| refused(Step::Order, &Error::other("a descriptor is missing")));
+    let stdin = if order.stdin { Stdio::from(next()?) } else { Stdio::null() };
+    let (stdout, stderr, pump) = match order.output {
+        Output::Separate => (next()?, next()?, None),
+        Output::Merged => {
+            let both = next()?;
+            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, None)
+        }
+        Output::Log { max } => {
+            let (pump, both) = Pump::new(next()?, max).map_err(|err| refused(Step::Order, &err))?;
+            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, Some(pump))
+        }
+    };
+    let directory = match &order.cwd {
+        Some(path) => open_directory(path).map_err(|err| refused(Step::Directory, &err))?,
+        None => next()?,
+    };
+    // Entered here rather than by the child, so that a missing directory is told from a missing program.
+    rustix::process::fchdir(&directory).map_err(|err| refused(Step::Directory, &err.into()))?;
+
+    // The command is the only holder of our copies of the pipes; it goes at the end of this function, so that the
+    // pipes reach their end when the processes behind them do.
+    let mut command = Command::new(&order.program.0);
+    command
+        .args(order.args.iter().map(|arg| &arg.0))
+        .env_clear()
+        .envs(order.env.iter().map(|(name, value)| (&name.0, &value.0)))
+        .process_group(0)
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr);
+    let pid = match &order.sandbox {
+        Sandbox::None => spawn(&mut command)?,
+        sandbox => spawn_sandboxed(&mut command, sandbox)?,
+    };
+    Ok(Launched { pid, pump })
+}
+
+fn open_directory(path: &crate::order::Text) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    #[cfg(target_os = "linux")]
+    let flags = (flags - OFlags::RDONLY) | OFlags::PATH;
+    Ok(rustix::fs::openat(CWD, path.path(), flags, Mode::empty())?)
+}
+
+/// The sandbox binds one thread and what that thread starts. The keeper itself stays outside, where the command can
+/// neither signal nor trace it and it can still see all processes.
+fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Report> {
+    std::thread::scope(|scope| {
+        let bound = || {
+            sandbox::apply(sandbox).map_err(|reason| Report::Refused {
+                step: Step::Sandbox,
+                errno: None,
+                reason,
+            })?;
+            spawn(command)
+        };
+        let thread = std::thread::Builder::new()
+            .spawn_scoped(scope, bound)
+            .map_err(|err| refused(Step::Sandbox, &err))?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(refused(Step::Sandbox, &Error::other("the sandbox thread failed"))))
+    })
+}
+
+fn spawn(command: &mut Command) -> Result<Pid, Report> {
+    let child = command.spawn().map_err(|err| refused(Step::Program, &err))?;
+    Ok(Pid::from_child(&child))
+}
+
+fn refused(step: Step, err: &Error) -> Report {
+    Report::Refused { step, errno: err.raw_os_error(), reason: err.to_string() }
+}

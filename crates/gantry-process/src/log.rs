@@ -1,0 +1,262 @@
+//! Reads an output log by line while it grows: stable numbers, exact totals, memory for one page.
+
+use std::fs::File;
+use std::io::Error;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use crate::error::ProcessError;
+use crate::text::{self, CharCounter};
+
+/// Lines of a log, by their number in the whole of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPage {
+    /// Without their line endings.
+    pub lines: Vec<String>,
+    /// Number of the first line, counted from 0.
+    pub offset: u64,
+    pub total_lines: u64,
+    pub total_chars: u64,
+    /// Where to read on; `None` when the last line so far is in this page.
+    pub next_offset: Option<u64>,
+    /// The line that alone is longer than a page and of which only the beginning is given.
+    pub cut_line: Option<u64>,
+}
+
+/// A page ends early, at a line's end, when it would hold more than this.
+const PAGE_BYTES: usize = 1 << 20;
+const CHUNK: usize = 64 * 1024;
+/// When there are more marks, every other one goes.
+const MAX_MARKS: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) path: PathBuf,
+    reader: Mutex<Reader>,
+}
+
+impl Log {
+    pub(crate) fn new(file: File, path: PathBuf) -> Self {
+        Self { path, reader: Mutex::new(Reader { file, index: Index::default() }) }
+    }
+
+    pub(crate) async fn page(self: &Arc<Self>, offset: u64, limit: usize) -> Result<LogPage, ProcessError> {
+        self.with(move |reader| reader.page(offset, limit.max(1))).await
+    }
+
+    /// The last `limit` characters, and the length in bytes.
+    pub(crate) async fn tail(self: &Arc<Self>, limit: usize) -> Result<(String, u64), ProcessError> {
+        self.with(move |reader| reader.tail(limit)).await
+    }
+
+    /// Characters in all so far.
+    pub(crate) async fn chars(self: &Arc<Self>) -> Result<u64, ProcessError> {
+        self.with(|reader| {
+            reader.index.advance(&reader.file)?;
+            Ok(reader.index.chars.total())
+        })
+        .await
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        let reader = self.reader.lock().unwrap_or_else(|err| err.into_inner());
+        reader.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    async fn with<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Reader) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, ProcessError> {
+        let log = Arc::clone(self);
+        let task = tokio::task::spawn_blocking(move || {
+            let mut reader = log.reader.lock().unwrap_or_else(|err| err.into_inner());
+            work(&mut reader)
+        });
+        let result = task.await.unwrap_or_else(|err| Err(Error::other(err)));
+        result.map_err(|source| ProcessError::Log { path: self.path.clone(), source })
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    file: File,
+    index: Index,
+}
+
+impl Reader {
+    fn page(&mut self, offset: u64, limit: usize) -> Result<LogPage, Error> {
+        self.index.advance(&self.file)?;
+        let total_lines = self.index.lines();
+        let mut page = LogPage {
+            lines: Vec::new(),
+            offset,
+            total_lines,
+            total_chars: self.index.chars.total(),
+            next_offset: None,
+            cut_line: None,
+        };
+        if offset >= total_lines {
+            return Ok(page);
+        }
+        let mut lines = Lines::new(self.index.start_of(offset, &self.file)?);
+        let mut held = 0;
+        while page.lines.len() < limit
+            && let Some(line) = lines.next(&self.index, &self.file)?
+        {
+            held += line.len();
+            if held > PAGE_BYTES && !page.lines.is_empty() {
+                break;
+            }
+            if line.len() > PAGE_BYTES {
+                page.cut_line = Some(offset);
+                page.lines.push(text::head(line, PAGE_BYTES));
+                break;
+            }
+            page.lines.push(without_ending(line));
+        }
+        let next = offset + page.lines.len() as u64;
+        page.next_offset = (next < total_lines).then_some(next);
+        Ok(page)
+    }
+
+    fn tail(&self, limit: usize) -> Result<(String, u64), Error> {
+        let length = self.file.metadata()?.len();
+        // Four bytes a character at most, and a margin in which a cut character can do no harm.
+        let wanted = (limit as u64).saturating_mul(4).saturating_add(16).min(length);
+        let mut bytes = vec![0; usize::try_from(wanted).map_err(Error::other)?];
+        self.file.read_exact_at(&mut bytes, length - wanted)?;
+        let tail =
+            if wanted == length { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
+        Ok((tail, length))
+    }
+}
+
+/// Walks over lines; of one longer than a page it keeps just enough to tell.
+struct Lines {
+    position: u64,
+    buffer: Vec<u8>,
+    /// What of the buffer is not used yet.
+    rest: std::ops::Range<usize>,
+    line: Vec<u8>,
+}
+
+impl Lines {
+    fn new(position: u64) -> Self {
+        Self { position, buffer: vec![0; CHUNK], rest: 0..0, line: Vec::new() }
+    }
+
+    /// The next line with its ending, at most one byte more than a page of it.
+    fn next(&mut self, index: &Index, file: &File) -> Result<Option<&[u8]>, Error> {
+        self.line.clear();
+        loop {
+            if self.rest.is_empty() {
+                let count = index.chunk(file, self.position, &mut self.buffer)?.len();
+                if count == 0 {
+                    return Ok((!self.line.is_empty()).then_some(&self.line));
+                }
+                self.position += count as u64;
+                self.rest = 0..count;
+            }
+            let rest = &self.buffer[self.rest.clone()];
+            let end = rest.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
+            let piece = &rest[..end.unwrap_or(rest.len())];
+            let room = PAGE_BYTES + 1 - self.line.len();
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            self.rest.start += piece.len();
+            // A line that fills a page ends that page, so nobody asks for what comes after it.
+            if end.is_some() || self.line.len() > PAGE_BYTES {
+                return Ok(Some(&self.line));
+            }
+        }
+    }
+}
+
+fn without_ending(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
+}
+
+/// How far the log was read, and marks to find lines again without reading it from the start.
+#[derive(Debug)]
+struct Index {
+    scanned: u64,
+    newlines: u64,
+    ends_in_line: bool,
+    chars: CharCounter,
+    /// Positions with the number of line ends before them, at least `stride` bytes apart.
+    marks: Vec<Mark>,
+    stride: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    position: u64,
+    newlines: u64,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        let chars = CharCounter::default();
+        Self { scanned: 0, newlines: 0, ends_in_line: false, chars, marks: Vec::new(), stride: CHUNK as u64 }
+    }
+}
+
+impl Index {
+    fn lines(&self) -> u64 {
+        self.newlines + u64::from(self.ends_in_line)
+    }
+
+    /// Takes in what was written since.
+    fn advance(&mut self, file: &File) -> Result<(), Error> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let count = file.read_at(&mut buffer, self.scanned)?;
+            let Some(last) = buffer[..count].last() else { return Ok(()) };
+            if self.marks.last().is_none_or(|mark| self.scanned - mark.position >= self.stride) {
+                self.marks.push(Mark { position: self.scanned, newlines: self.newlines });
+            }
+            self.ends_in_line = *last != b'\n';
+            self.newlines += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.chars.feed(&buffer[..count]);
+            self.scanned += count as u64;
+            if self.marks.len() > MAX_MARKS {
+                let mut keep = false;
+                self.marks.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.stride *= 2;
+            }
+        }
+    }
+
+    fn start_of(&self, line: u64, file: &File) -> Result<u64, Error> {
+        if line == 0 {
+            return Ok(0);
+        }
+        let before = self.marks.partition_point(|mark| mark.newlines < line);
+        let mark = self.marks[..before].last().copied().unwrap_or(Mark { position: 0, newlines: 0 });
+        let mut missing = line - mark.newlines;
+        let mut position = mark.position;
+        let mut buffer = vec![0; CHUNK];
+        while position < self.scanned {
+            let chunk = self.chunk(file, position, &mut buffer)?;
+            for (index, _) in chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+                missing -= 1;
+                if missing == 0 {
+                    return Ok(position + index as u64 + 1);
+                }
+            }
+            position += chunk.len() as u64;
+        }
+        Ok(self.scanned)
+    }
+
+    /// What was scanned from `position` on, at most a buffer.
+    fn chunk<'a>(&self, file: &File, position: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Error> {
+        let length = usize::try_from(self.scanned - position).unwrap_or(usize::MAX).min(buffer.len());
+        file.read_exact_at(&mut buffer[..length], position)?;
+        Ok(&buffer[..length])
+    }
+}

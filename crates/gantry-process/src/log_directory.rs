@@ -1,0 +1,113 @@
+//! Where logs live: one directory per engine, locked while the engine lives, swept by the next one when it died.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Error;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::FlockOperation;
+use uuid::Uuid;
+
+use crate::error::ProcessError;
+use crate::session::SessionId;
+
+const PREFIX: &str = "engine-";
+
+#[derive(Debug)]
+pub(crate) struct LogDirectory {
+    root: PathBuf,
+    /// Made with the first log: an engine that logs nothing leaves no trace.
+    own: Mutex<Option<Own>>,
+}
+
+#[derive(Debug)]
+struct Own {
+    path: PathBuf,
+    /// The lock that says we are alive; the kernel drops it with us.
+    _lock: File,
+}
+
+impl LogDirectory {
+    /// Also removes the logs of engines that are gone; what cannot be removed stays for the next one.
+    pub(crate) fn new(root: PathBuf) -> Self {
+        if let Ok(lock) = File::open(&root)
+            && rustix::fs::flock(&lock, FlockOperation::LockExclusive).is_ok()
+        {
+            sweep(&root);
+        }
+        Self { root, own: Mutex::new(None) }
+    }
+
+    /// A new log, private to this user. Blocking, but short.
+    pub(crate) fn create(&self, id: SessionId) -> Result<(File, PathBuf), ProcessError> {
+        let directory = self.own().map_err(|source| ProcessError::Log { path: self.root.clone(), source })?;
+        let path = directory.join(format!("{id}.log"));
+        match OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => Ok((file, path)),
+            Err(source) => Err(ProcessError::Log { path, source }),
+        }
+    }
+
+    fn own(&self) -> Result<PathBuf, Error> {
+        let mut own = self.own.lock().unwrap_or_else(|err| err.into_inner());
+        if let Some(own) = &*own {
+            return Ok(own.path.clone());
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
+        // Held until our directory is locked too, so that no sweep can find it in between.
+        let root = File::open(&self.root)?;
+        rustix::fs::flock(&root, FlockOperation::LockExclusive)?;
+        let path = self.root.join(format!("{PREFIX}{}", Uuid::new_v4()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = File::open(&path)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        *own = Some(Own { path: path.clone(), _lock: lock });
+        Ok(path)
+    }
+}
+
+impl Drop for LogDirectory {
+    fn drop(&mut self) {
+        if let Some(own) = self.own.get_mut().unwrap_or_else(|err| err.into_inner()) {
+            let _ = std::fs::remove_dir_all(&own.path);
+        }
+    }
+}
+
+fn sweep(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        if let Ok(lock) = File::open(&path)
+            && rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_the_dead_are_swept_and_those_of_the_living_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let living = LogDirectory::new(root.path().to_owned());
+        let (_, living_log) = living.create(SessionId::new()).unwrap();
+        let dead = root.path().join("engine-dead");
+        std::fs::create_dir(&dead).unwrap();
+        std::fs::write(dead.join("a.log"), "old").unwrap();
+        std::fs::write(root.path().join("foreign"), "kept").unwrap();
+
+        let second = LogDirectory::new(root.path().to_owned());
+        assert!(!dead.exists() && living_log.exists() && root.path().join("foreign").exists());
+        let (_, second_log) = second.create(SessionId::new()).unwrap();
+        drop(living);
+        assert!(!living_log.exists() && second_log.exists());
+    }
+}

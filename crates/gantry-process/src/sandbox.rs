@@ -1,0 +1,99 @@
+//! What a command may reach: described here as data, enforced by the kernel once the keeper has applied it.
+//!
+//! Never a request that may be ignored: where the kernel cannot enforce it, the command is refused.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(target_os = "linux")]
+mod filesystem;
+#[cfg(target_os = "linux")]
+mod syscalls;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sandbox {
+    None,
+    /// The whole file system except these directories.
+    ///
+    /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
+    /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
+    /// there after its start stays closed to it. Other names of the same files (hard links, bind mounts made by
+    /// somebody else) are not covered.
+    Except {
+        closed: Vec<PathBuf>,
+        network: Network,
+    },
+    /// Nothing but these, the usual harmless devices and `/proc`.
+    ///
+    /// `read` may be read and executed; in `write` everything goes. Of `/proc` the kernel shows the environment,
+    /// descriptors, root and memory of processes inside the sandbox only; command lines of others stay visible.
+    Only {
+        read: Vec<PathBuf>,
+        write: Vec<PathBuf>,
+        network: Network,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    Allowed,
+    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well.
+    Denied,
+}
+
+/// What the kernel can enforce, for `gantry doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSupport {
+    /// The version of Landlock's interface; `None` when it is missing or switched off.
+    pub landlock_abi: Option<u32>,
+    pub seccomp: bool,
+    /// Why a sandboxed command would be refused; `None` when it would run.
+    pub reason: Option<String>,
+}
+
+#[cfg(target_os = "linux")]
+pub fn sandbox_support() -> SandboxSupport {
+    let landlock_abi = filesystem::abi();
+    let seccomp = syscalls::supported();
+    let reason = match landlock_abi {
+        None => Some(filesystem::MISSING.to_owned()),
+        Some(abi) if abi < filesystem::OLDEST_ABI => Some(filesystem::too_old(abi)),
+        Some(_) if !seccomp => Some("the kernel has no seccomp filters".to_owned()),
+        Some(_) => None,
+    };
+    SandboxSupport { landlock_abi, seccomp, reason }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn sandbox_support() -> SandboxSupport {
+    let reason = Some("this system has no Landlock".to_owned());
+    SandboxSupport { landlock_abi: None, seccomp: false, reason }
+}
+
+/// Binds the calling thread, and every process it starts from now on. There is no way back.
+#[cfg(target_os = "linux")]
+pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
+    match sandbox {
+        Sandbox::None => Ok(()),
+        Sandbox::Except { closed, network } => {
+            filesystem::close(closed)?;
+            match network {
+                Network::Allowed => Ok(()),
+                Network::Denied => syscalls::deny(*network),
+            }
+        }
+        Sandbox::Only { read, write, network } => {
+            filesystem::open_only(read, write)?;
+            syscalls::deny(*network)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
+    match sandbox {
+        Sandbox::None => Ok(()),
+        _ => Err("this system has no Landlock".to_owned()),
+    }
+}

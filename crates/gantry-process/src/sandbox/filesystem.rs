@@ -1,0 +1,168 @@
+//! The file system part of a sandbox: Landlock rules.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+/// Before version 3 a file outside could be truncated.
+pub(super) const OLDEST_ABI: u32 = 3;
+pub(super) const MISSING: &str =
+    "the kernel has no Landlock, or it is switched off (see the `lsm=` boot parameter)";
+
+/// Everything the library knows; the kernel enforces what it knows of it.
+const NEWEST: ABI = ABI::V9;
+
+/// Directories with more entries than this on the way to a closed one are refused rather than walked.
+const MAX_RULES: usize = 100_000;
+
+const READ_DEVICES: &[&str] = &["/dev/random", "/dev/urandom"];
+const WRITE_DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+pub(super) fn too_old(abi: u32) -> String {
+    format!(
+        "the kernel's Landlock is version {abi}, and version {OLDEST_ABI} is needed to guard against truncation"
+    )
+}
+
+/// Asks the kernel, on a thread of its own because asking means binding the thread.
+pub(super) fn abi() -> Option<u32> {
+    let probe = std::thread::Builder::new().spawn(|| {
+        let rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).ok()?.create().ok()?;
+        version(&rules.restrict_self().ok()?)
+    });
+    probe.ok()?.join().ok()?
+}
+
+/// Allows everything but `closed`.
+pub(super) fn close(closed: &[PathBuf]) -> Result<(), String> {
+    let mut closed_paths = BTreeSet::new();
+    for path in closed {
+        closed_paths.insert(resolve(path)?);
+    }
+    let mut rules = handle_all()?;
+    if closed_paths.is_empty() {
+        let root = open(Path::new("/"), OFlags::empty()).map_err(|err| format!("cannot open /: {err}"))?;
+        rules = allow(rules, root, AccessFs::from_all(NEWEST), Path::new("/"))?;
+        return restrict(rules);
+    }
+    let mut count = 0;
+    let mut on_the_way = vec![PathBuf::from("/")];
+    while let Some(directory) = on_the_way.pop() {
+        if closed_paths.contains(&directory) {
+            continue;
+        }
+        // A directory that we cannot list is one that the command cannot list either: it simply gets nothing there.
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        for entry in entries {
+            let path = entry.map_err(|err| format!("cannot list {}: {err}", directory.display()))?.path();
+            if closed_paths.iter().any(|closed| closed.starts_with(&path)) {
+                on_the_way.push(path);
+                continue;
+            }
+            count += 1;
+            if count > MAX_RULES {
+                return Err(format!("more than {MAX_RULES} entries lie beside the closed directories"));
+            }
+            // Links are not followed: one that points at an ancestor would open everything below it.
+            let Ok(entry) = open(&path, OFlags::NOFOLLOW) else { continue };
+            rules = allow(rules, entry, AccessFs::from_all(NEWEST), &path)?;
+        }
+    }
+    restrict(rules)
+}
+
+/// Allows nothing but the lists and what nearly every program needs.
+pub(super) fn open_only(read: &[PathBuf], write: &[PathBuf]) -> Result<(), String> {
+    let read_only = AccessFs::from_read(NEWEST);
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let mut rules = handle_all()?;
+    let grants = (read.iter().map(|path| (path.as_path(), read_only)))
+        .chain(write.iter().map(|path| (path.as_path(), AccessFs::from_all(NEWEST))))
+        .chain(READ_DEVICES.iter().map(|path| (Path::new(path), AccessFs::ReadFile.into())))
+        .chain(WRITE_DEVICES.iter().map(|path| (Path::new(path), device)))
+        .chain([(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)]);
+    for (path, access) in grants {
+        match open(path, OFlags::empty()) {
+            Ok(file) => rules = allow(rules, file, access, path)?,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::ACCESS) => {}
+            Err(err) => return Err(format!("cannot open {}: {err}", path.display())),
+        }
+    }
+    restrict(rules)
+}
+
+fn handle_all() -> Result<RulesetCreated, String> {
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|rules| rules.scope(Scope::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .map_err(|err| format!("cannot make a Landlock ruleset: {err}"))
+}
+
+fn allow(
+    rules: RulesetCreated,
+    file: OwnedFd,
+    access: BitFlags<AccessFs>,
+    path: &Path,
+) -> Result<RulesetCreated, String> {
+    let stat = rustix::fs::fstat(&file).map_err(|err| format!("cannot look at {}: {err}", path.display()))?;
+    let access = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => access,
+        FileType::Symlink => return Ok(rules),
+        _ => access & AccessFs::from_file(NEWEST),
+    };
+    rules
+        .add_rule(PathBeneath::new(file.as_fd(), access))
+        .map_err(|err| format!("cannot allow {}: {err}", path.display()))
+}
+
+fn restrict(rules: RulesetCreated) -> Result<(), String> {
+    let status = rules.restrict_self().map_err(|err| format!("cannot apply the Landlock rules: {err}"))?;
+    match version(&status) {
+        _ if !status.no_new_privs => Err("the kernel refused no_new_privs".to_owned()),
+        None => Err(MISSING.to_owned()),
+        Some(abi) if abi < OLDEST_ABI => Err(too_old(abi)),
+        Some(_) => Ok(()),
+    }
+}
+
+fn version(status: &RestrictionStatus) -> Option<u32> {
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => u32::try_from(effective_abi as i32).ok(),
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => None,
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
+    rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+/// The real path: links resolved as far as it exists, the rest as written.
+fn resolve(path: &Path) -> Result<PathBuf, String> {
+    if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("a closed directory must be an absolute path without `..`: {}", path.display()));
+    }
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut existing = path;
+    loop {
+        match existing.canonicalize() {
+            Ok(real) => return Ok(missing.iter().rev().fold(real, |path, name| path.join(name))),
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+            Err(err) => return Err(format!("cannot resolve {}: {err}", path.display())),
+        }
+        match (existing.parent(), existing.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name);
+                existing = parent;
+            }
+            _ => return Err(format!("cannot resolve {}", path.display())),
+        }
+    }
+}

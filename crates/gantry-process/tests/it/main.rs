@@ -1,0 +1,4 @@
+//! Real commands under a real keeper.
+
+mod running;
+mod support;

@@ -1,0 +1,125 @@
+//! Foreground commands: what they are given, what comes back.
+
+use std::time::Duration;
+
+use gantry_process::{Capture, Cwd, ProcessError, Signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Bench, bench};
+
+async fn output(bench: &Bench, script: &str) -> String {
+    bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap().stdout.text
+}
+
+#[tokio::test]
+async fn both_streams_arrive_in_the_order_they_were_written() {
+    let bench = bench();
+    assert_eq!(output(&bench, "echo a; echo b >&2; echo c; echo d >&2").await, "a\nb\nc\nd\n");
+}
+
+#[tokio::test]
+async fn separate_streams_keep_their_beginning_and_count_the_rest() {
+    let bench = bench();
+    let mut command = bench.shell("printf 'h\\303\\251llo'; printf 12345678 >&2; exit 3");
+    command.capture = Capture::Separate { stdout: 2, stderr: 5 };
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert_eq!(
+        (finished.stdout.text.as_str(), finished.stdout.total_bytes, finished.stdout.truncated),
+        ("h", 6, true)
+    );
+    assert_eq!(
+        (finished.stderr.text.as_str(), finished.stderr.total_bytes, finished.stderr.truncated),
+        ("12345", 8, true)
+    );
+    assert_eq!(finished.ended.exit.code, Some(3));
+}
+
+#[tokio::test]
+async fn a_command_gets_exactly_its_environment_directory_and_descriptors() {
+    let bench = bench();
+    let real = bench.directory.path().canonicalize().unwrap();
+    let mut command = bench.command("/usr/bin/env", &[]);
+    command.env = vec![("ONLY".into(), "this".into())];
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert_eq!(finished.stdout.text, "ONLY=this\n");
+    assert_eq!(
+        output(&bench, "pwd -P; ls -m /proc/self/fd").await,
+        format!("{}\n0, 1, 2, 3\n", real.display())
+    );
+    assert_eq!(output(&bench, "tty; cat").await, "not a tty\n");
+    assert_eq!(output(&bench, "echo x > /dev/tty").await.contains("No such device"), true);
+}
+
+#[tokio::test]
+async fn a_directory_handle_still_leads_to_the_directory_after_it_was_moved() {
+    let bench = bench();
+    let (inside, moved) = (bench.directory.path().join("inside"), bench.directory.path().join("moved"));
+    std::fs::create_dir(&inside).unwrap();
+    let handle = std::fs::File::open(&inside).unwrap();
+    std::fs::rename(&inside, &moved).unwrap();
+    let mut command = bench.shell("pwd -P");
+    command.cwd = Cwd::Dir(handle.into());
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert_eq!(finished.stdout.text, format!("{}\n", moved.canonicalize().unwrap().display()));
+}
+
+#[tokio::test]
+async fn signals_and_codes_are_told_apart() {
+    let bench = bench();
+    for (script, code, signal) in [
+        ("exit 7", Some(7), None),
+        ("kill -TERM $$", None, Some(Signal(15))),
+        ("kill -KILL $$", None, Some(Signal(9))),
+    ] {
+        let finished = bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap();
+        assert_eq!((finished.ended.exit.code, finished.ended.exit.signal), (code, signal), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_why() {
+    let bench = bench();
+    let directory = bench.directory.path();
+    std::fs::write(directory.join("plain"), "text").unwrap();
+    let run = async |program: &str, cwd: Option<&str>| {
+        let mut command = bench.command(program, &[]);
+        if let Some(cwd) = cwd {
+            command.cwd = Cwd::Path(directory.join(cwd));
+        }
+        bench.processes.run(command, CancellationToken::new()).await.unwrap_err()
+    };
+    let missing = run("/nonexistent/shell", None).await;
+    assert_eq!(
+        missing.to_string(),
+        "cannot start `/nonexistent/shell`: No such file or directory (os error 2)"
+    );
+    assert!(missing.hint().is_some());
+    assert!(matches!(run("no-such-program", None).await, ProcessError::Program { .. }));
+    let plain = directory.join("plain").display().to_string();
+    let denied = run(&plain, None).await;
+    assert_eq!(denied.to_string(), format!("cannot start `{plain}`: Permission denied (os error 13)"));
+    let cwd = run("/bin/true", Some("gone")).await;
+    let gone = directory.join("gone");
+    assert_eq!(
+        cwd.to_string(),
+        format!("cannot start a command in {}: No such file or directory (os error 2)", gone.display())
+    );
+    assert!(matches!(run("/bin/true", Some("plain")).await, ProcessError::Directory { .. }));
+    assert!(matches!(run("", None).await, ProcessError::Invalid(_)));
+    assert!(matches!(run("a\0b", None).await, ProcessError::Invalid(_)));
+    let mut long = bench.command("/bin/echo", &[]);
+    long.args = vec!["x".repeat(200_000).into()];
+    let long = bench.processes.run(long, CancellationToken::new()).await.unwrap_err();
+    assert!(long.to_string().contains("Argument list too long") && long.hint().is_some(), "{long}");
+}
+
+#[tokio::test]
+async fn a_timeout_is_told_from_a_failure() {
+    let bench = bench();
+    let mut command = bench.shell("echo before; sleep 60");
+    command.timeout = Some(Duration::from_millis(300));
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert!(finished.ended.timed_out && !finished.ended.cancelled);
+    assert_eq!(finished.stdout.text, "before\n");
+    assert_eq!(finished.ended.exit.signal, Some(Signal(15)));
+}

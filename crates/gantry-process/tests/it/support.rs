@@ -1,0 +1,97 @@
+//! What every test here needs: an engine in a scratch directory, a shell, and eyes on the process table.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gantry_process::{Command, Cwd, Processes, ProcessesOptions};
+use tempfile::TempDir;
+
+pub(crate) struct Bench {
+    pub(crate) processes: Processes,
+    pub(crate) directory: TempDir,
+}
+
+pub(crate) fn keeper() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_gantry-keeper"))
+}
+
+pub(crate) fn bench() -> Bench {
+    bench_with(|_| {})
+}
+
+pub(crate) fn bench_with(change: impl FnOnce(&mut ProcessesOptions)) -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = ProcessesOptions::new(keeper(), directory.path().join("logs"));
+    change(&mut options);
+    Bench { processes: Processes::new(options), directory }
+}
+
+impl Bench {
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        self.command("/bin/bash", &["-c", script])
+    }
+
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program, Cwd::Path(self.directory.path().to_owned()));
+        command.args = args.iter().map(OsString::from).collect();
+        command.env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+        command
+    }
+}
+
+/// A word that no other process has in its arguments.
+pub(crate) fn marker() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("gantry-marker-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Processes whose arguments contain the marker, zombies included as long as they show arguments.
+pub(crate) fn survivors(marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path().join("cmdline");
+        if let Ok(arguments) = std::fs::read(&path) {
+            let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+            if arguments.contains(marker) {
+                found.push(format!("{}: {arguments}", entry.file_name().display()));
+            }
+        }
+    }
+    found
+}
+
+/// Children of this process that ended and were not reaped.
+pub(crate) fn zombies() -> Vec<String> {
+    let own = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        if let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) {
+            let fields: Vec<_> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+            if fields.first() == Some(&"Z") && fields.get(1) == Some(&own.as_str()) {
+                found.push(stat);
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn assert_clean(marker: &str) {
+    assert_eq!(survivors(marker), Vec::<String>::new());
+    assert_eq!(zombies(), Vec::<String>::new());
+}
+
+/// For what happens aside, such as the end of a dropped call.
+pub(crate) async fn eventually(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The size of a long test: all of it with `GANTRY_SOAK=1`, a small part otherwise.
+pub(crate) fn soak(full: usize, quick: usize) -> usize {
+    if std::env::var("GANTRY_SOAK").is_ok_and(|value| value == "1") { full } else { quick }
+}
