@@ -7,30 +7,40 @@
 mod attributes;
 mod closed;
 mod closest;
+pub mod diff;
 pub mod edit;
 mod error;
 mod files;
+mod glob;
 mod handle;
 pub mod line_write;
 mod list;
 mod lock;
 pub mod media;
 mod moving;
+pub mod patch;
 mod pending;
 mod place;
 mod replace;
 mod scope;
+mod search;
 pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+mod walk;
 pub mod window;
 
 pub use closest::Passage;
 pub use error::FileError;
 pub use files::{Files, FilesOptions};
+pub use glob::{GLOB_LIMIT, GlobError, Globbed, glob};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
 pub use replace::{Change, MAX_UPDATE_BYTES, UpdateError, UpdateOptions, WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
+pub use search::{
+    Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchError, search,
+};
+pub use walk::{MAX_LINKED_DIRECTORIES, Skipped, WalkOptions};

@@ -1,0 +1,364 @@
+//! Finds files by a glob pattern, newest first. All cores walk; only files whose path matches are asked for their time.
+
+use std::{
+    cmp::Ordering as Order,
+    ffi::{CStr, CString, OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::{FileType, Stat};
+
+use crate::walk::{Folder, Kind, NotEntered, Skipped, Target, Walk, WalkOptions, is_git};
+
+/// Paths one glob returns; `total` counts on.
+pub const GLOB_LIMIT: usize = 10_000;
+/// Longest pattern in bytes, as long as the longest path.
+const MAX_PATTERN_BYTES: usize = 4096;
+/// Deepest nesting of braces.
+const MAX_BRACES: usize = 16;
+
+/// The files a pattern matches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Globbed {
+    /// Absolute paths, newest first, equally old ones by path; at most [`GLOB_LIMIT`].
+    pub matches: Vec<PathBuf>,
+    /// How many files matched.
+    pub total: usize,
+    pub truncated: bool,
+    pub skipped: Skipped,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GlobError {
+    #[error("the pattern is empty")]
+    Empty,
+    #[error("the pattern is longer than {MAX_PATTERN_BYTES} bytes or nests braces deeper than {MAX_BRACES}")]
+    TooLong,
+    #[error("pattern `{0}` contains `..`: give the directory as the path to search in instead")]
+    Parent(String),
+    #[error("pattern `{pattern}` is absolute and not inside {}", base.display())]
+    Outside { pattern: String, base: PathBuf },
+    #[error("pattern `{pattern}` is no glob: {reason}")]
+    Invalid { pattern: String, reason: String },
+    #[error("cannot search in {}: {reason}", base.display())]
+    Base { base: PathBuf, reason: String },
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Finds the files below `base` whose path relative to it matches `pattern`.
+///
+/// `*` stays within a directory, `**` crosses them, `{a,b}` is either. Links are followed, without loops. Directories
+/// named `.git` do not count.
+pub fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Globbed, GlobError> {
+    let pattern = Pattern::parse(base, pattern)?;
+    let walk = Walk::new(options);
+    let root = walk.base(base).map_err(|reason| GlobError::Base {
+        base: base.to_owned(),
+        reason: match reason {
+            NotEntered::Unreadable(errno) => errno.to_string(),
+            NotEntered::Quietly | NotEntered::TooManyLinks => "no such directory".to_owned(),
+        },
+    })?;
+    let Some(start) = descend(&walk, root, &pattern.prefix) else { return Ok(Globbed::default()) };
+
+    let queue = Queue::starting_with(Job { parent: start, name: None });
+    let shape = Shape { walk: &walk, pattern: &pattern, base: base.as_os_str().len(), queue: &queue };
+    let mut parts = Vec::new();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..options.thread_count()).map(|_| scope.spawn(|| shape.work())).collect();
+        parts.push(shape.work());
+        parts.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
+    });
+    if walk.is_cancelled() {
+        return Err(GlobError::Cancelled);
+    }
+    Ok(newest(parts))
+}
+
+/// A pattern relative to the base, with what it tells about where to look.
+struct Pattern {
+    set: GlobSet,
+    /// Leading directories without wildcards.
+    prefix: Vec<CString>,
+    /// Most directories a match can lie in, if the pattern limits it.
+    depth: Option<usize>,
+}
+
+impl Pattern {
+    fn parse(base: &Path, given: &str) -> Result<Self, GlobError> {
+        if given.len() > MAX_PATTERN_BYTES || brace_depth(given) > MAX_BRACES {
+            return Err(GlobError::TooLong);
+        }
+        let mut pattern = given;
+        if pattern.starts_with('/') {
+            let outside = || GlobError::Outside { pattern: given.to_owned(), base: base.to_owned() };
+            let inside = base.to_str().and_then(|base| pattern.strip_prefix(base.trim_end_matches('/')));
+            pattern = inside.filter(|rest| rest.starts_with('/')).ok_or_else(outside)?;
+        }
+        pattern = pattern.trim_start_matches('/');
+        while let Some(rest) = pattern.strip_prefix("./") {
+            pattern = rest.trim_start_matches('/');
+        }
+        if pattern.is_empty() {
+            return Err(GlobError::Empty);
+        }
+        if pattern.split(['/', '{', '}', ',']).any(|part| part == "..") {
+            return Err(GlobError::Parent(given.to_owned()));
+        }
+        let invalid = |error: globset::Error| GlobError::Invalid {
+            pattern: given.to_owned(),
+            reason: error.kind().to_string(),
+        };
+        let glob = GlobBuilder::new(pattern)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()
+            .map_err(invalid)?;
+        let set = GlobSetBuilder::new().add(glob).build().map_err(invalid)?;
+        let depth = (!pattern.contains("**")).then(|| pattern.matches('/').count());
+        Ok(Self { set, prefix: literal_directories(pattern), depth })
+    }
+}
+
+fn brace_depth(pattern: &str) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    for byte in pattern.bytes() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+fn literal_directories(pattern: &str) -> Vec<CString> {
+    let mut parts: Vec<&str> = pattern.split('/').collect();
+    parts.pop();
+    let literal = |part: &&str| {
+        !part.is_empty() && *part != "." && !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\'])
+    };
+    parts.into_iter().take_while(literal).map_while(|part| CString::new(part).ok()).collect()
+}
+
+/// Enters the literal directories of a pattern one by one; `None` when one is not there.
+fn descend(walk: &Walk<'_>, root: Arc<Folder>, prefix: &[CString]) -> Option<Arc<Folder>> {
+    prefix.iter().try_fold(root, |folder, name| {
+        if is_git(name) {
+            return None;
+        }
+        walk.enter(&folder, name).or_else(|_| walk.enter_link(&folder, name)).ok()
+    })
+}
+
+/// A directory still to read: one that is open, or an entry of one.
+struct Job {
+    parent: Arc<Folder>,
+    name: Option<(CString, Kind)>,
+}
+
+/// Directories waiting for a thread. Last in, first out: it grows with the depth of the tree, not with its size.
+struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+struct QueueState {
+    jobs: Vec<Job>,
+    working: usize,
+    waiting: usize,
+}
+
+impl Queue {
+    fn starting_with(job: Job) -> Self {
+        let state = QueueState { jobs: vec![job], working: 0, waiting: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a job, after the previous one was finished; `None` when all are done.
+    fn next(&self, finished: Option<Vec<Job>>) -> Option<(Job, Vec<Job>)> {
+        let mut state = self.lock();
+        let mut spare = Vec::new();
+        if let Some(mut found) = finished {
+            state.working -= 1;
+            state.jobs.append(&mut found);
+            if state.waiting > 0 && (state.jobs.len() > 1 || state.working == 0) {
+                self.changed.notify_all();
+            }
+            spare = found;
+        }
+        loop {
+            if let Some(job) = state.jobs.pop() {
+                state.working += 1;
+                return Some((job, spare));
+            }
+            if state.working == 0 {
+                self.changed.notify_all();
+                return None;
+            }
+            state.waiting += 1;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+}
+
+/// What one thread found.
+#[derive(Default)]
+struct Part {
+    hits: Vec<Hit>,
+    total: usize,
+    skipped: Skipped,
+}
+
+struct Hit {
+    modified: (i64, i64),
+    path: Vec<u8>,
+}
+
+impl Hit {
+    /// Newest first; equally old ones by path, directory by directory.
+    fn order(&self, other: &Self) -> Order {
+        other.modified.cmp(&self.modified).then_with(|| path_order(&self.path, &other.path))
+    }
+}
+
+struct Shape<'a> {
+    walk: &'a Walk<'a>,
+    pattern: &'a Pattern,
+    /// Length of the base's path.
+    base: usize,
+    queue: &'a Queue,
+}
+
+impl Shape<'_> {
+    fn work(&self) -> Part {
+        let mut part = Part::default();
+        let mut buffer = Vec::new();
+        let mut path = Vec::new();
+        let mut finished = None;
+        while let Some((job, mut found)) = self.queue.next(finished.take()) {
+            if !self.walk.is_cancelled() {
+                match self.open(&job) {
+                    Ok(folder) => self.read(&folder, &mut part, &mut buffer, &mut path, &mut found),
+                    Err(reason) => reason.count(&mut part.skipped, || job.path()),
+                }
+            }
+            finished = Some(found);
+        }
+        part
+    }
+
+    fn open(&self, job: &Job) -> Result<Arc<Folder>, NotEntered> {
+        match &job.name {
+            None => Ok(Arc::clone(&job.parent)),
+            Some((name, Kind::Link)) => self.walk.enter_link(&job.parent, name),
+            Some((name, _)) => self.walk.enter(&job.parent, name),
+        }
+    }
+
+    fn read(
+        &self,
+        folder: &Arc<Folder>,
+        part: &mut Part,
+        buffer: &mut Vec<u8>,
+        path: &mut Vec<u8>,
+        found: &mut Vec<Job>,
+    ) {
+        path.clear();
+        path.extend_from_slice(folder.path.as_os_str().as_bytes());
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        let stem = path.len();
+        let deeper = self.pattern.depth.is_none_or(|depth| folder.depth < depth);
+        let result = folder.read(buffer, |name, kind| {
+            path.truncate(stem);
+            path.extend_from_slice(name.to_bytes());
+            match kind {
+                Kind::File if self.matches(path) => {
+                    if let Ok(stat) = folder.stat(name) {
+                        part.add(&stat, path);
+                    }
+                }
+                Kind::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
+                Kind::Link if deeper || self.matches(path) => match self.walk.follow(folder, name) {
+                    Target::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
+                    Target::File { stat, .. } if self.matches(path) => part.add(&stat, path),
+                    _ => {}
+                },
+                _ => {}
+            }
+            !self.walk.is_cancelled()
+        });
+        if let Err(errno) = result {
+            NotEntered::Unreadable(errno).count(&mut part.skipped, || folder.path.clone());
+        }
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let relative = path.get(self.base..).unwrap_or_default();
+        let relative = relative.strip_prefix(b"/").unwrap_or(relative);
+        self.pattern.set.is_match(Path::new(OsStr::from_bytes(relative)))
+    }
+}
+
+impl Job {
+    fn below(folder: &Arc<Folder>, name: &CStr, kind: Kind) -> Self {
+        Self { parent: Arc::clone(folder), name: Some((name.to_owned(), kind)) }
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.name {
+            Some((name, _)) => self.parent.path_of(name),
+            None => self.parent.path.clone(),
+        }
+    }
+}
+
+impl Part {
+    #[allow(clippy::unnecessary_cast, reason = "the width of these fields differs between systems")]
+    fn add(&mut self, stat: &Stat, path: &[u8]) {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return;
+        }
+        self.total += 1;
+        let modified = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
+        self.hits.push(Hit { modified, path: path.to_owned() });
+        if self.hits.len() >= 4 * GLOB_LIMIT {
+            self.hits.select_nth_unstable_by(GLOB_LIMIT, Hit::order);
+            self.hits.truncate(GLOB_LIMIT);
+        }
+    }
+}
+
+fn newest(parts: Vec<Part>) -> Globbed {
+    let mut globbed = Globbed::default();
+    let mut hits = Vec::new();
+    for part in parts {
+        globbed.total += part.total;
+        globbed.skipped.merge(part.skipped);
+        hits.extend(part.hits);
+    }
+    hits.sort_unstable_by(Hit::order);
+    hits.truncate(GLOB_LIMIT);
+    globbed.truncated = globbed.total > hits.len();
+    globbed.matches = hits.into_iter().map(|hit| PathBuf::from(OsString::from_vec(hit.path))).collect();
+    globbed
+}
+
+/// Orders paths directory by directory, as a walk that sorts each directory's names meets them.
+fn path_order(left: &[u8], right: &[u8]) -> Order {
+    let rank = |byte: &u8| if *byte == b'/' { 0 } else { u16::from(*byte) + 1 };
+    left.iter().map(rank).cmp(right.iter().map(rank))
+}

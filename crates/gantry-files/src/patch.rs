@@ -1,0 +1,308 @@
+//! Applies a unified diff to the bytes of one file: every context line is verified, hunks are looked for around the line
+//! their header names as GNU `patch` does, and either all of them apply or none.
+//!
+//! Where GNU `patch` gives up we go on in four cases, none of which applies a hunk to text it does not describe: wrong
+//! counts in a header are recounted, line endings follow the file, a missing or spurious final newline follows the file,
+//! and context on one side only does not tie a hunk to the beginning or end of the file if its place is certain otherwise.
+
+mod lines;
+mod parse;
+mod place;
+
+use std::fmt;
+
+pub use self::{
+    lines::Ending,
+    parse::{FilePatch, Hunk, HunkLine, LineRole, PatchKind, parse},
+};
+
+use self::{
+    lines::Lines,
+    place::{Found, Placed, Search},
+};
+
+/// Highest fuzz a caller may ask for.
+pub const MAX_FUZZ: u8 = 2;
+/// Lines shown of each side of a rejected hunk, and characters of each.
+const REJECT_LINES: usize = 20;
+const REJECT_CHARS: usize = 200;
+
+/// A patched file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patched {
+    /// The new content; empty for [`PatchKind::Delete`].
+    pub bytes: Vec<u8>,
+    pub kind: PatchKind,
+    pub hunks: Vec<AppliedHunk>,
+}
+
+/// How a hunk was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppliedHunk {
+    /// Lines between the place its header names and the place it was found, beyond what earlier hunks moved.
+    pub offset: i64,
+    /// Context lines ignored at each end.
+    pub fuzz: u8,
+    /// Whether line endings, the final newline or one-sided context were taken from the file instead of the patch.
+    pub adapted: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PatchError {
+    #[error("the patch has no hunk: send a unified diff with `@@ -line,count +line,count @@` headers")]
+    NoHunks,
+    #[error(
+        "this is no unified diff: lines must begin with ` `, `-` or `+` below a `@@ -line,count +line,count @@` header"
+    )]
+    OtherFormat,
+    #[error("patch line {line}: {reason}")]
+    Malformed { line: usize, reason: String },
+    #[error("the patch is binary; only text can be patched")]
+    Binary,
+    #[error("the patch changes several files ({first} and {second}): send one file per call")]
+    SeveralFiles { first: String, second: String },
+    #[error("fuzz must be at most {MAX_FUZZ}")]
+    Fuzz,
+    #[error("{0}")]
+    Rejected(Box<Rejected>),
+    #[error("hunk {hunk} ({header}) changes lines that an earlier hunk already changed, or stands before it")]
+    Overlapping { hunk: usize, header: String },
+    #[error("hunk {hunk} ({header}) fits at lines {}: add context or a line number", list(.lines))]
+    Ambiguous { hunk: usize, header: String, lines: Vec<usize> },
+    #[error("hunk {hunk} ({header}) has neither context nor a line number, so its place is unknown")]
+    NoPlace { hunk: usize, header: String },
+    #[error("the patch is already applied: the file holds its new lines, not its old ones")]
+    AlreadyApplied,
+    #[error("the patch creates the file, but it exists and is not empty")]
+    Exists,
+    #[error("the patch deletes the file, but {lines} of its lines are not in the patch")]
+    Remains { lines: usize },
+    #[error("the patch is too costly to place: its hunks repeat lines that the file repeats too")]
+    TooCostly,
+}
+
+/// A hunk that fits nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Counted from 1.
+    pub hunk: usize,
+    pub header: String,
+    /// The lines the hunk wants to find.
+    pub expected: Vec<String>,
+    /// The file's lines where most of them are alike.
+    pub found: Vec<String>,
+    /// The first of those, counted from 1.
+    pub found_at: usize,
+    /// Whether `expected` and `found` are only the beginning.
+    pub cut: bool,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "hunk {} ({}) does not fit; nothing was changed\nexpected:",
+            self.hunk, self.header
+        )?;
+        for line in &self.expected {
+            write!(formatter, "\n  {line}")?;
+        }
+        if self.found.is_empty() {
+            return write!(formatter, "\nfound: the file ends before line {}", self.found_at);
+        }
+        write!(formatter, "\nfound at line {}:", self.found_at)?;
+        for line in &self.found {
+            write!(formatter, "\n  {line}")?;
+        }
+        if self.cut {
+            write!(formatter, "\n  …")?;
+        }
+        Ok(())
+    }
+}
+
+fn list(lines: &[usize]) -> String {
+    lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Applies a patch to a file's content. `fuzz` is how many context lines at each end may differ, 0 to 2.
+pub fn apply(original: &[u8], patch: &str, fuzz: u8) -> Result<Patched, PatchError> {
+    if fuzz > MAX_FUZZ {
+        return Err(PatchError::Fuzz);
+    }
+    let mut patch = parse(patch)?;
+    if patch.kind == PatchKind::Create && !original.is_empty() {
+        return Err(PatchError::Exists);
+    }
+    let lines = Lines::of(original);
+    let adapted = follow_endings(&mut patch, &lines);
+    let placed = match place_all(&lines, &patch, fuzz) {
+        Ok(placed) => placed,
+        Err(PatchError::TooCostly) => return Err(PatchError::TooCostly),
+        Err(error) if is_applied(&lines, &patch) => {
+            drop(error);
+            return Err(PatchError::AlreadyApplied);
+        }
+        Err(error) => return Err(error),
+    };
+    let bytes = rewrite(&lines, &patch, &placed);
+    if patch.kind == PatchKind::Delete && !bytes.is_empty() {
+        return Err(PatchError::Remains { lines: Lines::of(&bytes).len() });
+    }
+    let applied = |placed: &Placed| AppliedHunk {
+        offset: placed.offset,
+        fuzz: placed.fuzz,
+        adapted: adapted || placed.adapted,
+    };
+    Ok(Patched { bytes, kind: patch.kind, hunks: placed.iter().map(applied).collect() })
+}
+
+/// Gives all lines of the patch the file's endings, where each knows only one kind and they differ.
+fn follow_endings(patch: &mut FilePatch<'_>, lines: &Lines<'_>) -> bool {
+    let in_file = lines.endings();
+    let body = || patch.hunks.iter().flat_map(|hunk| &hunk.lines);
+    let in_patch = |ending| body().any(|line| line.ending == ending);
+    let (from, to) = match (in_file.lf, in_file.crlf) {
+        (false, true) if !in_patch(Ending::CrLf) => (Ending::Lf, Ending::CrLf),
+        (true, false) if !in_patch(Ending::Lf) => (Ending::CrLf, Ending::Lf),
+        _ => return false,
+    };
+    let mut changed = false;
+    for line in patch.hunks.iter_mut().flat_map(|hunk| &mut hunk.lines).filter(|line| line.ending == from) {
+        line.ending = to;
+        changed = true;
+    }
+    changed
+}
+
+fn place_all(lines: &Lines<'_>, patch: &FilePatch<'_>, fuzz: u8) -> Result<Vec<Placed>, PatchError> {
+    let mut search = Search::new(lines);
+    let mut placed = Vec::with_capacity(patch.hunks.len());
+    for (index, hunk) in patch.hunks.iter().enumerate() {
+        let (number, header) = (index + 1, || hunk.header.to_owned());
+        match search.place(hunk, fuzz) {
+            Found::Here(place) => placed.push(place),
+            Found::Nowhere => {
+                return Err(PatchError::Rejected(Box::new(rejected(&search, lines, hunk, number))));
+            }
+            Found::Frozen => return Err(PatchError::Overlapping { hunk: number, header: header() }),
+            Found::Several(lines) => {
+                return Err(PatchError::Ambiguous { hunk: number, header: header(), lines });
+            }
+            Found::NoHint => return Err(PatchError::NoPlace { hunk: number, header: header() }),
+            Found::TooCostly => return Err(PatchError::TooCostly),
+        }
+    }
+    Ok(placed)
+}
+
+/// Whether the patch, turned around, fits: then the file is what the patch wants it to become.
+fn is_applied(lines: &Lines<'_>, patch: &FilePatch<'_>) -> bool {
+    let mut search = Search::new(lines);
+    patch.hunks.iter().all(|hunk| {
+        let reversed = hunk.reversed();
+        reversed.lines.iter().any(|line| line.role != LineRole::Added)
+            && matches!(search.place(&reversed, 0), Found::Here(_))
+    })
+}
+
+fn rejected(search: &Search<'_>, lines: &Lines<'_>, hunk: &Hunk<'_>, number: usize) -> Rejected {
+    let old: Vec<&HunkLine<'_>> = hunk.lines.iter().filter(|line| line.role != LineRole::Added).collect();
+    let at = search.most_alike(hunk);
+    let shorten = |text: &str| text.chars().take(REJECT_CHARS).collect::<String>();
+    let found = (at..lines.len().min(at + old.len().min(REJECT_LINES)))
+        .map(|index| shorten(&String::from_utf8_lossy(lines.get(index).content)))
+        .collect();
+    Rejected {
+        hunk: number,
+        header: hunk.header.to_owned(),
+        expected: old.iter().take(REJECT_LINES).map(|line| shorten(line.content)).collect(),
+        found,
+        found_at: at + 1,
+        cut: old.len() > REJECT_LINES,
+    }
+}
+
+/// Writes the file anew: what no hunk touches is copied in long stretches.
+fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed]) -> Vec<u8> {
+    let grown: usize =
+        patch.hunks.iter().flat_map(|hunk| &hunk.lines).map(|line| line.content.len() + 2).sum();
+    let mut output = Vec::with_capacity(lines.byte_len() + grown);
+    // The first line of the file that is not yet copied.
+    let mut next = 0;
+    for (hunk, place) in patch.hunks.iter().zip(placed) {
+        let mut line_index = place.line;
+        let mut like = Ending::None;
+        for line in &hunk.lines {
+            match line.role {
+                LineRole::Context => line_index += 1,
+                LineRole::Removed => {
+                    copy(&mut output, lines, next, line_index);
+                    like = if line_index < lines.len() { lines.get(line_index).ending } else { Ending::None };
+                    line_index += 1;
+                    next = line_index;
+                }
+                LineRole::Added => {
+                    copy(&mut output, lines, next, line_index);
+                    next = next.max(line_index.min(lines.len()));
+                    let ending = if place.adapted_endings {
+                        adapted_ending(lines, line, like, line_index)
+                    } else {
+                        line.ending
+                    };
+                    start_line(&mut output);
+                    output.extend_from_slice(line.content.as_bytes());
+                    output.extend_from_slice(ending.bytes());
+                }
+            }
+        }
+        let reaches_end = next >= lines.len() && !output.is_empty();
+        if place.adapted_endings && reaches_end && !place.final_newline_agrees {
+            keep_final_newline(&mut output, lines);
+        }
+    }
+    copy(&mut output, lines, next, lines.len());
+    output
+}
+
+/// The ending of an added line in a file whose endings differ from the patch's: that of the line it replaces, or else of
+/// a neighbour.
+fn adapted_ending(lines: &Lines<'_>, line: &HunkLine<'_>, replaced: Ending, index: usize) -> Ending {
+    if line.ending == Ending::None {
+        return Ending::None;
+    }
+    let neighbours = [index.checked_sub(1), Some(index)];
+    let near = neighbours.into_iter().flatten().filter(|index| *index < lines.len());
+    std::iter::once(replaced)
+        .chain(near.map(|index| lines.get(index).ending))
+        .find(|ending| *ending != Ending::None)
+        .unwrap_or(line.ending)
+}
+
+fn keep_final_newline(output: &mut Vec<u8>, lines: &Lines<'_>) {
+    let wanted = if lines.len() == 0 { Ending::None } else { lines.get(lines.len() - 1).ending };
+    match wanted {
+        Ending::None => {
+            let kept = output.strip_suffix(b"\r\n").or_else(|| output.strip_suffix(b"\n")).map(<[u8]>::len);
+            output.truncate(kept.unwrap_or(output.len()));
+        }
+        ending if !output.ends_with(b"\n") => output.extend_from_slice(ending.bytes()),
+        _ => {}
+    }
+}
+
+/// Copies lines `from..to` of the file.
+fn copy(output: &mut Vec<u8>, lines: &Lines<'_>, from: usize, to: usize) {
+    let to = to.min(lines.len());
+    if from < to {
+        start_line(output);
+        output.extend_from_slice(lines.bytes(from, to));
+    }
+}
+
+/// A line without a newline was last in its file; when something follows it, it needs one.
+fn start_line(output: &mut Vec<u8>) {
+    if output.last().is_some_and(|byte| *byte != b'\n') {
+        output.push(b'\n');
+    }
+}

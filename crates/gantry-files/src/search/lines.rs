@@ -1,0 +1,98 @@
+//! Which lines of a stretch of text match. A pattern sees one line at a time, without its ending.
+
+use grep_matcher::{LineMatchKind, Matcher};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use memchr::{memchr, memchr_iter, memrchr};
+use regex::bytes::Regex;
+
+use super::{LINE_CHARS, SearchError};
+
+/// A matching line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) number: u64,
+    pub(super) content: String,
+    pub(super) cut: bool,
+}
+
+/// A pattern, ready to look at lines.
+pub(super) enum LineMatcher {
+    /// Runs over whole stretches of text and cannot match across lines.
+    Stretch(RegexMatcher),
+    /// Mentions line ends or the ends of the text, so that it must see each line alone.
+    Alone(Regex),
+}
+
+impl LineMatcher {
+    pub(super) fn new(pattern: &str) -> Result<Self, SearchError> {
+        // The plain expression decides what is valid, and its messages are the ones people know.
+        let alone = Regex::new(pattern).map_err(|error| SearchError::Pattern(error.to_string()))?;
+        if pattern.contains("\\A") || pattern.contains("\\z") {
+            return Ok(Self::Alone(alone));
+        }
+        match RegexMatcherBuilder::new().multi_line(true).crlf(true).build(pattern) {
+            Ok(matcher) => Ok(Self::Stretch(matcher)),
+            Err(_) => Ok(Self::Alone(alone)),
+        }
+    }
+
+    /// Adds the matching lines of `text`, whole lines that begin with line `number`, until `lines` holds `wanted`.
+    pub(super) fn scan(&self, text: &[u8], number: &mut u64, lines: &mut Vec<Line>, wanted: usize) {
+        // Everything before `counted` is in `number`.
+        let mut counted = 0;
+        let mut position = 0;
+        while position < text.len() && lines.len() < wanted {
+            let Some((start, end)) = self.next_line(text, position) else { break };
+            let bare = without_ending(text.get(start..end).unwrap_or_default());
+            if self.matches(bare) {
+                *number += memchr_iter(b'\n', text.get(counted..start).unwrap_or_default()).count() as u64;
+                counted = start;
+                let (content, cut) = beginning(bare);
+                lines.push(Line { number: *number, content, cut });
+            }
+            position = end;
+        }
+        *number += memchr_iter(b'\n', text.get(counted..).unwrap_or_default()).count() as u64;
+    }
+
+    /// The next line at or after `position`, a line's start, that may match: from its start to the next line's.
+    fn next_line(&self, text: &[u8], position: usize) -> Option<(usize, usize)> {
+        let rest = text.get(position..)?;
+        let inside = match self {
+            Self::Alone(_) => 0,
+            Self::Stretch(matcher) => match matcher.find_candidate_line(rest) {
+                Ok(Some(LineMatchKind::Confirmed(inside) | LineMatchKind::Candidate(inside))) => inside,
+                Ok(None) | Err(_) => return None,
+            },
+        };
+        if inside == rest.len() && rest.ends_with(b"\n") {
+            return None;
+        }
+        let start = memrchr(b'\n', rest.get(..inside)?).map_or(0, |newline| newline + 1);
+        let end = memchr(b'\n', rest.get(inside..)?).map_or(rest.len(), |newline| inside + newline + 1);
+        Some((position + start, position + end))
+    }
+
+    fn matches(&self, line: &[u8]) -> bool {
+        match self {
+            Self::Alone(regex) => regex.is_match(line),
+            Self::Stretch(matcher) => matcher.is_match(line).unwrap_or(false),
+        }
+    }
+}
+
+fn without_ending(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The first characters of a line, and whether there are more.
+fn beginning(line: &[u8]) -> (String, bool) {
+    // Four bytes a character at most: what lies behind cannot be part of it.
+    let head = line.get(..LINE_CHARS * 4 + 4).unwrap_or(line);
+    let text = String::from_utf8_lossy(head);
+    match text.char_indices().nth(LINE_CHARS) {
+        Some((end, _)) => (text.get(..end).unwrap_or_default().to_owned(), true),
+        None => (text.into_owned(), false),
+    }
+}
