@@ -1,1 +1,37 @@
-//! Toolsets.
+//! The toolsets: one folder each, one file a tool. Tools are thin; the engines below do the work.
+//!
+//! [`all`] is the one list that feeds the registry, the command line, the documentation and the tests.
+
+mod assistant;
+mod basic;
+mod blocking;
+mod gantry;
+mod guarded;
+mod machine;
+mod node;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::sync::Arc;
+
+use gantry_tool::Tool;
+
+pub use machine::{
+    Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
+};
+
+/// The node that is this very machine.
+pub const LOCAL_NODE: &str = "local";
+
+type Ctx = gantry_tool::Ctx<Machine>;
+
+/// Every tool, on this machine.
+pub fn all(machine: &Arc<Machine>) -> Vec<Tool> {
+    let mut tools: Vec<Tool> =
+        node::tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
+    tools.extend(guarded::tools(machine));
+    tools.extend(basic::tools(machine));
+    tools.extend(assistant::tools(machine));
+    tools.extend(gantry::tools(machine));
+    tools
+}

@@ -1,1 +1,23 @@
-fn main() {}
+//! The `gantry` binary: parses, wires, and maps what came of it to an exit code.
+
+mod cli;
+mod commands;
+mod config;
+mod exit;
+mod local;
+mod output;
+mod places;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // The keeper of a command is this same binary, and must start in well under a millisecond: before all else.
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
+        return gantry_process::keeper::main();
+    }
+    let cli = cli::Cli::parse();
+    let output = output::Output::new(&cli.global);
+    commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err)).into()
+}

@@ -1,0 +1,109 @@
+//! `result_read` reads on in a result that was too long to show whole.
+
+use std::sync::Arc;
+
+use gantry_tool::{ResultError, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::{Ctx, Machine};
+
+const DEFAULT_LIMIT: usize = 20_000;
+
+/// Read part of a result that was kept because it was too long to show whole. The `resultHandle` of the shortened
+/// result names it. Without `grep`, returns characters from `offset`; with `grep`, returns passages that match.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The handle, as given in `resultHandle`.
+    handle: String,
+    /// First character to return, counted from 0; with `grep`, how many matches to skip.
+    #[serde(default)]
+    offset: usize,
+    /// At most this many characters.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 80_000))]
+    limit: usize,
+    /// A regular expression; only passages that match are returned, each with its character offset.
+    grep: Option<String>,
+}
+
+fn default_limit() -> usize {
+    DEFAULT_LIMIT
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    handle: String,
+    text: String,
+    total_characters: usize,
+    /// The `offset` that reads on; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<usize>,
+    /// How many passages matched `grep` in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matches: Option<usize>,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    Tool::new("result_read", Toolset::Gantry, machine, run).read_only()
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let Input { handle, offset, limit, grep } = input;
+        let reader = ctx.call.principal.to_string();
+        let page = ctx.state.results().read(&reader, &handle, offset, limit, grep.as_deref());
+        let page = page.map_err(|err| match err {
+            ResultError::BadPattern(text) => ToolError::input(text),
+            other => ToolError::failed(other.to_string()),
+        })?;
+        Ok(Output {
+            handle,
+            text: page.text,
+            total_characters: page.total_characters,
+            next_offset: page.next_offset,
+            matches: page.matches,
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use gantry_tool::ResultStore;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn reads_pages_and_passages_of_ones_own_results() {
+        let bench = Bench::new();
+        let kept = bench.results.keep("operator", "T", "hello needle world").unwrap();
+        let page = bench.call("result_read", json!({"handle": kept.handle, "offset": 6, "limit": 6})).await;
+        assert_eq!(
+            page,
+            Ok(json!({"handle": kept.handle, "text": "needle", "totalCharacters": 18, "nextOffset": 12}))
+        );
+        let found = bench.call("result_read", json!({"handle": kept.handle, "grep": "w\\w+"})).await.unwrap();
+        assert_eq!((&found["matches"], &found["text"]), (&json!(1), &json!("13: hello needle world\n")));
+    }
+
+    #[tokio::test]
+    async fn other_peoples_results_and_bad_patterns_are_errors() {
+        let bench = Bench::new();
+        let kept = bench.results.keep("agent:other", "T", "secret").unwrap();
+        let mine = bench.results.keep("agent:a", "T", "mine").unwrap();
+        let agent = || bench.agent_call("a");
+        let error = bench.call_as(agent(), "result_read", json!({"handle": kept.handle})).await.unwrap_err();
+        assert!(error["error"].as_str().unwrap().starts_with("no kept result"), "{error}");
+        let error = bench
+            .call_as(agent(), "result_read", json!({"handle": mine.handle, "grep": "("}))
+            .await
+            .unwrap_err();
+        assert!(error["error"].as_str().unwrap().contains("does not parse"), "{error}");
+        let error = bench.call("result_read", json!({"handle": "x", "limit": 0})).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "invalid_input");
+    }
+}

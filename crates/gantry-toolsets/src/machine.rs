@@ -1,0 +1,177 @@
+//! The machine whose files and processes the tools work on, and how its operator has set it up.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gantry_files::{FileError, Files, Scope};
+use gantry_process::{Network, ProcessError, Processes, Sandbox};
+use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
+
+/// What every tool is made with.
+pub struct Machine {
+    parts: MachineParts,
+}
+
+pub struct MachineParts {
+    pub files: Files,
+    pub processes: Processes,
+    pub results: Arc<dyn ResultStore>,
+    /// The environment of the gantry process; commands get filtered parts of it.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Directories and files that are Gantry's own; closed to tools and to sandboxed commands.
+    pub closed: Vec<PathBuf>,
+    pub sensitive: SensitivePaths,
+    /// Where private temporary directories are made.
+    pub temp_dir: PathBuf,
+    pub shell: ShellSettings,
+    pub isolation: Isolation,
+    /// In place of the common one, by agent.
+    pub agent_isolation: BTreeMap<String, Isolation>,
+    /// The process ends with this call: nothing can go on in the background.
+    pub one_shot: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ShellSettings {
+    pub sandbox: SandboxMode,
+    /// Directories in which allow-listed programs are looked for, before the system's own.
+    pub path: Vec<PathBuf>,
+    /// Program names allowed beside the built-in list.
+    pub allow: Vec<String>,
+    /// Readable to confined commands beside the system's directories.
+    pub readable: Vec<PathBuf>,
+    /// Writable to confined commands beside the workspace.
+    pub caches: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// A command that cannot be confined is refused.
+    #[default]
+    Required,
+    /// The operator has decided to run commands unconfined.
+    Off,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Isolation {
+    pub level: IsolationLevel,
+    /// Given to commands of sandboxed agents.
+    pub variables: Vec<(String, String)>,
+    pub network: NetworkPolicy,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IsolationLevel {
+    #[default]
+    Shared,
+    Scoped,
+    Sandboxed,
+    AirGapped,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NetworkPolicy {
+    #[default]
+    AllowAll,
+    /// Commands start without sockets.
+    NoSockets,
+}
+
+impl Machine {
+    pub fn new(parts: MachineParts) -> Machine {
+        Machine { parts }
+    }
+
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.parts.processes
+    }
+
+    pub(crate) fn files(&self) -> &Files {
+        &self.parts.files
+    }
+
+    pub(crate) fn results(&self) -> &dyn ResultStore {
+        &*self.parts.results
+    }
+
+    pub(crate) fn sensitive(&self) -> &SensitivePaths {
+        &self.parts.sensitive
+    }
+
+    pub(crate) fn shell(&self) -> &ShellSettings {
+        &self.parts.shell
+    }
+
+    pub(crate) fn temp_dir(&self) -> &std::path::Path {
+        &self.parts.temp_dir
+    }
+
+    pub(crate) fn is_one_shot(&self) -> bool {
+        self.parts.one_shot
+    }
+
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        self.parts.variables.iter().cloned()
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
+        self.parts.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Absolute paths as they are, relative ones from the call's workspace.
+    pub(crate) fn free(&self, call: &Call) -> Result<Scope, ToolError> {
+        self.parts.files.free(&call.workspace).map_err(file_error)
+    }
+
+    /// Nothing outside the call's workspace.
+    pub(crate) fn contained(&self, call: &Call) -> Result<Scope, ToolError> {
+        self.parts.files.contained(&call.workspace).map_err(file_error)
+    }
+
+    pub(crate) fn isolation(&self, call: &Call) -> &Isolation {
+        self.parts.agent_isolation.get(&call.agent).unwrap_or(&self.parts.isolation)
+    }
+
+    pub(crate) fn network(&self, call: &Call) -> Network {
+        let isolation = self.isolation(call);
+        match (isolation.network, isolation.level) {
+            (NetworkPolicy::AllowAll, IsolationLevel::AirGapped) | (NetworkPolicy::NoSockets, _) => {
+                Network::Denied
+            }
+            (NetworkPolicy::AllowAll, _) => Network::Allowed,
+        }
+    }
+
+    /// The confinement of a free shell: none for the operator on an open network, else all but what is Gantry's own.
+    pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
+        let network = self.network(call);
+        let open = network == Network::Allowed;
+        if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
+            return Sandbox::None;
+        }
+        Sandbox::Except { closed: self.parts.closed.clone(), network }
+    }
+}
+
+/// A failure of the file engine in a tool's words.
+pub(crate) fn file_error(err: FileError) -> ToolError {
+    let message = Message { hint: err.hint().map(str::to_owned), ..Message::new(err.to_string()) };
+    match err {
+        FileError::Cancelled => ToolError::Cancelled,
+        FileError::Closed { .. } => ToolError::Denied(message),
+        _ => ToolError::Failed(message),
+    }
+}
+
+/// A failure of the process engine in a tool's words.
+pub(crate) fn process_error(err: ProcessError) -> ToolError {
+    let message = Message { hint: err.hint().map(str::to_owned), ..Message::new(err.to_string()) };
+    match err {
+        ProcessError::Cancelled => ToolError::Cancelled,
+        ProcessError::SandboxUnavailable { .. } => ToolError::Denied(message),
+        _ => ToolError::Failed(message),
+    }
+}

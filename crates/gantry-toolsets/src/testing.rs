@@ -1,0 +1,124 @@
+//! A bench for tools: a real machine in a temporary directory behind a real gate. JSON in, JSON out.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests set up their own world"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_files::{Files, FilesOptions};
+use gantry_process::{Processes, ProcessesOptions};
+use gantry_store::KeptResults;
+use gantry_tool::testing::MemoryAudit;
+use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface};
+use serde_json::Value;
+
+use crate::{Machine, MachineParts, ShellSettings};
+
+pub struct Bench {
+    pub folder: tempfile::TempDir,
+    pub gate: Gate,
+    pub audit: Arc<MemoryAudit>,
+    pub results: Arc<KeptResults>,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Bench::new()
+    }
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    /// A bench whose machine is changed before its tools are made.
+    pub fn with(change: impl FnOnce(&mut MachineParts)) -> Bench {
+        let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["workspace", "data", "tmp"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let data = root.join("data");
+        let closed = vec![data.clone()];
+        let results = Arc::new(KeptResults::new(data.join("results")));
+        let files = FilesOptions { closed: closed.clone(), pending_dir: Some(data.join("pending")) };
+        let mut parts = MachineParts {
+            files: Files::new(files).unwrap(),
+            processes: Processes::new(ProcessesOptions::new(keeper(), data.join("processes"))),
+            results: results.clone(),
+            variables: std::env::vars_os().collect(),
+            closed: closed.clone(),
+            sensitive: SensitivePaths::default(),
+            temp_dir: root.join("tmp"),
+            shell: ShellSettings::default(),
+            isolation: crate::Isolation::default(),
+            agent_isolation: std::collections::BTreeMap::new(),
+            one_shot: false,
+        };
+        change(&mut parts);
+        let registry = Registry::default();
+        for tool in crate::all(&Arc::new(Machine::new(parts))) {
+            registry.register(tool).unwrap();
+        }
+        let audit = Arc::new(MemoryAudit::default());
+        let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
+        let gate =
+            Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
+        Bench { folder, gate, audit, results }
+    }
+
+    /// The workspace of every call, by its real path.
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("workspace")
+    }
+
+    /// Gantry's own directory, which no tool may enter.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join("data")
+    }
+
+    /// Writes a file of the workspace, with its parents.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.workspace().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Reads a file of the workspace as text.
+    pub fn read(&self, path: impl AsRef<Path>) -> String {
+        std::fs::read_to_string(self.workspace().join(path)).unwrap()
+    }
+
+    pub fn operator_call(&self) -> Call {
+        Call::new(Principal::Operator, Surface::Cli, self.workspace())
+    }
+
+    /// A call made as a guided agent.
+    pub fn agent_call(&self, id: &str) -> Call {
+        let mut call = Call::new(Principal::Agent { id: id.into() }, Surface::Cli, self.workspace());
+        call.autonomy = gantry_tool::Autonomy::Guided;
+        call
+    }
+
+    /// Calls as the operator. An error is `Err` with the shape a user would see.
+    pub async fn call(&self, name: &str, input: Value) -> Result<Value, Value> {
+        self.call_as(self.operator_call(), name, input).await
+    }
+
+    pub async fn call_as(&self, call: Call, name: &str, input: Value) -> Result<Value, Value> {
+        gantry_tool::testing::call_as(&self.gate, call, name, input).await
+    }
+}
+
+/// The keeper that the build of `gantry-process` leaves beside the test binaries.
+fn keeper() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.ancestors().find(|folder| folder.join("gantry-keeper").is_file());
+    folder.expect("no gantry-keeper; run `cargo build -p gantry-process --bins` first").join("gantry-keeper")
+}

@@ -1,0 +1,328 @@
+//! `gantry.toml`: what can be configured. How the layers come together is `config/layers.rs`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gantry_tool::{
+    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Operator, PrincipalKind, Rule, RuleError, ToolScope, Touching,
+};
+use gantry_toolsets::{Isolation, IsolationLevel, NetworkPolicy, SandboxMode, ShellSettings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+mod layers;
+
+pub(crate) use layers::{ConfigError, Layers, get};
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct Config {
+    /// Results longer than this many characters are kept behind a handle on model-facing surfaces.
+    pub(crate) max_tool_result_chars: usize,
+    pub(crate) shell: ShellConfig,
+    pub(crate) isolation: IsolationConfig,
+    pub(crate) policy: PolicyConfig,
+    /// Agents by name.
+    pub(crate) agents: BTreeMap<String, AgentConfig>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_tool_result_chars: DEFAULT_MAX_RESULT_CHARS,
+            shell: ShellConfig::default(),
+            isolation: IsolationConfig::default(),
+            policy: PolicyConfig::default(),
+            agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// Commands that tools run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct ShellConfig {
+    /// `required` refuses a command that cannot be confined; `off` runs it unconfined.
+    sandbox: SandboxConfig,
+    /// Directories in which `tool::shell_exec` looks for programs, before the system's own.
+    path: Vec<PathBuf>,
+    /// Program names `tool::shell_exec` accepts beside the built-in list.
+    allow: Vec<String>,
+    /// Paths a confined command may read beside the system's, such as entries of the home directory.
+    readable: Vec<PathBuf>,
+    /// Paths a confined command may write beside the workspace, such as package caches.
+    caches: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum SandboxConfig {
+    #[default]
+    Required,
+    Off,
+}
+
+impl ShellConfig {
+    pub(crate) fn settings(&self) -> ShellSettings {
+        ShellSettings {
+            sandbox: match self.sandbox {
+                SandboxConfig::Required => SandboxMode::Required,
+                SandboxConfig::Off => SandboxMode::Off,
+            },
+            path: self.path.clone(),
+            allow: self.allow.clone(),
+            readable: self.readable.clone(),
+            caches: self.caches.clone(),
+        }
+    }
+}
+
+/// What the environment and the network of an agent's commands look like.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct IsolationConfig {
+    level: LevelConfig,
+    /// Variables given to commands of sandboxed agents.
+    env_vars: BTreeMap<String, String>,
+    /// `allow-list` and `deny-all` start commands without sockets.
+    network_policy: NetworkConfig,
+    /// Hosts that `allow-list` lets the web tools reach.
+    allowed_hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum LevelConfig {
+    #[default]
+    Shared,
+    Scoped,
+    Sandboxed,
+    AirGapped,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum NetworkConfig {
+    #[default]
+    AllowAll,
+    AllowList,
+    DenyAll,
+}
+
+impl IsolationConfig {
+    pub(crate) fn settings(&self) -> Isolation {
+        Isolation {
+            level: match self.level {
+                LevelConfig::Shared => IsolationLevel::Shared,
+                LevelConfig::Scoped => IsolationLevel::Scoped,
+                LevelConfig::Sandboxed => IsolationLevel::Sandboxed,
+                LevelConfig::AirGapped => IsolationLevel::AirGapped,
+            },
+            variables: self.env_vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            network: match self.network_policy {
+                NetworkConfig::AllowAll => NetworkPolicy::AllowAll,
+                NetworkConfig::AllowList | NetworkConfig::DenyAll => NetworkPolicy::NoSockets,
+            },
+        }
+    }
+}
+
+/// Who may do what, in order: the first rule that matches decides.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct PolicyConfig {
+    pub(crate) rules: Vec<RuleConfig>,
+    /// Absolute paths that count as sensitive beside the built-in ones.
+    pub(crate) sensitive_paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct RuleConfig {
+    /// Shown in refusals and in the audit log; `rule-1`, `rule-2`, … when left out.
+    name: Option<String>,
+    /// A tool's name; `*` stands for anything.
+    tool: String,
+    decision: DecisionConfig,
+    #[serde(default)]
+    reason: String,
+    /// All must hold.
+    #[serde(default)]
+    when: Vec<ConditionConfig>,
+    /// Only calls by these: operator, client, mcp, agent, scheduler.
+    #[serde(default)]
+    principals: Vec<PrincipalConfig>,
+    /// Only calls made as these agents.
+    #[serde(default)]
+    agents: Vec<String>,
+    /// `sensitive`: only calls that touch a sensitive path.
+    touches: Option<TouchesConfig>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DecisionConfig {
+    Allow,
+    Ask,
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum PrincipalConfig {
+    Operator,
+    Client,
+    Mcp,
+    Agent,
+    Scheduler,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TouchesConfig {
+    Sensitive,
+}
+
+/// A test on one value of the input. Give one of equals, contains, startsWith and regex.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ConditionConfig {
+    /// Dotted path into the input: `command`, `env.PATH`, `argv.0`.
+    path: String,
+    equals: Option<Value>,
+    contains: Option<String>,
+    starts_with: Option<String>,
+    regex: Option<String>,
+}
+
+impl PolicyConfig {
+    pub(crate) fn build_rules(&self) -> Result<Vec<Rule>, ConfigError> {
+        let build = |(index, rule): (usize, &RuleConfig)| {
+            rule.build(index).map_err(|reason| ConfigError::Rule { number: index + 1, reason })
+        };
+        self.rules.iter().enumerate().map(build).collect()
+    }
+}
+
+impl RuleConfig {
+    fn build(&self, index: usize) -> Result<Rule, String> {
+        let words = |err: RuleError| err.to_string();
+        let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));
+        let decision = match self.decision {
+            DecisionConfig::Allow => Decision::Allow,
+            DecisionConfig::Ask => Decision::Ask,
+            DecisionConfig::Deny => Decision::Deny,
+        };
+        let reason = if self.reason.is_empty() { "the operator's policy says so" } else { &self.reason };
+        let kinds = self.principals.iter().map(|principal| match principal {
+            PrincipalConfig::Operator => PrincipalKind::Operator,
+            PrincipalConfig::Client => PrincipalKind::Client,
+            PrincipalConfig::Mcp => PrincipalKind::Mcp,
+            PrincipalConfig::Agent => PrincipalKind::Agent,
+            PrincipalConfig::Scheduler => PrincipalKind::Scheduler,
+        });
+        let mut rule = Rule::new(&name, &self.tool, decision, reason)
+            .map_err(words)?
+            .for_principals(kinds.collect())
+            .for_agents(self.agents.clone());
+        if let Some(TouchesConfig::Sensitive) = self.touches {
+            rule = rule.touching(Touching::Sensitive);
+        }
+        for condition in &self.when {
+            for operator in condition.operators()? {
+                rule = rule.when(Condition::new(&condition.path, operator).map_err(words)?);
+            }
+        }
+        Ok(rule)
+    }
+}
+
+impl ConditionConfig {
+    fn operators(&self) -> Result<Vec<Operator>, String> {
+        let mut operators: Vec<Operator> = Vec::new();
+        operators.extend(self.equals.clone().map(Operator::Equals));
+        operators.extend(self.contains.clone().map(Operator::Contains));
+        operators.extend(self.starts_with.clone().map(Operator::StartsWith));
+        if let Some(pattern) = &self.regex {
+            operators.push(Operator::regex(pattern).map_err(|err| err.to_string())?);
+        }
+        if operators.is_empty() {
+            return Err(format!("the condition on {:?} needs equals, contains, startsWith or regex", self.path));
+        }
+        Ok(operators)
+    }
+}
+
+/// A configured persona.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct AgentConfig {
+    /// The model it speaks with.
+    model: Option<String>,
+    /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
+    tools: ToolsConfig,
+    /// Names, globs and toolsets that it never sees.
+    deny_tools: Vec<String>,
+    pub(crate) autonomy: AutonomyConfig,
+    /// Where its relative paths start; the current directory when left out.
+    pub(crate) workspace: Option<PathBuf>,
+    /// In place of the common `[isolation]`.
+    pub(crate) isolation: Option<IsolationConfig>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AutonomyConfig {
+    #[default]
+    Supervised,
+    Guided,
+    Autonomous,
+}
+
+impl From<AutonomyConfig> for Autonomy {
+    fn from(config: AutonomyConfig) -> Autonomy {
+        match config {
+            AutonomyConfig::Supervised => Autonomy::Supervised,
+            AutonomyConfig::Guided => Autonomy::Guided,
+            AutonomyConfig::Autonomous => Autonomy::Autonomous,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ToolsConfig {
+    All(AllTools),
+    Listed(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AllTools {
+    All,
+}
+
+impl Default for ToolsConfig {
+    fn default() -> Self {
+        ToolsConfig::All(AllTools::All)
+    }
+}
+
+impl AgentConfig {
+    pub(crate) fn scope(&self) -> ToolScope {
+        match &self.tools {
+            ToolsConfig::All(AllTools::All) => ToolScope::new(None, &self.deny_tools),
+            ToolsConfig::Listed(names) => ToolScope::new(Some(names), &self.deny_tools),
+        }
+    }
+
+    /// Every selector of the agent's lists, for checks that each one means something.
+    pub(crate) fn selectors(&self) -> Vec<String> {
+        let listed = match &self.tools {
+            ToolsConfig::All(AllTools::All) => Vec::new(),
+            ToolsConfig::Listed(names) => names.clone(),
+        };
+        listed.into_iter().chain(self.deny_tools.clone()).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! Defaults under the file, under `GANTRY_*`, under `--set`: one value in the end, and where each part came from.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gantry_store::DataDir;
+use gantry_tool::{Violation, nearest, parse_checked};
+use serde_json::{Map, Value};
+use toml_edit::DocumentMut;
+
+use super::Config;
+
+/// Variables that are not configuration keys.
+const OTHER_VARIABLES: [&str; 7] = ["DATA_DIR", "CONFIG", "GATEWAY", "TOKEN", "COLOR", "SOAK", "SEED"];
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot read the configuration {path}: {source}", path = path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write the configuration {path}: {source}", path = path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the configuration {path} is not TOML: {reason}", path = path.display())]
+    Syntax { path: PathBuf, reason: String },
+    #[error("the configuration is not valid{}", listed(violations))]
+    Invalid { violations: Vec<Violation> },
+    #[error("policy rule {number} is not valid: {reason}")]
+    Rule { number: usize, reason: String },
+    #[error("unknown configuration key \"{key}\"{}", meant(near.as_deref()))]
+    UnknownKey { key: String, near: Option<String> },
+    #[error("--set wants KEY=VALUE, not \"{0}\"")]
+    BadSet(String),
+}
+
+fn listed(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("\n  - {violation}")).collect()
+}
+
+fn meant(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default()
+}
+
+/// Everything that makes the configuration, before it is put together.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) file: PathBuf,
+    /// `GANTRY_*` without the prefix.
+    pub(crate) variables: Vec<(String, String)>,
+    /// `--set KEY=VALUE`.
+    pub(crate) overrides: Vec<String>,
+}
+
+impl Layers {
+    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        let mut value = self.read_file()?;
+        for (name, text) in &self.variables {
+            if !OTHER_VARIABLES.contains(&name.as_str()) {
+                set(&mut value, &variable_key(name), parse_value(text));
+            }
+        }
+        for text in &self.overrides {
+            let (key, text) = text.split_once('=').ok_or_else(|| ConfigError::BadSet(text.clone()))?;
+            set(&mut value, key.trim(), parse_value(text.trim()));
+        }
+        let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+        config.policy.build_rules()?;
+        Ok(config)
+    }
+
+    fn read_file(&self) -> Result<Value, ConfigError> {
+        let Some(text) = read_text(&self.file)? else { return Ok(Value::Object(Map::new())) };
+        toml::from_str(&text).map_err(|err| ConfigError::Syntax { path: self.file.clone(), reason: err.to_string() })
+    }
+
+    /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
+    pub(crate) fn write(&self, key: &str, text: &str) -> Result<(), ConfigError> {
+        let syntax = |reason: String| ConfigError::Syntax { path: self.file.clone(), reason };
+        let mut document: DocumentMut =
+            read_text(&self.file)?.unwrap_or_default().parse().map_err(|err: toml_edit::TomlError| syntax(err.to_string()))?;
+        let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
+        let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
+        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+            let item = table.entry(name).or_insert_with(|| {
+                let mut table = toml_edit::Table::new();
+                table.set_implicit(true);
+                toml_edit::Item::Table(table)
+            });
+            table = item.as_table_like_mut().ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
+        }
+        table.insert(last, toml_edit::value(toml_value(&parse_value(text))));
+        let changed = document.to_string();
+        let value: Value = toml::from_str(&changed).map_err(|err| syntax(err.to_string()))?;
+        let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+        config.policy.build_rules()?;
+        DataDir::write_config(&self.file, &changed)
+            .map_err(|source| ConfigError::Write { path: self.file.clone(), source })
+    }
+}
+
+/// The value under a dotted key of the whole configuration.
+pub(crate) fn get<'a>(config: &'a Value, key: &str) -> Result<&'a Value, ConfigError> {
+    let mut value = config;
+    let mut walked = String::new();
+    for step in key.split('.') {
+        let Some(next) = value.get(step).or_else(|| step.parse::<usize>().ok().and_then(|index| value.get(index))) else {
+            let known = value.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str));
+            let near = nearest(step, known).first().map(|near| format!("{walked}{near}"));
+            return Err(ConfigError::UnknownKey { key: key.to_owned(), near });
+        };
+        walked.push_str(step);
+        walked.push('.');
+        value = next;
+    }
+    Ok(value)
+}
+
+fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
+    DataDir::read_config(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+}
+
+/// `SHELL__SANDBOX` is `shell.sandbox`, `MAX_TOOL_RESULT_CHARS` is `maxToolResultChars`.
+fn variable_key(name: &str) -> String {
+    let camel = |part: &str| {
+        let mut words = part.split('_').map(str::to_lowercase);
+        let first = words.next().unwrap_or_default();
+        words.fold(first, |mut camel, word| {
+            let mut letters = word.chars();
+            camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+            camel.extend(letters);
+            camel
+        })
+    };
+    name.split("__").map(camel).collect::<Vec<_>>().join(".")
+}
+
+/// JSON where it is JSON (numbers, true, lists), else the text itself.
+fn parse_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn set(root: &mut Value, key: &str, new: Value) {
+    let mut value = root;
+    for step in key.split('.') {
+        if !value.is_object() {
+            *value = Value::Object(Map::new());
+        }
+        let Value::Object(object) = value else { return };
+        value = object.entry(step).or_insert(Value::Null);
+    }
+    *value = new;
+}
+
+fn toml_value(value: &Value) -> toml_edit::Value {
+    match value {
+        Value::Null => toml_edit::Value::from(""),
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => integer.into(),
+            None => number.as_f64().unwrap_or_default().into(),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => toml_edit::Value::Array(items.iter().map(toml_value).collect()),
+        Value::Object(object) => {
+            toml_edit::Value::InlineTable(object.iter().map(|(name, item)| (name.as_str(), toml_value(item))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, variables: &[(&str, &str)], overrides: &[&str]) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gantry.toml");
+        DataDir::write_config(&path, file).unwrap();
+        let variables = variables.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
+        let overrides = overrides.iter().map(|text| text.to_string()).collect();
+        Layers { file: path, variables, overrides }.load().map_err(|err| err.to_string())
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let file = "maxToolResultChars = 1\n[shell]\nallow = [\"a\"]\n";
+        assert_eq!(load(file, &[], &[]).unwrap().max_tool_result_chars, 1);
+        let variable = [("MAX_TOOL_RESULT_CHARS", "2"), ("DATA_DIR", "/x")];
+        assert_eq!(load(file, &variable, &[]).unwrap().max_tool_result_chars, 2);
+        assert_eq!(load(file, &variable, &["maxToolResultChars=3"]).unwrap().max_tool_result_chars, 3);
+        let nested = load(file, &[("SHELL__ALLOW", "[\"b\",\"c\"]")], &[]).unwrap();
+        assert_eq!(nested.shell.settings().allow, ["b", "c"]);
+    }
+
+    #[test]
+    fn every_unknown_key_is_named_with_its_nearest() {
+        let err = load("maxToolResultChar = 1\n[shel]\n[agents.a]\ntoools = \"all\"\n", &[], &[]).unwrap_err();
+        for part in ["\"maxToolResultChars\"?", "\"shell\"?", "agents.a: unknown field \"toools\"; did you mean \"tools\"?"] {
+            assert!(err.contains(part), "{part} not in {err}");
+        }
+        assert!(load("", &[("SHEL__X", "1")], &[]).unwrap_err().contains("did you mean \"shell\""));
+        assert!(load("x = ", &[], &[]).unwrap_err().contains("is not TOML"));
+    }
+
+    #[test]
+    fn rules_are_checked_at_load() {
+        let rule = |when: &str| format!("[[policy.rules]]\ntool = \"*\"\ndecision = \"deny\"\nwhen = [{when}]\n");
+        assert!(load(&rule("{path = \"command\", startsWith = \"rm\"}"), &[], &[]).is_ok());
+        assert!(load(&rule("{path = \"command\", regex = \"(\"}"), &[], &[]).unwrap_err().contains("rule 1"));
+        assert!(load(&rule("{path = \"command\"}"), &[], &[]).unwrap_err().contains("needs equals"));
+    }
+
+    #[test]
+    fn writing_keeps_comments_and_refuses_what_is_not_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let layers = Layers { file: folder.path().join("gantry.toml"), ..Layers::default() };
+        DataDir::write_config(&layers.file, "# mine\nmaxToolResultChars = 1 # small\n").unwrap();
+        layers.write("shell.sandbox", "off").unwrap();
+        layers.write("agents.bot.tools", "[\"read\", \"node\"]").unwrap();
+        let before = DataDir::read_config(&layers.file).unwrap();
+        assert!(layers.write("shell.sandbx", "off").unwrap_err().to_string().contains("did you mean \"sandbox\""));
+        assert!(layers.write("maxToolResultChars", "many").is_err());
+        let after = DataDir::read_config(&layers.file).unwrap();
+        assert_eq!(before, after, "a refused change changes nothing");
+        let text = after.unwrap();
+        assert!(text.contains("# mine") && text.contains("# small") && text.contains("sandbox = \"off\""), "{text}");
+        assert!(layers.load().unwrap().agents.contains_key("bot"));
+    }
+
+    #[test]
+    fn get_names_the_nearest_key() {
+        let config = serde_json::to_value(Config::default()).unwrap();
+        assert_eq!(get(&config, "shell.sandbox").unwrap(), "required");
+        assert!(get(&config, "shell.sandbax").unwrap_err().to_string().contains("\"shell.sandbox\"?"));
+    }
+
+    #[test]
+    fn variables_become_camel_case_keys() {
+        assert_eq!(variable_key("MAX_TOOL_RESULT_CHARS"), "maxToolResultChars");
+        assert_eq!(variable_key("ISOLATION__NETWORK_POLICY"), "isolation.networkPolicy");
+    }
+}

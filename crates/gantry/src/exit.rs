@@ -1,0 +1,66 @@
+//! Exit codes, the same for every command.
+
+use std::process::ExitCode;
+
+use gantry_tool::{Refusal, RefusalCode};
+
+use crate::config::ConfigError;
+use crate::output::Output;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    /// The tool answered with an error, or a check failed.
+    Failure,
+    /// Usage, schema violation, unknown tool, configuration that is not valid.
+    Usage,
+    /// Denied, or approval needed.
+    Denied,
+    /// The gateway or the node is not reachable.
+    Unreachable,
+    /// The call's deadline passed.
+    Deadline,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Success => 0,
+            Exit::Failure => 1,
+            Exit::Usage => 2,
+            Exit::Denied => 3,
+            Exit::Unreachable => 4,
+            Exit::Deadline => 124,
+        })
+    }
+}
+
+impl From<RefusalCode> for Exit {
+    fn from(code: RefusalCode) -> Exit {
+        match code {
+            RefusalCode::UnknownTool | RefusalCode::InvalidInput => Exit::Usage,
+            RefusalCode::Denied | RefusalCode::ApprovalNeeded | RefusalCode::Unaudited => Exit::Denied,
+            RefusalCode::Unavailable => Exit::Unreachable,
+            RefusalCode::Deadline => Exit::Deadline,
+            RefusalCode::Cancelled => Exit::Failure,
+        }
+    }
+}
+
+/// A mistake in how the command was used; exits with 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl Exit {
+    /// Prints what went wrong: words on standard error, and for usage errors the error object on standard output.
+    pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
+        let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
+        if usage {
+            output.refusal(&Refusal::new(RefusalCode::InvalidInput, format!("{err:#}")));
+            return Exit::Usage;
+        }
+        output.error(&format!("{err:#}"));
+        Exit::Failure
+    }
+}

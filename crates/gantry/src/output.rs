@@ -1,0 +1,123 @@
+//! What the user sees: results on standard output, everything else on standard error. Colour only on terminals.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
+
+use std::io::{IsTerminal, Write};
+
+use gantry_tool::{Refusal, Reply};
+use serde_json::Value;
+
+use crate::cli::{ColorChoice, Global};
+
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    verbosity: Verbosity,
+    stdout_terminal: bool,
+    stdout_color: bool,
+    stderr_color: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verbosity {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Output {
+        let wanted = |terminal: bool| match global.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            #[expect(clippy::disallowed_methods, reason = "NO_COLOR is a terminal's convention")]
+            ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        let stdout_terminal = std::io::stdout().is_terminal();
+        Output {
+            json: global.json,
+            verbosity: match (global.quiet, global.verbose) {
+                (true, _) => Verbosity::Quiet,
+                (false, true) => Verbosity::Verbose,
+                (false, false) => Verbosity::Normal,
+            },
+            stdout_terminal,
+            stdout_color: wanted(stdout_terminal),
+            stderr_color: wanted(std::io::stderr().is_terminal()),
+        }
+    }
+
+    /// A line of a listing or a page.
+    pub(crate) fn line(&self, text: &str) {
+        self.write(&format!("{text}\n"));
+    }
+
+    /// Indented on a terminal, one line otherwise.
+    pub(crate) fn value(&self, value: &Value) {
+        let text = if self.stdout_terminal { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+        self.line(&text.unwrap_or_default());
+    }
+
+    pub(crate) fn reply(&self, reply: &Reply) {
+        match reply {
+            Reply::Json(value) => self.value(value),
+            // Text is the tool's own, byte for byte; only a terminal needs the line ended.
+            Reply::Text(text) if self.stdout_terminal && !text.ends_with('\n') => self.line(text),
+            Reply::Text(text) => self.write(text),
+        }
+    }
+
+    /// The error object on standard output, the same in words on standard error.
+    pub(crate) fn refusal(&self, refusal: &Refusal) {
+        self.value(&refusal.to_json());
+        self.error(&refusal.to_string());
+    }
+
+    pub(crate) fn error(&self, text: &str) {
+        eprintln!("{} {text}", self.stderr_styled("error:", "1;31"));
+    }
+
+    pub(crate) fn warning(&self, text: &str) {
+        if self.verbosity != Verbosity::Quiet {
+            eprintln!("{} {text}", self.stderr_styled("warning:", "1;33"));
+        }
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        if self.verbosity == Verbosity::Verbose {
+            eprintln!("{text}");
+        }
+    }
+
+    pub(crate) fn bold(&self, text: &str) -> String {
+        styled(text, "1", self.stdout_color)
+    }
+
+    pub(crate) fn dim(&self, text: &str) -> String {
+        styled(text, "2", self.stdout_color)
+    }
+
+    pub(crate) fn green(&self, text: &str) -> String {
+        styled(text, "32", self.stdout_color)
+    }
+
+    pub(crate) fn red(&self, text: &str) -> String {
+        styled(text, "1;31", self.stdout_color)
+    }
+
+    pub(crate) fn yellow(&self, text: &str) -> String {
+        styled(text, "33", self.stdout_color)
+    }
+
+    fn stderr_styled(&self, text: &str, code: &str) -> String {
+        styled(text, code, self.stderr_color)
+    }
+
+    /// A reader that went away (`gantry tools | head`) is no error of ours.
+    fn write(&self, text: &str) {
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+fn styled(text: &str, code: &str, color: bool) -> String {
+    if color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
