@@ -1,4 +1,10 @@
 //! The door to files against the real file system and real programs.
 #![allow(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 
+mod closed;
+mod containment;
+mod crash;
+mod race;
 mod scope;
+mod windows;
+mod writing;
