@@ -18,12 +18,14 @@ pub mod media;
 mod moving;
 mod pending;
 mod place;
+pub mod prefix;
 mod replace;
 mod scope;
 pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+mod update;
 pub mod window;
 
 pub use closest::Passage;
@@ -32,5 +34,6 @@ pub use files::{Files, FilesOptions};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
-pub use replace::{Change, MAX_UPDATE_BYTES, UpdateError, UpdateOptions, WriteOptions, Written};
+pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
+pub use update::{MAX_UPDATE_BYTES, Update, UpdateOptions};

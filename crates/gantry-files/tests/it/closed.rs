@@ -6,9 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use gantry_files::testing::{Arena, SECRET};
-use gantry_files::{
-    Change, FileError, Files, FilesOptions, ListOptions, Scope, UpdateError, UpdateOptions, WriteOptions,
-};
+use gantry_files::{FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 
 const GO: AtomicBool = AtomicBool::new(false);
 
@@ -78,8 +76,7 @@ fn check(scope: &Scope, home: &Path) {
         let make = WriteOptions { make_parents: true, only_new: false };
         assert!(scope.replace(&path, &[b"x"], make).is_err(), "replace {path:?}");
         let update = UpdateOptions { create: true, make_parents: true, expected_tag: None };
-        let updated = scope.update(&path, &update, |_| Ok::<_, ()>(Change { parts: vec![], value: () }));
-        assert!(matches!(updated, Err(UpdateError::File(_))), "update {path:?}");
+        assert!(scope.update(&path, update).is_err(), "update {path:?}");
         assert!(scope.rename_new("work/free", &path, &GO).is_err(), "rename to {path:?}");
         assert!(scope.copy_new("work/free", &path, &GO).is_err(), "copy to {path:?}");
         assert!(scope.copy_new(&path, "work/stolen", &GO).is_err(), "copy {path:?}");

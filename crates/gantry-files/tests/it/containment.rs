@@ -1,12 +1,10 @@
 //! Nothing outside a contained scope is read, written, made, listed, moved or removed, whatever the path.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::sync::atomic::AtomicBool;
 
 use gantry_files::testing::{Arena, INNER};
-use gantry_files::{Change, FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
+use gantry_files::{FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 
 const GO: AtomicBool = AtomicBool::new(false);
 
@@ -35,11 +33,10 @@ fn try_everything(scope: &Scope, path: &OsStr) -> Vec<(&'static str, bool)> {
     let dir = scope.open_dir(path).is_ok_and(|dir| !dir.path.starts_with(&root));
     let options = ListOptions { recursive: true, limit: 1000 };
     let listed = scope.list(path, options, &GO).is_ok_and(|listing| !listing.path.starts_with(&root));
-    let mut updated = false;
-    let update = UpdateOptions { create: true, make_parents: true, expected_tag: None };
-    let _ = scope.update(path, &update, |bytes| {
-        updated = Arena::leaks(bytes);
-        Ok::<_, Infallible>(Change { parts: vec![Cow::Owned(b"overwritten".to_vec())], value: () })
+    let create = UpdateOptions { create: true, make_parents: true, expected_tag: None };
+    let updated = scope.update(path, create).is_ok_and(|update| {
+        let _ = update.write(&[b"overwritten"]);
+        Arena::leaks(update.bytes())
     });
     let _ = scope.replace(path, &[b"overwritten"], make);
     let copied = scope.copy_new(path, "copied", &GO).is_ok()

@@ -1,12 +1,10 @@
 //! A link swapped in at full speed never lets an operation out of its scope.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gantry_files::testing::{Arena, soak};
-use gantry_files::{Change, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
+use gantry_files::{Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 use rustix::fs::{CWD, RenameFlags};
 
 const GO: AtomicBool = AtomicBool::new(false);
@@ -63,11 +61,11 @@ fn operate(scope: &Scope, round: usize) -> bool {
         }
         4 => scope.replace(path, &[b"written"], WriteOptions::default()).is_ok(),
         5 => {
-            let updated = scope.update(path, &UpdateOptions::default(), |bytes| {
-                assert!(!Arena::leaks(bytes), "{path}");
-                Ok::<_, Infallible>(Change { parts: vec![Cow::Owned(b"updated".to_vec())], value: () })
-            });
-            updated.is_ok()
+            let update = scope.update(path, UpdateOptions::default());
+            update.is_ok_and(|update| {
+                assert!(!Arena::leaks(update.bytes()), "{path}");
+                update.write(&[b"updated"]).is_ok()
+            })
         }
         6 => {
             let make = WriteOptions { make_parents: true, only_new: false };
