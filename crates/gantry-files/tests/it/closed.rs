@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use gantry_files::testing::{Arena, SECRET};
 use gantry_files::{FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 struct Fixture {
     dir: tempfile::TempDir,

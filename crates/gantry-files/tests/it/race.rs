@@ -7,7 +7,7 @@ use gantry_files::testing::{Arena, soak};
 use gantry_files::{Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 use rustix::fs::{CWD, RenameFlags};
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn swapped_links_lead_nowhere() {
