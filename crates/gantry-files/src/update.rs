@@ -7,7 +7,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
+use rustix::fs::AtFlags;
+
 use crate::error::FileError;
+use crate::handle;
 use crate::place::{Missing, Place};
 use crate::replace::{Old, Overwrite, Written, file_name};
 use crate::scope::{FileMeta, SWAP_TRIES, Scope};
@@ -92,6 +95,20 @@ impl Update<'_> {
     pub fn write(&self, parts: &[impl AsRef<[u8]>]) -> Result<Written, FileError> {
         let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
         self.scope.write_at(&self.place, &self.name, &self.asked, self.old.as_ref(), &parts, self.overwrite)
+    }
+
+    /// Removes the file, if it is still what was read.
+    pub fn remove(&self) -> Result<(), FileError> {
+        let fail = |err| FileError::io("remove", &self.asked, err);
+        let Overwrite::If(read) = self.overwrite else {
+            return Err(FileError::NotFound { path: self.asked.clone() });
+        };
+        let now = handle::stat_at(&self.place.dir, &self.name).map(|stat| FileMeta::of(&stat));
+        if now != Ok(read) {
+            return Err(FileError::ChangedMeanwhile { path: self.asked.clone() });
+        }
+        rustix::fs::unlinkat(&self.place.dir, &self.name, AtFlags::empty()).map_err(fail)?;
+        handle::sync_dir(&self.place.dir).map_err(fail)
     }
 }
 

@@ -140,3 +140,20 @@ fn many_parts_are_written_in_order() {
     scope(dir.path()).replace("a", &slices, WriteOptions::default()).unwrap();
     assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), parts.concat());
 }
+
+#[test]
+fn an_update_removes_only_what_it_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = scope(dir.path());
+    let file = dir.path().join("f");
+    std::fs::write(&file, "one").unwrap();
+    let update = scope.update("f", Default::default()).unwrap();
+    std::fs::write(&file, "another").unwrap();
+    assert!(matches!(update.remove(), Err(FileError::ChangedMeanwhile { .. })));
+    assert_eq!(std::fs::read(&file).unwrap(), b"another");
+    drop(update);
+    let update = scope.update("f", Default::default()).unwrap();
+    update.remove().unwrap();
+    assert!(!file.exists());
+    assert!(update.remove().is_err());
+}
