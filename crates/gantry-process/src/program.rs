@@ -1,7 +1,14 @@
 //! Finds a program by its bare name in directories the caller trusts.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// A program by the path it was found under, which it may go by, and by its real one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    pub real: PathBuf,
+}
 
 /// The first regular, executable file called `name`. A name with a slash, or one that is no name, finds nothing.
 pub fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
@@ -12,6 +19,19 @@ pub fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
         |path| {
             path.metadata()
                 .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        },
+    )
+}
+
+/// As [`find_program`], passing over what really lies in one of `writable`, where a command could have put it.
+pub fn find_program_outside(name: &str, directories: &[PathBuf], writable: &[PathBuf]) -> Option<Program> {
+    let writable: Vec<PathBuf> = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let outside = |path: &Path| !writable.iter().any(|writable| path.starts_with(writable));
+    directories.iter().filter(|directory| directory.canonicalize().is_ok_and(|real| outside(&real))).find_map(
+        |directory| {
+            let path = find_program(name, std::slice::from_ref(directory))?;
+            let real = path.canonicalize().ok().filter(|real| outside(real))?;
+            Some(Program { path, real })
         },
     )
 }
@@ -41,5 +61,28 @@ mod tests {
             check(name, false);
         }
         assert_eq!(find_program(path("tool").to_str().unwrap(), &directories), None);
+    }
+
+    #[test]
+    fn what_a_command_could_have_written_is_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().canonicalize().unwrap().join(name);
+        for directory in ["ours", "theirs"] {
+            std::fs::create_dir(path(directory)).unwrap();
+            std::fs::write(path(directory).join("tool"), "").unwrap();
+            std::fs::set_permissions(path(directory).join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("theirs"), path("alias")).unwrap();
+        std::os::unix::fs::symlink(path("theirs/tool"), path("ours/linked")).unwrap();
+        std::os::unix::fs::symlink(path("ours/tool"), path("theirs/back")).unwrap();
+        let directories = [path("theirs"), path("alias"), path("ours")];
+        let found = |name: &str| find_program_outside(name, &directories, &[path("theirs")]);
+        let ours = path("ours/tool");
+        assert_eq!(found("tool"), Some(Program { path: ours.clone(), real: ours.clone() }));
+        assert_eq!(found("linked"), None);
+        assert_eq!(found("back"), None);
+        // A link is found under its own name: programs such as busybox go by it.
+        let through = find_program_outside("back", &directories, &[]);
+        assert_eq!(through, Some(Program { path: path("theirs/back"), real: ours }));
     }
 }

@@ -33,6 +33,15 @@ pub enum Sandbox {
         write: Vec<PathBuf>,
         network: Network,
     },
+    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace.
+    ///
+    /// What `Except` says about the directories on the way down to a closed one holds here too.
+    OnlyExcept {
+        read: Vec<PathBuf>,
+        write: Vec<PathBuf>,
+        closed: Vec<PathBuf>,
+        network: Network,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +95,11 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         Sandbox::Only { read, write, network } => {
             filesystem::open_only(read, write)?;
             syscalls::deny(*network)
+        }
+        // Two layers of rules: what either refuses is refused.
+        Sandbox::OnlyExcept { read, write, closed, network } => {
+            filesystem::close(closed)?;
+            apply(&Sandbox::Only { read: read.clone(), write: write.clone(), network: *network })
         }
     }
 }
