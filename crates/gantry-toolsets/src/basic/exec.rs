@@ -1,0 +1,249 @@
+//! `exec` runs a shell command, after the shell's start file if it has one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_files::FileError;
+use gantry_process::{Capture, Command, Cwd, Finished, Network, ProcessError, env, find_program};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::{file_error, process_error};
+use crate::{Ctx, Machine};
+
+const DEFAULT_SHELL: &str = "bash";
+const DEFAULT_TIMEOUT_SECS: u64 = 30;
+/// Of each stream.
+const OUTPUT_BYTES: usize = 10 * 1024 * 1024;
+
+/// Carries the command past the start file, which may change everything else.
+const COMMAND_VARIABLE: &str = "__gantry_command";
+
+/// Sources the start file without its output, then runs the command; runs it too if the start file exits the shell.
+/// `eval` gets the command as its first line, so that messages of the shell name the lines the caller wrote.
+const SOURCE_AND_RUN: &str = r#"exec {__gantry_out}>&1 {__gantry_err}>&2
+__gantry_run='exec {__gantry_out}>&- {__gantry_err}>&-; unset __gantry_out __gantry_err __gantry_run __gantry_command; '$__gantry_command
+trap 'trap - EXIT; exec >&$__gantry_out 2>&$__gantry_err; eval "$__gantry_run"; exit $?' EXIT
+. "RCFILE" >/dev/null 2>&1 </dev/null
+trap - EXIT
+eval "$__gantry_run""#;
+
+/// Run a shell command to its end, with standard input empty. `bash` and `zsh` first source the user's `.bashrc` or
+/// `.zshrc`, quietly. A command that fails or times out is still an answer: see `success`, `exit_code` and `timed_out`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The command to execute.
+    command: String,
+    /// Shell to use: a name found in PATH (bash, sh, zsh) or an absolute path (default "bash").
+    #[serde(default = "default_shell")]
+    shell: String,
+    /// Seconds after which the command and everything it started are ended (default 30).
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1))]
+    timeout: u64,
+    /// Working directory; a relative one starts at the workspace. Null, the default, is the workspace.
+    cwd: Option<String>,
+    /// Variables added to the environment, as names and values.
+    env: Option<BTreeMap<String, String>>,
+    /// Whether to source the shell's start file (default true).
+    #[serde(default = "default_source_rc")]
+    source_rc: bool,
+}
+
+fn default_shell() -> String {
+    DEFAULT_SHELL.to_owned()
+}
+
+fn default_timeout() -> u64 {
+    DEFAULT_TIMEOUT_SECS
+}
+
+fn default_source_rc() -> bool {
+    true
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The command ended by itself with exit code 0.
+    success: bool,
+    /// What went wrong, when the command was ended by its timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    command: String,
+    /// What the command wrote, also before a timeout; the first 10 MiB.
+    stdout: String,
+    /// What the command wrote to standard error; the first 10 MiB.
+    stderr: String,
+    /// 128 plus the signal's number when a signal ended the command; -1 after a timeout.
+    exit_code: i32,
+    timed_out: bool,
+    /// The shell as asked for; absent after a timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shell: Option<String>,
+    /// The working directory as asked for; absent after a timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<Option<String>>,
+    /// The signal that ended the command, as in `SIGKILL`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<String>,
+    /// A stream was longer than what is shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+    /// `denied` when the command ran without network by policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<&'static str>,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        cwd: Option<String>,
+    }
+    let own = machine.clone();
+    Tool::new("exec", Toolset::Basic, machine, run)
+        .open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .touches(move |call, input: Touched| {
+            let cwd = input.cwd.as_deref().unwrap_or(".");
+            vec![Touch::write(super::touched(&own, call, cwd))]
+        })
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let failed = |err: ToolError| {
+        err.with_field("command", input.command.clone())
+            .with_field("exit_code", -1)
+            .with_field("timed_out", false)
+    };
+    let prepared = blocking(&ctx, {
+        let cwd = input.cwd.clone();
+        move |ctx, _| open_directory(ctx, cwd.as_deref())
+    });
+    let directory = prepared.await.map_err(failed)?;
+    let command = command(&ctx, &input, directory).map_err(failed)?;
+    let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await;
+    let finished = finished.map_err(not_started).map_err(failed)?;
+    if finished.ended.cancelled {
+        return Err(ToolError::Cancelled);
+    }
+    let network = ctx.state.network(&ctx.call);
+    Ok(Output { network: (network == Network::Denied).then_some("denied"), ..output(input, finished) })
+}
+
+fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
+    let opened = ctx.state.free(&ctx.call)?.open_dir(cwd.unwrap_or("."));
+    let directory = opened.map_err(|err| match err {
+        FileError::NotFound { path } => failed_to_execute("No such file or directory")
+            .with_field("hint", format!("the working directory does not exist: {}", path.display())),
+        FileError::PermissionDenied { path } => failed_to_execute("Permission denied")
+            .with_field("hint", format!("the working directory may not be entered: {}", path.display())),
+        FileError::Closed { .. } | FileError::Cancelled => file_error(err),
+        other => failed_to_execute(&other.to_string()),
+    })?;
+    Ok(Cwd::Dir(directory.fd))
+}
+
+fn command(ctx: &Ctx, input: &Input, directory: Cwd) -> Result<Command, ToolError> {
+    let mut variables = env::inherited(ctx.state.variables());
+    for (name, value) in input.env.iter().flatten() {
+        set(&mut variables, name, value);
+    }
+    let shell = find_shell(&input.shell, &variables).ok_or_else(|| {
+        failed_to_execute("No such file or directory")
+            .with_field("hint", format!("the shell is not in PATH: {}", input.shell))
+    })?;
+    let script = match start_file(&shell).filter(|_| input.source_rc) {
+        Some(file) => {
+            set(&mut variables, COMMAND_VARIABLE, &input.command);
+            SOURCE_AND_RUN.replace("RCFILE", file)
+        }
+        None => input.command.clone(),
+    };
+    let mut command = Command::new(shell, directory).args(["-c", &script]);
+    command.env = variables;
+    command.timeout = Some(Duration::from_secs(input.timeout));
+    command.capture = Capture::Separate { stdout: OUTPUT_BYTES, stderr: OUTPUT_BYTES };
+    command.sandbox = ctx.state.shell_sandbox(&ctx.call);
+    Ok(command)
+}
+
+fn set(variables: &mut env::Variables, name: &str, value: &str) {
+    variables.retain(|(known, _)| known != name);
+    variables.push((OsString::from(name), OsString::from(value)));
+}
+
+/// A bare name is looked for in the PATH the command will have.
+fn find_shell(shell: &str, variables: &env::Variables) -> Option<PathBuf> {
+    if Path::new(shell).is_absolute() {
+        return Some(PathBuf::from(shell));
+    }
+    let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value)?;
+    find_program(shell, &std::env::split_paths(path).collect::<Vec<_>>())
+}
+
+/// The file in which users set up a shell, for those shells that know [`SOURCE_AND_RUN`].
+fn start_file(shell: &Path) -> Option<&'static str> {
+    match shell.file_name()?.to_str()? {
+        "bash" => Some("$HOME/.bashrc"),
+        "zsh" => Some("${ZDOTDIR:-$HOME}/.zshrc"),
+        _ => None,
+    }
+}
+
+fn not_started(err: ProcessError) -> ToolError {
+    match err {
+        ProcessError::Program { source, .. } | ProcessError::Directory { source, .. } => {
+            let text = source.to_string();
+            failed_to_execute(text.split(" (os error").next().unwrap_or(&text))
+        }
+        ProcessError::Invalid(reason) => failed_to_execute(reason),
+        other => process_error(other),
+    }
+}
+
+fn failed_to_execute(reason: &str) -> ToolError {
+    ToolError::failed(format!("Failed to execute command: {reason}"))
+}
+
+fn output(input: Input, finished: Finished) -> Output {
+    let Finished { ended, stdout, stderr, .. } = finished;
+    let killed = ended.exit.signal.map(|signal| 128 + signal.0);
+    let output = Output {
+        success: ended.exit.success(),
+        error: None,
+        command: input.command,
+        truncated: stdout.truncated || stderr.truncated,
+        stdout: stdout.text,
+        stderr: stderr.text,
+        exit_code: ended.exit.code.or(killed).unwrap_or(-1),
+        timed_out: false,
+        shell: Some(input.shell),
+        cwd: Some(input.cwd),
+        signal: ended.exit.signal.map(|signal| signal.to_string()),
+        network: None,
+    };
+    if !ended.timed_out {
+        return output;
+    }
+    let seconds = input.timeout;
+    Output {
+        success: false,
+        error: Some(format!("Command timed out after {seconds} seconds")),
+        exit_code: -1,
+        timed_out: true,
+        shell: None,
+        cwd: None,
+        signal: None,
+        ..output
+    }
+}
+
+#[cfg(test)]
+mod tests;

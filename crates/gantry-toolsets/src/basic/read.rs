@@ -1,0 +1,141 @@
+//! `read` returns lines of a text file, in memory for those lines only.
+
+use std::sync::Arc;
+
+use gantry_files::FileError;
+use gantry_files::window::{Start, Window, WindowAsk, window};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// What one reply carries at most.
+const MAX_BYTES: usize = 10 * 1024 * 1024;
+
+/// Read a text file, or some of its lines. `total_lines` tells how long the file is. A reply holds at most 10 MiB; then
+/// `truncated` is true and `next_offset` reads on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The file path to read; a relative one starts at the workspace.
+    path: String,
+    /// Line number to start reading from, counted from 1 (default 1). A negative number counts from the end: -100 reads
+    /// the last 100 lines. Past the end, the content is empty.
+    #[serde(default = "first_line")]
+    offset: i64,
+    /// Number of lines to read; null, the default, means all lines.
+    limit: Option<u64>,
+    /// Put the line number and a tab before each line (default false).
+    #[serde(default)]
+    line_numbers: bool,
+}
+
+fn first_line() -> i64 {
+    1
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The lines, with the file's own line endings.
+    content: String,
+    /// The path that was read, as given.
+    path: String,
+    /// How many lines the file has.
+    total_lines: u64,
+    /// How many lines `content` has.
+    lines_read: u64,
+    /// The line at which `content` begins, counted from 1.
+    offset: u64,
+    /// The limit that was asked for.
+    limit: Option<u64>,
+    /// The reply was full before the lines asked for were all in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+    /// The `offset` that reads on, when `truncated`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<u64>,
+    /// The only line of `content` is longer than a reply and was cut; its rest cannot be read by line.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    line_cut: bool,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        path: String,
+    }
+    let own = machine.clone();
+    Tool::new("read", Toolset::Basic, machine, run)
+        .read_only()
+        .capabilities(&[Capability::FilesystemRead])
+        .labels(&[Label::Private])
+        .touches(move |call, input: Touched| vec![Touch::read(super::touched(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let path = input.path.clone();
+    let read = blocking(&ctx, move |ctx, cancelled| {
+        let start = match input.offset {
+            // 0 counts as 1.
+            0.. => Start::Line(input.offset.unsigned_abs().saturating_sub(1)),
+            _ => Start::FromEnd(input.offset.unsigned_abs()),
+        };
+        let ask = WindowAsk { start, limit: input.limit, max_bytes: MAX_BYTES };
+        let file =
+            ctx.state.free(&ctx.call)?.open(&input.path).map_err(|err| read_error(err, &input.path))?;
+        let window = window(&file, &ask, cancelled).map_err(file_error)?;
+        Ok(output(input, window))
+    });
+    read.await.map_err(|err| err.with_field("path", path))
+}
+
+fn read_error(err: FileError, path: &str) -> ToolError {
+    match err {
+        FileError::NotFound { .. } => ToolError::failed(format!("File not found: {path}")),
+        other => file_error(other),
+    }
+}
+
+fn output(input: Input, window: Window) -> Output {
+    let first = window.first_line + 1;
+    let (content, lines_read) =
+        if input.line_numbers { numbered(&window, first) } else { (window.text, window.lines) };
+    let left_over = lines_read < window.lines;
+    let truncated = window.truncated || left_over;
+    let next = first + lines_read;
+    Output {
+        content,
+        path: input.path,
+        total_lines: window.total_lines,
+        lines_read,
+        // Past the end there is no line where it began, so it is the one asked for.
+        offset: if window.lines == 0 { u64::try_from(input.offset).unwrap_or(1).max(first) } else { first },
+        limit: input.limit,
+        truncated,
+        next_offset: (truncated && next <= window.total_lines).then_some(next),
+        line_cut: window.cut_line,
+    }
+}
+
+/// The lines with their numbers, as many as fit; the first always does.
+fn numbered(window: &Window, first: u64) -> (String, u64) {
+    let mut content = String::with_capacity(window.text.len());
+    let mut count = 0;
+    for (number, (line, ending)) in (first..).zip(window.lines()) {
+        let number = number.to_string();
+        if count > 0 && content.len() + number.len() + 1 + line.len() + 2 > MAX_BYTES {
+            break;
+        }
+        for part in [&number, "\t", line, ending.as_str()] {
+            content.push_str(part);
+        }
+        count += 1;
+    }
+    (content, count)
+}
+
+#[cfg(test)]
+mod tests;
