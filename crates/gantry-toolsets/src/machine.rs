@@ -105,6 +105,10 @@ impl Machine {
         &self.parts.shell
     }
 
+    pub(crate) fn closed(&self) -> &[PathBuf] {
+        &self.parts.closed
+    }
+
     pub(crate) fn temp_dir(&self) -> &std::path::Path {
         &self.parts.temp_dir
     }

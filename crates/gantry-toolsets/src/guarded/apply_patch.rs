@@ -1,0 +1,124 @@
+//! `tool::apply_patch` applies a unified diff to one file of the workspace, wholly or not at all.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gantry_files::patch::{self, AppliedHunk, PatchError, PatchKind, Patched};
+use gantry_files::{UpdateOptions, text};
+use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// Apply a unified diff to a file of the workspace. Context and removed lines must match the file; hunks are looked for
+/// around the line their header names. Either all hunks apply or the file stays as it is. Line counts in hunk headers
+/// may be wrong and file headers may be missing. With the header `--- /dev/null` the file is made, with
+/// `+++ /dev/null` it is deleted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Path of the file, relative to the workspace root. File names inside the patch are not used.
+    path: String,
+    /// The patch, in unified diff format, for this one file.
+    patch: String,
+    /// How many context lines at each end of a hunk may differ from the file: 0 (default), 1 or 2.
+    #[serde(default)]
+    #[schemars(range(max = 2))]
+    fuzz: u8,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// Always true.
+    patched: bool,
+    /// The file's real absolute path.
+    path: String,
+    /// The patch made the file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    created: bool,
+    /// The patch deleted the file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deleted: bool,
+    /// Hunks that were not found exactly where and as their header says; check them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moved: Vec<MovedHunk>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct MovedHunk {
+    /// Which hunk, counted from 1.
+    hunk: usize,
+    /// How many lines further down (up, if negative) it was found.
+    offset: i64,
+    /// How many context lines at each end were ignored.
+    fuzz: u8,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        path: String,
+    }
+    let own = machine.clone();
+    Tool::new("tool::apply_patch", Toolset::Guarded, machine, run)
+        .capabilities(&[Capability::FilesystemEdit])
+        .touches(move |call, input: Touched| vec![Touch::write(super::touched(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let kind = patch::parse(&input.patch).map_err(patch_error)?.kind;
+        let scope = ctx.state.contained(&ctx.call)?;
+        let makes = kind == PatchKind::Create;
+        let options = UpdateOptions { create: makes, make_parents: makes, ..UpdateOptions::default() };
+        let update = scope.update(&input.path, options).map_err(file_error)?;
+        let (parts, hunks) = patched(update.bytes(), &input).map_err(patch_error)?;
+        let deleted = kind == PatchKind::Delete;
+        if deleted {
+            update.remove().map_err(file_error)?;
+        } else {
+            update.write(&parts).map_err(file_error)?;
+        }
+        Ok(Output {
+            patched: true,
+            path: update.path().to_string_lossy().into_owned(),
+            created: !update.exists(),
+            deleted,
+            moved: moved(&hunks),
+        })
+    })
+    .await
+}
+
+/// The new content, in the encoding of the old.
+fn patched<'a>(bytes: &'a [u8], input: &Input) -> Result<(Vec<Cow<'a, [u8]>>, Vec<AppliedHunk>), PatchError> {
+    if let Ok(text) = text::decode(bytes) {
+        let Patched { bytes, hunks, .. } = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
+        // Text patched with text is text.
+        let text_again = String::from_utf8_lossy(&bytes).into_owned();
+        return Ok((text::encode(text.encoding, vec![Cow::Owned(text_again)]), hunks));
+    }
+    // An old 8-bit encoding: the lines around the hunks stay as they are, byte by byte.
+    let Patched { bytes, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
+    Ok((vec![Cow::Owned(bytes)], hunks))
+}
+
+fn moved(hunks: &[AppliedHunk]) -> Vec<MovedHunk> {
+    let numbered = hunks.iter().enumerate().filter(|(_, hunk)| hunk.offset != 0 || hunk.fuzz != 0);
+    numbered.map(|(at, hunk)| MovedHunk { hunk: at + 1, offset: hunk.offset, fuzz: hunk.fuzz }).collect()
+}
+
+fn patch_error(err: PatchError) -> ToolError {
+    let hint = match &err {
+        PatchError::Rejected(_) => "read the file again and make the patch from what it holds now",
+        PatchError::Exists => "send a patch against what the file holds",
+        _ => return ToolError::input(err.to_string()),
+    };
+    ToolError::failed(err.to_string()).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! `tool::file_read` returns a text file of the workspace, or its beginning.
+
+use std::sync::Arc;
+
+use gantry_files::prefix::prefix;
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// What one reply carries unless the caller asks for more.
+const DEFAULT_MAX_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Read a text file of the workspace. Paths that lead out of the workspace, also through links, are refused; so are
+/// binary files.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Path of the file, relative to the workspace root.
+    path: String,
+    /// Read at most this many bytes from the beginning of the file (default 10485760, never more than 268435456). A
+    /// character is not split: the content may be up to three bytes shorter.
+    max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The file's text, or its beginning.
+    content: String,
+    /// The file's real absolute path.
+    path: String,
+    /// The whole file's size in bytes.
+    size: u64,
+    /// `content` is not the whole file.
+    truncated: bool,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        path: String,
+    }
+    let own = machine.clone();
+    Tool::new("tool::file_read", Toolset::Guarded, machine, run)
+        .read_only()
+        .capabilities(&[Capability::FilesystemRead])
+        .labels(&[Label::Private])
+        .touches(move |call, input: Touched| vec![Touch::read(super::touched(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let file = ctx.state.contained(&ctx.call)?.open(&input.path).map_err(file_error)?;
+        let start = prefix(&file, input.max_bytes.unwrap_or(DEFAULT_MAX_BYTES)).map_err(file_error)?;
+        Ok(Output {
+            content: start.text,
+            path: file.path.to_string_lossy().into_owned(),
+            size: start.size,
+            truncated: start.truncated,
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn reads_the_whole_file_or_its_beginning() {
+        let bench = Bench::new();
+        let text = "aé€😀z";
+        let path = bench.write("src/config.ts", text);
+        for (max_bytes, content) in [
+            (None, text),
+            (Some(0), ""),
+            (Some(1), "a"),
+            (Some(2), "a"),
+            (Some(3), "aé"),
+            (Some(5), "aé"),
+            (Some(6), "aé€"),
+            (Some(9), "aé€"),
+            (Some(10), "aé€😀"),
+            (Some(11), text),
+            (Some(10_000), text),
+            (Some(u64::MAX), text),
+        ] {
+            let mut input = json!({"path": "src/config.ts"});
+            if let Some(max_bytes) = max_bytes {
+                input["maxBytes"] = json!(max_bytes);
+            }
+            let truncated = content.len() < text.len();
+            let expected = json!({"content": content, "path": path, "size": 11, "truncated": truncated});
+            assert_eq!(bench.call("tool::file_read", input.clone()).await, Ok(expected), "{input}");
+        }
+        let spelled = bench.call("tool__file_read", json!({"path": path, "maxBytes": null})).await.unwrap();
+        assert_eq!(spelled["content"], text);
+    }
+
+    #[tokio::test]
+    async fn large_files_are_cut_at_ten_mebibytes_unless_more_is_asked_for() {
+        let bench = Bench::new();
+        const LIMIT: usize = 10 * 1024 * 1024;
+        for (size, max_bytes, read) in
+            [(LIMIT, None, LIMIT), (LIMIT + 1, None, LIMIT), (LIMIT + 1, Some(LIMIT + 1), LIMIT + 1)]
+        {
+            bench.write("big", "x".repeat(size));
+            let reply =
+                bench.call("tool::file_read", json!({"path": "big", "maxBytes": max_bytes})).await.unwrap();
+            assert_eq!(reply["content"].as_str().unwrap().len(), read);
+            assert_eq!((&reply["truncated"], &reply["size"]), (&json!(read < size), &json!(size)));
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_say_what_is_wrong() {
+        let bench = Bench::new();
+        let binary = bench.write("a.png", b"\x89PNG\r\n\x1a\n\0\0");
+        for (path, error) in [
+            ("missing", "no such file or directory: missing".to_owned()),
+            (".", "not a regular file but a directory: . (list the directory instead)".to_owned()),
+            ("", "path is empty".to_owned()),
+            ("../x", "path is outside the workspace: ../x (use a path inside the workspace root)".to_owned()),
+            (
+                "/etc/passwd",
+                "path is outside the workspace: /etc/passwd (use a path inside the workspace root)"
+                    .to_owned(),
+            ),
+            ("a.png", format!("binary file (image/png): {}", binary.display())),
+        ] {
+            assert_eq!(
+                bench.call("tool::file_read", json!({"path": path})).await,
+                Err(json!({"error": error}))
+            );
+        }
+        for input in [json!({}), json!({"path": "a", "maxBytes": -1}), json!({"path": "a", "max_bytes": 1})] {
+            let invalid = bench.call("tool::file_read", input).await.unwrap_err();
+            assert_eq!(invalid["error"]["code"], "invalid_input");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `tool::file_write` puts a text in the place of a file of the workspace, or makes the file.
+
+use std::sync::Arc;
+
+use gantry_files::WriteOptions;
+use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// Write a file of the workspace, in place of what it held. Missing directories are made. The change is atomic: readers
+/// see the old content or the new one. Paths that lead out of the workspace, also through links, are refused.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Path of the file, relative to the workspace root.
+    path: String,
+    /// The whole new content.
+    content: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// Always true.
+    written: bool,
+    /// The file's real absolute path.
+    path: String,
+    /// The number of bytes written.
+    size: u64,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        path: String,
+    }
+    let own = machine.clone();
+    Tool::new("tool::file_write", Toolset::Guarded, machine, run)
+        .idempotent()
+        .capabilities(&[Capability::FilesystemWrite])
+        .touches(move |call, input: Touched| vec![Touch::write(super::touched(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let scope = ctx.state.contained(&ctx.call)?;
+        let options = WriteOptions { make_parents: true, ..WriteOptions::default() };
+        let written = scope.replace(&input.path, &[input.content.as_bytes()], options).map_err(file_error)?;
+        Ok(Output { written: true, path: written.path.to_string_lossy().into_owned(), size: written.bytes })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn makes_and_overwrites_files_with_their_parents() {
+        let bench = Bench::new();
+        let path = bench.workspace().join("output/deep/result.json");
+        for content in ["{\n  \"status\": \"success\"\n}", "", "zwölf\r\n"] {
+            let reply = bench
+                .call("tool::file_write", json!({"path": "output/deep/result.json", "content": content}))
+                .await;
+            assert_eq!(reply, Ok(json!({"written": true, "path": path, "size": content.len()})));
+            assert_eq!(bench.read(&path), content);
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_say_what_is_wrong() {
+        let bench = Bench::new();
+        bench.write("f", "kept");
+        for (path, error) in [
+            (".", "not a regular file but a directory: . (list the directory instead)"),
+            ("new/", "not a regular file but a directory: new/ (list the directory instead)"),
+            ("f/x", "not a directory: f/x"),
+            ("../x", "path is outside the workspace: ../x (use a path inside the workspace root)"),
+        ] {
+            let reply = bench.call("tool::file_write", json!({"path": path, "content": "x"})).await;
+            assert_eq!(reply, Err(json!({"error": error})));
+        }
+        assert_eq!(bench.read("f"), "kept");
+        let invalid = bench.call("tool::file_write", json!({"path": "f"})).await.unwrap_err();
+        assert_eq!(invalid["error"]["code"], "invalid_input");
+    }
+}

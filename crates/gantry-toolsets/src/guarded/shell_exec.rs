@@ -1,0 +1,232 @@
+//! `tool::shell_exec` runs a listed program, without a shell, in a kernel sandbox around the workspace.
+//!
+//! The list is a convenience; what a command can reach is decided by the sandbox alone.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_files::Scope;
+use gantry_process::{
+    Capture, Command, Cwd, Finished, Network, PrivateTmp, ProcessError, Program, Sandbox, env,
+    find_program_outside,
+};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch, nearest};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::blocking::blocking;
+use crate::machine::{file_error, process_error};
+use crate::{Ctx, Machine, SandboxMode};
+
+const ALLOWED: &[&str] = &[
+    "git", "node", "npm", "npx", "bun", "deno", "python3", "python", "pip", "ls", "cat", "grep", "find",
+    "echo", "mkdir", "touch", "cp", "mv", "head", "tail", "wc", "sort", "uniq", "diff", "curl", "wget",
+    "tar", "zip", "unzip", "jq", "sed", "awk", "which", "env", "date", "cargo", "rustc", "go", "make",
+    "cmake",
+];
+
+/// Where programs are looked for after the configured directories.
+const SYSTEM_PATH: &[&str] =
+    &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/homebrew/bin"];
+
+/// What every program may read: itself, its libraries, its configuration.
+const SYSTEM_READABLE: &[&str] =
+    &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/run/systemd/resolve"];
+
+const STDOUT_BYTES: usize = 100 * 1024;
+const STDERR_BYTES: usize = 50 * 1024;
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+
+/// Run a program in the workspace. There is no shell: no pipes, globs, variables or `&&`; each element of `argv` reaches
+/// the program as it is. Only listed programs run: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
+/// find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which,
+/// env, date, cargo, rustc, go, make, cmake, and those the operator added. The program can write only in the workspace
+/// and a temporary directory of its own, and cannot read the home directory. Standard input is empty.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The program's bare name, then its arguments.
+    argv: Vec<String>,
+    /// Working directory, relative to the workspace root (default: the root).
+    cwd: Option<String>,
+    /// Milliseconds after which the program and all it started are ended (default 120000; 0 means no limit).
+    #[serde(default = "default_timeout")]
+    timeout: u64,
+}
+
+fn default_timeout() -> u64 {
+    DEFAULT_TIMEOUT_MS
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    /// The first 102400 bytes of standard output.
+    stdout: String,
+    /// The first 51200 bytes of standard error.
+    stderr: String,
+    /// 0 is success; 128 plus the signal's number when a signal ended the program; -1 when its end is unknown.
+    exit_code: i32,
+    /// The timeout ended the program.
+    timed_out: bool,
+    /// The signal that ended the program, as in `SIGTERM`, or null.
+    signal: Option<String>,
+    /// Standard output or standard error was longer than what is shown.
+    truncated: bool,
+    /// `denied` when the program ran without network by policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<&'static str>,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    #[derive(Deserialize)]
+    struct Touched {
+        cwd: Option<String>,
+    }
+    let own = machine.clone();
+    Tool::new("tool::shell_exec", Toolset::Guarded, machine, run)
+        .open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .touches(move |call, input: Touched| {
+            let cwd = input.cwd.as_deref().unwrap_or(".");
+            vec![Touch::write(super::touched(&own, call, cwd))]
+        })
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let network = ctx.state.network(&ctx.call);
+    let (command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
+    let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await;
+    // What the program left there may take a while to remove.
+    let removed = blocking(&ctx, move |_, _| {
+        drop(private_tmp);
+        Ok(())
+    });
+    removed.await?;
+    let finished = finished.map_err(|err| match err {
+        ProcessError::Invalid(reason) => ToolError::input(reason),
+        other => process_error(other),
+    })?;
+    if finished.ended.cancelled {
+        return Err(ToolError::Cancelled);
+    }
+    Ok(output(finished, network))
+}
+
+/// Everything a command needs, decided before it starts.
+fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> {
+    let machine = &*ctx.state;
+    let mut argv = input.argv.into_iter();
+    let name = argv.next().ok_or_else(|| {
+        ToolError::input("argv is empty")
+            .with_hint("its first element names the program, as in [\"ls\", \"-l\"]")
+    })?;
+    check_allowed(machine, &name)?;
+    let scope = machine.contained(&ctx.call)?;
+    let cwd = scope.open_dir(input.cwd.as_deref().unwrap_or(".")).map_err(file_error)?;
+    let program = find(machine, &scope, &name)?;
+    let private_tmp = PrivateTmp::new_in(machine.temp_dir())
+        .map_err(|err| ToolError::failed(format!("cannot make a temporary directory: {err}")))?;
+
+    let mut command = Command::new(&program.path, Cwd::Dir(cwd.fd)).args(argv);
+    command.env = env::guarded(machine.variables());
+    command.env.push((OsString::from("TMPDIR"), private_tmp.path().into()));
+    command.timeout = (input.timeout > 0).then(|| Duration::from_millis(input.timeout));
+    command.capture = Capture::Separate { stdout: STDOUT_BYTES, stderr: STDERR_BYTES };
+    command.sandbox = match machine.shell().sandbox {
+        SandboxMode::Required => {
+            let reach = Reach::new(machine, &scope, &program, &private_tmp);
+            if name == "git" && !reach.reads_git_configuration(machine) {
+                command.env.push((OsString::from("GIT_CONFIG_GLOBAL"), OsString::from("/dev/null")));
+            }
+            Sandbox::OnlyExcept {
+                read: reach.read,
+                write: reach.write,
+                closed: machine.closed().to_vec(),
+                network: machine.network(&ctx.call),
+            }
+        }
+        SandboxMode::Off => machine.shell_sandbox(&ctx.call),
+    };
+    Ok((command, private_tmp))
+}
+
+fn check_allowed(machine: &Machine, name: &str) -> Result<(), ToolError> {
+    let allowed: Vec<&str> =
+        ALLOWED.iter().copied().chain(machine.shell().allow.iter().map(String::as_str)).collect();
+    // A path would choose the program by itself, whatever its last part says.
+    if allowed.contains(&name) && !name.contains('/') {
+        return Ok(());
+    }
+    let bare = name.rsplit('/').next().unwrap_or(name);
+    let near = nearest(bare, allowed.iter().copied());
+    let rest = allowed.iter().copied().filter(|name| !near.contains(name));
+    let list = near.iter().copied().chain(rest).collect::<Vec<_>>().join(", ");
+    let text = if name.contains('/') {
+        format!("argv[0] must be a bare name, not a path: {name}")
+    } else {
+        format!("command not allowed: {name}")
+    };
+    Err(ToolError::input(text).with_hint(format!("allowed: {list}")))
+}
+
+/// The program, from directories that no confined command can write to.
+fn find(machine: &Machine, scope: &Scope, name: &str) -> Result<Program, ToolError> {
+    let system = SYSTEM_PATH.iter().map(PathBuf::from);
+    let directories: Vec<PathBuf> = machine.shell().path.iter().cloned().chain(system).collect();
+    let mut writable = writable(machine, scope);
+    writable.push(machine.temp_dir().to_owned());
+    find_program_outside(name, &directories, &writable).ok_or_else(|| {
+        let shown: Vec<_> = directories.iter().map(|directory| directory.to_string_lossy()).collect();
+        ToolError::failed(format!("command not found: {name} is in none of {}", shown.join(", ")))
+            .with_hint("the operator can install it, or add its directory to `shell.path` in gantry.toml")
+    })
+}
+
+fn writable(machine: &Machine, scope: &Scope) -> Vec<PathBuf> {
+    std::iter::once(scope.root().to_owned()).chain(machine.shell().caches.iter().cloned()).collect()
+}
+
+/// What a confined command can reach: the system, its program, the workspace and what the operator configured.
+struct Reach {
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+}
+
+impl Reach {
+    fn new(machine: &Machine, scope: &Scope, program: &Program, private_tmp: &PrivateTmp) -> Reach {
+        let system = SYSTEM_READABLE.iter().map(PathBuf::from);
+        let own = [&program.path, &program.real].into_iter().filter_map(|path| path.parent());
+        let readable = machine.shell().readable.iter().cloned();
+        let mut write = writable(machine, scope);
+        write.push(private_tmp.path().to_owned());
+        Reach { read: system.chain(own.map(PathBuf::from)).chain(readable).collect(), write }
+    }
+
+    /// git gives up when it has a configuration in the home but may not read it; it can do without.
+    fn reads_git_configuration(&self, machine: &Machine) -> bool {
+        let Some(home) = machine.variable("HOME") else { return true };
+        let file = Path::new(home).join(".gitconfig");
+        self.read.iter().chain(&self.write).any(|path| file.starts_with(path))
+    }
+}
+
+fn output(finished: Finished, network: Network) -> Output {
+    let Finished { ended, stdout, stderr, .. } = finished;
+    let killed = ended.exit.signal.map(|signal| 128 + signal.0);
+    Output {
+        exit_code: ended.exit.code.or(killed).unwrap_or(-1),
+        timed_out: ended.timed_out,
+        signal: ended.exit.signal.map(|signal| signal.to_string()),
+        truncated: stdout.truncated || stderr.truncated,
+        stdout: stdout.text,
+        stderr: stderr.text,
+        network: (network == Network::Denied).then_some("denied"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What holds for every guarded file tool: nothing outside the workspace, nothing of Gantry's own, nothing sensitive unasked.
+#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+
+use std::path::Path;
+
+use gantry_files::testing::{Arena, INNER, SECRET};
+use gantry_tool::{Call, Principal, Surface};
+use serde_json::{Value, json};
+
+use crate::testing::Bench;
+
+const PATCH: &str = "@@ -1 +1 @@\n-the-secret-outside\n+changed\n";
+
+/// A call of each file tool on one path.
+fn calls(path: &str) -> [(&'static str, Value); 4] {
+    [
+        ("tool::file_read", json!({"path": path})),
+        ("tool::file_list", json!({"path": path})),
+        ("tool::file_write", json!({"path": path, "content": "changed"})),
+        ("tool::apply_patch", json!({"path": path, "patch": PATCH})),
+    ]
+}
+
+#[tokio::test]
+async fn no_hostile_path_leads_out_and_every_legitimate_one_works() {
+    let bench = Bench::new();
+    let folder = tempfile::tempdir().unwrap();
+    let arena = Arena::new(folder.path()).unwrap();
+    let before = arena.outside().unwrap();
+    let workspace = arena.workspace().canonicalize().unwrap();
+    let call = || Call::new(Principal::Operator, Surface::Cli, arena.workspace());
+    let mut tried = 0;
+    for path in arena.legitimate() {
+        let Some(path) = path.to_str() else { continue };
+        let reply = bench.call_as(call(), "tool::file_read", json!({"path": path})).await.unwrap();
+        let real = arena.workspace().join("dir/inner.txt");
+        let expected = json!({"content": INNER, "path": real, "size": INNER.len(), "truncated": false});
+        assert_eq!(reply, expected, "{path}");
+    }
+    for path in arena.hostile() {
+        let Some(path) = path.to_str() else { continue };
+        for (name, input) in calls(path) {
+            let reply = bench.call_as(call(), name, input).await;
+            let shown = format!("{reply:?}");
+            // A name such as `~` is a plain name: what is written under it stays inside.
+            let real = reply.ok().map(|reply| reply["path"].as_str().unwrap().to_owned());
+            assert!(
+                real.is_none_or(|real| Path::new(&real).starts_with(&workspace)),
+                "{name} {path:?}: {shown}"
+            );
+            assert!(!shown.contains(SECRET), "{name} {path:?}: {shown}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 100, "{tried}");
+    assert_eq!(arena.outside().unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_data_directory_is_closed_even_inside_the_workspace() {
+    let bench = Bench::new();
+    std::fs::write(bench.data().join("token"), SECRET).unwrap();
+    // The whole bench as the workspace, with the data directory in it.
+    let root = bench.data().parent().unwrap().to_owned();
+    for path in ["data/token", "data", "workspace/../data/token"] {
+        for (name, input) in calls(path) {
+            let call = Call::new(Principal::Operator, Surface::Cli, root.clone());
+            let refused = bench.call_as(call, name, input).await.unwrap_err();
+            assert_eq!(refused["error"]["code"], "denied", "{name} {path}: {refused}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(bench.data().join("token")).unwrap(), SECRET);
+}
+
+#[tokio::test]
+async fn agents_need_approval_for_sensitive_files_also_through_links() {
+    let bench = Bench::new();
+    let env = bench.write(".env", "KEY=1\n");
+    std::os::unix::fs::symlink(env, bench.workspace().join("notes")).unwrap();
+    for path in [".env", "notes", "sub/../.env", ".ssh/config"] {
+        for (name, input) in calls(path) {
+            let refused = bench.call_as(bench.agent_call("a"), name, input).await.unwrap_err();
+            assert_eq!(refused["error"]["code"], "approval_needed", "{name} {path}: {refused}");
+        }
+    }
+    assert_eq!(bench.read(".env"), "KEY=1\n");
+}
