@@ -75,7 +75,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         let makes = kind == PatchKind::Create;
         let options = UpdateOptions { create: makes, make_parents: makes, ..UpdateOptions::default() };
         let update = scope.update(&input.path, options).map_err(file_error)?;
-        let (parts, hunks) = patched(update.bytes(), &input).map_err(patch_error)?;
+        let NewContent { parts, hunks } = patched(update.bytes(), &input).map_err(patch_error)?;
         let deleted = kind == PatchKind::Delete;
         if deleted {
             update.remove().map_err(file_error)?;
@@ -93,17 +93,22 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     .await
 }
 
+struct NewContent<'a> {
+    parts: Vec<Cow<'a, [u8]>>,
+    hunks: Vec<AppliedHunk>,
+}
+
 /// The new content, in the encoding of the old.
-fn patched<'a>(bytes: &'a [u8], input: &Input) -> Result<(Vec<Cow<'a, [u8]>>, Vec<AppliedHunk>), PatchError> {
-    if let Ok(text) = text::decode(bytes) {
-        let Patched { bytes, hunks, .. } = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
-        // Text patched with text is text.
-        let text_again = String::from_utf8_lossy(&bytes).into_owned();
-        return Ok((text::encode(text.encoding, vec![Cow::Owned(text_again)]), hunks));
-    }
-    // An old 8-bit encoding: the lines around the hunks stay as they are, byte by byte.
-    let Patched { bytes, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
-    Ok((vec![Cow::Owned(bytes)], hunks))
+fn patched<'a>(bytes: &'a [u8], input: &Input) -> Result<NewContent<'a>, PatchError> {
+    let Ok(text) = text::decode(bytes) else {
+        // An old 8-bit encoding: the lines around the hunks stay as they are, byte by byte.
+        let Patched { bytes, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
+        return Ok(NewContent { parts: vec![Cow::Owned(bytes)], hunks });
+    };
+    let Patched { bytes, hunks, .. } = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
+    // Text patched with text is text.
+    let new_text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(NewContent { parts: text::encode(text.encoding, vec![Cow::Owned(new_text)]), hunks })
 }
 
 fn moved(hunks: &[AppliedHunk]) -> Vec<MovedHunk> {
