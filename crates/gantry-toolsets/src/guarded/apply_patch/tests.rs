@@ -122,3 +122,21 @@ async fn errors_say_what_is_wrong() {
         assert_eq!(invalid["error"]["code"], "invalid_input");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn patches_at_the_same_time_do_not_lose_each_other() {
+    let bench = std::sync::Arc::new(Bench::new());
+    let file: String = (1..=200).map(|number| format!("line {number}\n")).collect();
+    bench.write("f", &file);
+    let patches = (1..=40).map(|number| {
+        let (bench, line) = (bench.clone(), number * 5);
+        tokio::spawn(async move {
+            let patch = format!("@@ -{line} +{line} @@\n-line {line}\n+LINE {line}\n");
+            bench.call("tool::apply_patch", json!({"path": "f", "patch": patch})).await
+        })
+    });
+    for patch in patches.collect::<Vec<_>>() {
+        assert!(patch.await.unwrap().is_ok());
+    }
+    assert_eq!(bench.read("f").matches("LINE").count(), 40);
+}

@@ -335,3 +335,37 @@ async fn git_works_although_its_global_configuration_cannot_be_read() {
         assert_eq!((&known["stdout"], &known["stderr"]), (&json!(name), &json!("")));
     }
 }
+
+#[tokio::test]
+async fn what_cannot_be_confined_is_refused_unless_the_operator_says_otherwise() {
+    for (sandbox, runs) in [(SandboxMode::Required, false), (SandboxMode::Off, true)] {
+        let bench = Bench::with(|parts| {
+            // A path that no rule can be made of stands for a kernel that knows no rules.
+            parts.closed.push("relative".into());
+            parts.shell.sandbox = sandbox;
+        });
+        let made = exec(&bench, &["touch", "made"]).await;
+        assert_eq!(bench.workspace().join("made").exists(), runs);
+        match made {
+            Ok(made) => assert_eq!(made, reply("", "", 0)),
+            Err(refused) => assert_eq!(refused["error"]["code"], "denied", "{refused}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn agents_need_approval_to_work_in_a_sensitive_directory() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.workspace().join(".ssh")).unwrap();
+    symlink(".ssh", bench.workspace().join("innocent")).unwrap();
+    for (name, mut input) in
+        [("tool::shell_exec", json!({"argv": ["ls"]})), ("exec", json!({"command": "ls"}))]
+    {
+        assert!(bench.call_as(bench.agent_call("a"), name, input.clone()).await.is_ok(), "{name}");
+        for cwd in [".ssh", "innocent"] {
+            input["cwd"] = json!(cwd);
+            let refused = bench.call_as(bench.agent_call("a"), name, input.clone()).await.unwrap_err();
+            assert_eq!(refused["error"]["code"], "approval_needed", "{name} {cwd}");
+        }
+    }
+}
