@@ -100,8 +100,8 @@ fn the_line_is_synced_before_the_effect() {
     let audit_synced = at(&|line| line.contains("sync(") && line.contains("audit.log"));
     let file_synced = at(&|line| line.contains("sync(") && line.contains("/workspace"));
     let renamed = at(&|line| line.contains("rename") && line.contains("\"a.txt\""));
-    let folder_synced =
-        trace.lines().rposition(|line| line.contains("sync(") && line.contains("/workspace>")).unwrap();
+    let lines: Vec<&str> = trace.lines().collect();
+    let folder_synced = lines.iter().rposition(|line| line.contains("sync(") && line.contains("/workspace>")).unwrap();
     assert!(audit_synced < file_synced && file_synced < renamed && renamed < folder_synced, "{trace}");
 }
 
