@@ -26,7 +26,7 @@ fn swapped_links_lead_nowhere() {
     let done = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
     let operations = soak(20_000, 2_000);
-    let succeeded = std::thread::scope(|threads| {
+    std::thread::scope(|threads| {
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 swap(&root.join("swap_dir"), &root.join("swap_dir_link"));
@@ -34,14 +34,16 @@ fn swapped_links_lead_nowhere() {
                 swaps.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let succeeded = (0..operations).filter(|&round| operate(&scope, round)).count();
+        // On a busy machine the swapper may rest for a while: go on until both sides really met.
+        let (mut round, mut succeeded) = (0, 0);
+        while round < operations || (succeeded < 20 || swaps.load(Ordering::Relaxed) < 100) {
+            succeeded += usize::from(operate(&scope, round));
+            round += 1;
+            assert!(round < operations * 50, "{succeeded} operations found the inside: no race was run");
+        }
         done.store(true, Ordering::Relaxed);
-        succeeded
     });
     assert_eq!(arena.outside().unwrap(), before);
-    let swaps = swaps.load(Ordering::Relaxed);
-    assert!(swaps > operations / 20, "only {swaps} swaps: no race was run");
-    assert!(succeeded > operations / 20, "only {succeeded} of {operations} operations found the inside");
 }
 
 fn swap(one: &Path, other: &Path) {
