@@ -25,7 +25,7 @@ fn swapped_links_lead_nowhere() {
 
     let done = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
-    let operations = soak(20_000, 2_000);
+    let operations = soak(200_000, 10_000);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -53,23 +53,23 @@ fn swap(one: &Path, other: &Path) {
 /// One operation; true if it succeeded. What comes from outside is a failure of the test.
 fn operate(scope: &Scope, round: usize) -> bool {
     let path = ["swap_dir/secret", "swap_file", "swap_dir/../swap_dir/secret"][round % 3];
-    match round / 3 % 8 {
-        0..=3 => {
+    match round / 3 % 24 {
+        0..=19 => {
             let read = scope.open(path).and_then(|file| file.read_all(1000));
             read.is_ok_and(|bytes| {
                 assert!(!Arena::leaks(&bytes), "{path}");
                 true
             })
         }
-        4 => scope.replace(path, &[b"written"], WriteOptions::default()).is_ok(),
-        5 => {
+        20 => scope.replace(path, &[b"written"], WriteOptions::default()).is_ok(),
+        21 => {
             let update = scope.update(path, UpdateOptions::default());
             update.is_ok_and(|update| {
                 assert!(!Arena::leaks(update.bytes()), "{path}");
                 update.write(&[b"updated"]).is_ok()
             })
         }
-        6 => {
+        22 => {
             let make = WriteOptions { make_parents: true, only_new: false };
             scope.replace(format!("swap_dir/made/{round}"), &[b"new"], make).is_ok()
         }
