@@ -4,6 +4,7 @@
 //! Where GNU `patch` gives up we go on in four cases, none of which applies a hunk to text it does not describe: wrong
 //! counts in a header are recounted, line endings follow the file, a missing or spurious final newline follows the file,
 //! and context on one side only does not tie a hunk to the beginning or end of the file if its place is certain otherwise.
+//! In one case we refuse where it may go on: a hunk that names lines before the previous hunk's change.
 
 mod lines;
 mod parse;

@@ -283,7 +283,7 @@ impl Folder {
     pub(crate) fn open_file(&self, name: &CStr) -> Result<OwnedFd, Errno> {
         match &self.handle {
             Some(handle) => openat(handle, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-            None => openat(CWD, &self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
+            None => openat(CWD, self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
         }
     }
 
@@ -292,7 +292,7 @@ impl Folder {
         match (real, &self.handle) {
             (Some(real), _) => openat(CWD, real, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
             (None, Some(handle)) => openat(handle, name, FILE_FLAGS, Mode::empty()),
-            (None, None) => openat(CWD, &self.path_of(name), FILE_FLAGS, Mode::empty()),
+            (None, None) => openat(CWD, self.path_of(name), FILE_FLAGS, Mode::empty()),
         }
     }
 

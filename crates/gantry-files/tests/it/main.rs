@@ -2,4 +2,7 @@
 
 mod glob;
 mod patch;
+mod patch_oracle;
+mod random;
 mod search;
+mod tree;
