@@ -6,8 +6,9 @@ use super::{
     parse::{Hunk, HunkLine, LineRole},
 };
 
-/// Line comparisons one patch may cost, a few seconds at most.
-const MAX_COMPARISONS: u64 = 400_000_000;
+/// Line comparisons one patch may cost, about a second; five hundred hunks that are each looked for in all of a 10 MiB file
+/// stay below it.
+const MAX_COMPARISONS: u64 = 100_000_000;
 /// Places named when a hunk without line numbers fits several.
 const MAX_NAMED_PLACES: usize = 5;
 

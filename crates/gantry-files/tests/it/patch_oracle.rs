@@ -1,4 +1,4 @@
-//! Generated diffs, whole and damaged, must give the bytes GNU `patch -F0` gives, or be refused as it refuses them.
+//! Generated diffs, whole and damaged, must give the bytes GNU `patch` gives with the same fuzz, or be refused as it refuses them.
 //!
 //! Deliberate differences, and what is asked of them instead:
 //! - wrong counts and cut-off patches are recounted: the result must be GNU's for the patch with right counts;
@@ -49,17 +49,18 @@ fn patches_apply_as_gnu_patch_applies_them() {
     let count = cases(200, 2_500);
     for case in 0..count {
         let Some((file, patch, intact, damage)) = generate(&mut random, dir.path()) else { continue };
-        let expected = gnu_patch(dir.path(), &file, &recounted(&intact));
+        let fuzz = if random.one_in(4) { 1 + random.below(2) as u8 } else { 0 };
+        let expected = gnu_patch(dir.path(), &file, &recounted(&intact), fuzz);
         let git = git_apply(dir.path(), &file, &recounted(&intact));
         git_agrees += usize::from(git == expected);
         let text = String::from_utf8_lossy(&file).into_owned();
         let context = || {
             format!(
-                "case {case}, {damage:?}\n--- file\n{text:?}\n--- patch\n{patch}\n--- expected\n{:?}",
+                "case {case}, {damage:?}, fuzz {fuzz}\n--- file\n{text:?}\n--- patch\n{patch}\n--- expected\n{:?}",
                 expected.as_deref().map(String::from_utf8_lossy)
             )
         };
-        match (apply(&file, &patch, 0), &expected) {
+        match (apply(&file, &patch, fuzz), &expected) {
             (Ok(ours), Some(bytes)) => {
                 assert_eq!(
                     String::from_utf8_lossy(&ours.bytes),
@@ -220,12 +221,13 @@ fn make_diff(random: &mut Random, dir: &Path, old: &[u8], new: &[u8]) -> Option<
     (!diff.is_empty()).then_some(diff)
 }
 
-fn gnu_patch(dir: &Path, file: &[u8], patch: &str) -> Option<Vec<u8>> {
+fn gnu_patch(dir: &Path, file: &[u8], patch: &str, fuzz: u8) -> Option<Vec<u8>> {
     fs::write(dir.join("f"), file).unwrap();
     fs::write(dir.join("p"), patch).unwrap();
     let _ = fs::remove_file(dir.join("out"));
     let status = Command::new("patch")
-        .args(["-F0", "-f", "-s", "-r", "-", "-o", "out", "f", "p"])
+        .arg(format!("-F{fuzz}"))
+        .args(["-f", "-s", "-r", "-", "-o", "out", "f", "p"])
         .current_dir(dir)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
