@@ -107,7 +107,7 @@ fn unfenced(patch: &str) -> Vec<&str> {
     let is_fence = |line: &&str| line.starts_with("```");
     let begins =
         |line: &&str| is_fence(line) || ["@@", "--- ", "diff "].iter().any(|start| line.starts_with(start));
-    let Some(start) = lines.iter().position(|line| begins(line)) else { return lines };
+    let Some(start) = lines.iter().position(begins) else { return lines };
     let start = start + usize::from(lines.get(start).is_some_and(is_fence));
     // No line of a diff begins with a fence: those inside a file have a sign in front.
     let rest = lines.get(start..).unwrap_or_default();

@@ -270,14 +270,14 @@ fn outward(guess: i64, first: i64, last: i64) -> impl Iterator<Item = i64> {
     let misordered = guess < first;
     let nearest = (guess - last).max(0);
     let farthest = (last - guess).max(guess - first);
-    let distances = if misordered { 1..=0 } else { nearest..=farthest };
+    let distances = (!misordered).then_some(nearest..=farthest).into_iter().flatten();
     let pairs = distances.flat_map(move |distance| {
         let below = Some(guess + distance);
         let above = (distance > 0).then_some(guess - distance);
         below.into_iter().chain(above).filter(move |line| (first..=last).contains(line))
     });
     let start = (2 * guess - first).max(1);
-    let upward = if misordered { start..=last } else { 1..=0 };
+    let upward = misordered.then_some(start..=last).into_iter().flatten();
     pairs.chain(upward)
 }
 
