@@ -102,6 +102,8 @@ pub(crate) struct Folder {
     id: (u64, u64),
     /// Levels below the base.
     pub(crate) depth: usize,
+    /// Whether a link led here or above.
+    linked: bool,
     /// The way back to the base, in which a link must not meet itself.
     parent: Option<Arc<Folder>>,
 }
@@ -171,7 +173,14 @@ impl<'a> Walk<'a> {
         if self.options.closed.contains(&id) {
             return Err(NotEntered::Quietly);
         }
-        Ok(Arc::new(Folder { handle: Some(handle), path: path.to_owned(), id, depth: 0, parent: None }))
+        Ok(Arc::new(Folder {
+            handle: Some(handle),
+            path: path.to_owned(),
+            id,
+            depth: 0,
+            linked: false,
+            parent: None,
+        }))
     }
 
     /// Opens a subdirectory that is no link.
@@ -180,10 +189,11 @@ impl<'a> Walk<'a> {
         let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
         let handle = parent.open(name, &path, flags).map_err(not_entered)?;
         let id = identity(&fstat(&handle).map_err(not_entered)?);
-        if self.options.closed.contains(&id) {
+        // A link to somewhere above the base leads back into it by plain names.
+        if self.options.closed.contains(&id) || (parent.linked && parent.is_inside(id)) {
             return Err(NotEntered::Quietly);
         }
-        Ok(Folder::below(parent, path, handle, id))
+        Ok(Folder::below(parent, path, handle, id, parent.linked))
     }
 
     /// Opens the directory a link leads to, unless the walk is already inside it.
@@ -198,7 +208,7 @@ impl<'a> Walk<'a> {
         if self.links_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err() {
             return Err(NotEntered::TooManyLinks);
         }
-        Ok(Folder::below(parent, path, handle, id))
+        Ok(Folder::below(parent, path, handle, id, true))
     }
 
     /// Finds out where a link leads.
@@ -251,10 +261,10 @@ impl<'a> Walk<'a> {
 }
 
 impl Folder {
-    fn below(parent: &Arc<Self>, path: PathBuf, handle: OwnedFd, id: (u64, u64)) -> Arc<Self> {
+    fn below(parent: &Arc<Self>, path: PathBuf, handle: OwnedFd, id: (u64, u64), linked: bool) -> Arc<Self> {
         let depth = parent.depth + 1;
         let handle = (depth <= HANDLE_DEPTH).then_some(handle);
-        Arc::new(Self { handle, path, id, depth, parent: Some(Arc::clone(parent)) })
+        Arc::new(Self { handle, path, id, depth, linked, parent: Some(Arc::clone(parent)) })
     }
 
     pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
@@ -283,7 +293,7 @@ impl Folder {
     pub(crate) fn open_file(&self, name: &CStr) -> Result<OwnedFd, Errno> {
         match &self.handle {
             Some(handle) => openat(handle, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-            None => openat(CWD, &self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
+            None => openat(CWD, self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
         }
     }
 
@@ -292,7 +302,7 @@ impl Folder {
         match (real, &self.handle) {
             (Some(real), _) => openat(CWD, real, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
             (None, Some(handle)) => openat(handle, name, FILE_FLAGS, Mode::empty()),
-            (None, None) => openat(CWD, &self.path_of(name), FILE_FLAGS, Mode::empty()),
+            (None, None) => openat(CWD, self.path_of(name), FILE_FLAGS, Mode::empty()),
         }
     }
 
