@@ -222,12 +222,8 @@ impl Spill {
         let made = tokio::task::spawn_blocking(move || -> Result<SpillState, String> {
             let (file, path) = directory.create(id).map_err(|err| err.to_string())?;
             let writer = file.try_clone().map_err(|err| err.to_string())?;
-            let report = LogReport::default();
-            Ok(SpillState::Open {
-                file: tokio::fs::File::from_std(writer),
-                log: Log::new(file, path),
-                report,
-            })
+            let (file, log) = (tokio::fs::File::from_std(writer), Log::new(file, path));
+            Ok(SpillState::Open(Box::new(OpenSpill { file, log, report: LogReport::default() })))
         });
         match made.await {
             Ok(Ok(open)) => open,
