@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal};
 
-/// Kills the command's group, and on Linux everything in the keeper's session.
+/// Kills the command's group, and on Linux everything in the keeper's session, if it made one.
 ///
 /// The keeper is not reaped yet, so the number of its session cannot belong to anybody else.
 pub(crate) fn end_orphans(keeper: Option<i32>, target: Option<i32>) {

@@ -242,7 +242,10 @@ impl Supervisor {
             log_error: log.error,
         };
         self.link.reap().await;
-        let _ = ended_tx.send((ended, captured));
+        // Nobody waits any more, so nobody will know of the log.
+        if let Err((_, Captured { log: Some(log), .. })) = ended_tx.send((ended, captured)) {
+            let _ = std::fs::remove_file(&log.path);
+        }
     }
 
     fn started(&mut self, pid: i32) {

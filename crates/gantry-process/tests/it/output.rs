@@ -5,7 +5,7 @@ use std::time::Duration;
 use gantry_process::Capture;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{bench, bench_with, keeper, soak};
+use crate::support::{bench, bench_with, eventually, keeper, soak};
 
 #[tokio::test]
 async fn a_character_split_at_any_write_arrives_whole() {
@@ -132,6 +132,24 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_the_call() {
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     assert_eq!(finished.unwrap().stdout.text, "text\n");
     drop(held);
+}
+
+/// The log of a call that nobody waits for any more goes with it.
+#[tokio::test]
+async fn a_dropped_call_leaves_no_log() {
+    let bench = bench();
+    let mut command = bench.shell("seq 100000; sleep 300");
+    command.capture = Capture::Merged { keep_tail: 10 };
+    let logs = bench.directory.path().join("logs");
+    let count = || {
+        let engines = std::fs::read_dir(&logs).into_iter().flatten().flatten();
+        engines.map(|engine| std::fs::read_dir(engine.path()).unwrap().count()).sum::<usize>()
+    };
+    tokio::select! {
+        _ = bench.processes.run(command, CancellationToken::new()) => panic!("it ended by itself"),
+        () = eventually(Duration::from_secs(10), "the log is there", || count() == 1) => {}
+    }
+    eventually(Duration::from_secs(3), "the log is gone", || count() == 0).await;
 }
 
 /// An engine of its own is measured, at its peak, by the kernel.
