@@ -212,6 +212,7 @@ mod tests {
         assert_eq!(check("a\r\nb", "\n", "", Occurrences::One), "ab");
         assert_eq!(check("one\ntwo\n", "one\r\ntwo", "1\r\n2", Occurrences::One), "1\n2\n");
         // Mixed: the passage's own ending wins.
+        assert_eq!(check("a\nb\r\nc\r\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\n");
         assert_eq!(check("a\nb\r\nc\r\nd\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\nd\n");
         assert_eq!(check("no break", "no", "a\r\nb", Occurrences::One), "a\r\nb break");
     }
