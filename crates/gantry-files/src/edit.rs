@@ -257,7 +257,8 @@ mod tests {
         let old = "the same line again and agaim\n".repeat(1000);
         let began = std::time::Instant::now();
         assert!(edit(text.as_bytes(), &old, "x", Occurrences::One).is_err());
-        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        // Unbounded it would take hours; a busy machine may take seconds.
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
     /// Text in which short passages are found often, with one kind of ending or both.
