@@ -189,4 +189,20 @@ mod tests {
         }
         assert_eq!(opened, 3);
     }
+
+    /// The moment between looking at a file and opening it belongs to an attacker: a link put there is not followed.
+    #[test]
+    fn opening_a_file_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let arena = crate::testing::Arena::new(dir.path()).unwrap();
+        let root = open_path_dir(&arena.workspace()).unwrap();
+        for (name, expected) in
+            [("plain", None), ("in_file", Some(Errno::LOOP)), ("out_file", Some(Errno::LOOP))]
+        {
+            for access in [OFlags::RDONLY, OFlags::WRONLY] {
+                let opened = rustix::fs::openat(&root, name, FILE_FLAGS | access, Mode::empty());
+                assert_eq!(opened.err(), expected, "{name}");
+            }
+        }
+    }
 }

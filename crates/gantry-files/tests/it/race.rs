@@ -34,6 +34,7 @@ fn swapped_links_lead_nowhere() {
                 swaps.fetch_add(1, Ordering::Relaxed);
             }
         });
+        let _stop = StopAtEnd(&done);
         // On a busy machine the swapper may rest for a while: go on until both sides really met.
         let (mut round, mut succeeded) = (0, 0);
         while round < operations || (succeeded < 20 || swaps.load(Ordering::Relaxed) < 100) {
@@ -41,9 +42,17 @@ fn swapped_links_lead_nowhere() {
             round += 1;
             assert!(round < operations * 50, "{succeeded} operations found the inside: no race was run");
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(arena.outside().unwrap(), before);
+}
+
+/// Ends the swapper also when an operation panics, so that a failure is seen and does not hang.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn swap(one: &Path, other: &Path) {
