@@ -14,7 +14,7 @@ use std::fmt;
 
 pub use self::{
     lines::Ending,
-    parse::{FilePatch, Hunk, HunkLine, LineRole, PatchKind, parse},
+    parse::{FilePatch, Hunk, HunkLine, LineRole, PatchKind, Ranges, parse},
 };
 
 use self::{

@@ -2,7 +2,7 @@
 
 use gantry_files::{
     diff::unified,
-    patch::{PatchError, PatchKind, apply},
+    patch::{AppliedHunk, PatchError, PatchKind, apply},
 };
 use proptest::prelude::*;
 
@@ -34,7 +34,23 @@ fn the_example_of_the_tools_documentation_applies() {
 fn line_endings_of_the_file_are_kept() {
     check("a\r\nb\r\nc\r\n", "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+BB\n c\n", "a\r\nB\r\nBB\r\nc\r\n");
     check("a\nb\nc\n", "@@ -1,3 +1,3 @@\r\n a\r\n-b\r\n+B\r\n c\r\n", "a\nB\nc\n");
+    check("a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n", "a\r\nx\r\nb\r\n");
     check("a\nb\r\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\nB\r\nc\n");
+}
+
+#[test]
+fn hunks_are_looked_for_outward_and_after_what_the_last_was_off() {
+    // Equally far: further down comes first.
+    check("x\na\nx\n", "@@ -2 +2 @@\n-x\n+y\n", "x\na\ny\n");
+    check("x\nx\na\na\nx\n", "@@ -3 +3 @@\n-x\n+y\n", "x\ny\na\na\nx\n");
+    // The first hunk is two lines further down, so the second is expected there too.
+    check("p\np\nA\nx\nq\nx\n", "@@ -1 +1 @@\n-A\n+B\n@@ -4 +4 @@\n-x\n+y\n", "p\np\nB\nx\nq\ny\n");
+    let patched = apply(b"p\np\nA\n", "@@ -1 +1 @@\n-A\n+B\n", 0).unwrap();
+    assert_eq!(patched.hunks, [AppliedHunk { offset: 2, fuzz: 0, adapted: false }]);
+    let fuzzy = "@@ -1,3 +1,3 @@\n other\n-b\n+B\n c\n";
+    assert!(matches!(refused("a\nb\nc\n", fuzzy), PatchError::Rejected(_)));
+    let patched = apply(b"a\nb\nc\n", fuzzy, 1).unwrap();
+    assert_eq!((patched.bytes.as_slice(), patched.hunks[0].fuzz), (b"a\nB\nc\n".as_slice(), 1));
 }
 
 #[test]

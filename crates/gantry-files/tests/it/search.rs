@@ -109,6 +109,10 @@ fn the_limit_counts_matches_not_files() {
     fs::write(dir.path().join("a"), "hit\n".repeat(MATCH_LIMIT)).unwrap();
     let exactly = search(dir.path(), "hit", None, &options(2)).unwrap();
     assert_eq!((exactly.matches.len(), exactly.truncated), (MATCH_LIMIT, false));
+    // Far enough behind that another thread, or nobody, gets to it.
+    for index in 0..100 {
+        fs::write(dir.path().join(format!("a{index}")), "nothing\n").unwrap();
+    }
     fs::write(dir.path().join("b"), "hit\n").unwrap();
     let more = search(dir.path(), "hit", None, &options(2)).unwrap();
     assert_eq!((more.matches.len(), more.truncated), (MATCH_LIMIT, true));
