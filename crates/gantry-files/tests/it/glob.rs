@@ -13,7 +13,7 @@ fn finds_files_below_a_directory() {
         fs::write(dir.path().join(name), "x").unwrap();
     }
     let cancelled = AtomicBool::new(false);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled };
+    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
     let found = |pattern: &str| {
         let mut paths = glob(dir.path(), pattern, &options).unwrap().matches;
         paths.sort();

@@ -5,3 +5,4 @@ mod glob;
 mod patch;
 mod scope;
 mod search;
+mod skip;

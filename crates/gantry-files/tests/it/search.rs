@@ -12,7 +12,7 @@ fn finds_lines_in_path_order() {
     fs::write(dir.path().join("a.txt"), "hit at once\n").unwrap();
     fs::write(dir.path().join("bin"), b"hit\0\n").unwrap();
     let cancelled = AtomicBool::new(false);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled };
+    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
     let found = search(dir.path(), "hit", None, &options).unwrap();
     let lines: Vec<_> = found.matches.iter().map(|found| (found.line, found.content.as_str())).collect();
     assert_eq!(lines, [(2, "two hit"), (1, "hit at once")]);
