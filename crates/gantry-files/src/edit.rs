@@ -61,7 +61,7 @@ impl EditError {
 pub fn edit<'a>(
     bytes: &'a [u8],
     old: &str,
-    new: &'a str,
+    new: &str,
     occurrences: Occurrences,
 ) -> Result<Edited<'a>, EditError> {
     if old.is_empty() {
@@ -97,7 +97,7 @@ struct EditedText<'a> {
 fn edit_text<'a>(
     text: &'a str,
     old: &str,
-    new: &'a str,
+    new: &str,
     occurrences: Occurrences,
 ) -> Result<EditedText<'a>, EditError> {
     let matches = find(text, old);
@@ -115,7 +115,8 @@ fn edit_text<'a>(
         parts.push(Cow::Borrowed(&text[done..start]));
         let own =
             text::lines(&text[start..end]).map(|(_, ending)| ending).find(|&ending| ending != Ending::None);
-        parts.push(text::with_ending(new, own.filter(|_| main.is_some()).or(main)));
+        // A copy, so that the result borrows from the file alone and can be handed to `Scope::update`.
+        parts.push(Cow::Owned(text::with_ending(new, own.filter(|_| main.is_some()).or(main)).into_owned()));
         done = end;
     }
     parts.push(Cow::Borrowed(&text[done..]));

@@ -219,6 +219,11 @@ impl Processes {
         }
     }
 
+    /// Whether a session is still running or retained.
+    pub fn knows(&self, id: SessionId) -> bool {
+        self.sessions().contains_key(&id)
+    }
+
     /// All sessions, newest first.
     pub async fn list(&self) -> Result<Vec<Snapshot>, ProcessError> {
         let mut sessions: Vec<_> = self.sessions().values().cloned().collect();

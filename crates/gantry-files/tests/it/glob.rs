@@ -21,7 +21,7 @@ use crate::{
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn options(threads: usize) -> WalkOptions<'static> {
-    WalkOptions { closed: &[], threads, cancelled: &RUNNING }
+    WalkOptions { closed: &[], threads, cancelled: &RUNNING, skip: None }
 }
 
 fn found(base: &Path, pattern: &str) -> Vec<String> {
@@ -117,7 +117,7 @@ fn closed_directories_are_not_entered_by_name_nor_by_link() {
     symlink(base.join("data/keys/secret"), base.join("to-secret")).unwrap();
     let data = fs::metadata(base.join("data")).unwrap();
     let closed = [(data.dev(), data.ino())];
-    let options = WalkOptions { closed: &closed, threads: 1, cancelled: &RUNNING };
+    let options = WalkOptions { closed: &closed, threads: 1, cancelled: &RUNNING, skip: None };
     for pattern in ["**", "data/**", "to-data/**", "to-keys/*", "*/keys/*"] {
         let matches = glob(&base, pattern, &options).unwrap().matches;
         assert!(matches.iter().all(|path| path.ends_with("open/a")), "{pattern}: {matches:?}");
@@ -127,7 +127,7 @@ fn closed_directories_are_not_entered_by_name_nor_by_link() {
 #[test]
 fn a_cancelled_walk_ends_as_such() {
     let cancelled = AtomicBool::new(true);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled };
+    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(glob(dir.path(), "**", &options), Err(GlobError::Cancelled)));
 }

@@ -17,6 +17,7 @@ mod race;
 mod random;
 mod scope;
 mod search;
+mod skip;
 mod tree;
 mod windows;
 mod writing;

@@ -21,7 +21,7 @@ use crate::{
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn options(threads: usize) -> WalkOptions<'static> {
-    WalkOptions { closed: &[], threads, cancelled: &RUNNING }
+    WalkOptions { closed: &[], threads, cancelled: &RUNNING, skip: None }
 }
 
 /// The matching lines as `name:line:content`.
@@ -158,14 +158,14 @@ fn closed_directories_are_not_searched() {
     assert_eq!(search(dir.path(), "hit", None, &options(1)).unwrap().matches.len(), 4);
     let data = fs::metadata(dir.path().join("data")).unwrap();
     let closed = [(data.dev(), data.ino())];
-    let options = WalkOptions { closed: &closed, threads: 2, cancelled: &RUNNING };
+    let options = WalkOptions { closed: &closed, threads: 2, cancelled: &RUNNING, skip: None };
     assert_eq!(search(dir.path(), "hit", None, &options).unwrap(), Found::default());
 }
 
 #[test]
 fn a_cancelled_search_ends_as_such() {
     let cancelled = AtomicBool::new(true);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled };
+    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(search(dir.path(), "x", None, &options), Err(SearchError::Cancelled)));
 }
