@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::edit::{EditError, Occurrences, edit};
-use gantry_files::{Change, UpdateError, UpdateOptions};
+use gantry_files::UpdateOptions;
 use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,14 +61,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         let scope = ctx.state.free(&ctx.call)?;
         let occurrences = if input.replace_all { Occurrences::All } else { Occurrences::One };
         let options = UpdateOptions { expected_tag: input.tag.as_deref(), ..UpdateOptions::default() };
-        let updated = scope.update(&input.path, &options, |bytes| {
-            let edited = edit(bytes, &input.old_string, &input.new_string, occurrences)?;
-            Ok(Change { parts: edited.parts, value: edited.replacements })
-        });
-        let (written, replacements) = updated.map_err(|err| match err {
-            UpdateError::File(err) => file_error(err),
-            UpdateError::Change(err) => edit_error(&err, &input.path),
-        })?;
+        let update = scope.update(&input.path, options).map_err(file_error)?;
+        let edited = edit(update.bytes(), &input.old_string, &input.new_string, occurrences);
+        let edited = edited.map_err(|err| edit_error(&err, &input.path))?;
+        let replacements = edited.replacements;
+        let written = update.write(&edited.parts).map_err(file_error)?;
         Ok(Output { path: paths::text(&written.path), replacements, tag: written.tag })
     })
     .await
