@@ -16,6 +16,8 @@ mod log_directory;
 mod lost;
 mod order;
 mod private_tmp;
+#[cfg(target_os = "linux")]
+mod process_table;
 mod processes;
 mod program;
 mod sandbox;

@@ -150,6 +150,22 @@ fn made_later_it_is_closed_too() {
     assert!(fixture.files.is_closed(id));
 }
 
+#[test]
+fn moved_away_by_somebody_it_stays_closed() {
+    let fixture = fixture();
+    let home = fixture.dir.path().join("home");
+    std::fs::rename(home.join("data"), home.join("renamed")).unwrap();
+    for scope in [fixture.files.free(&home).unwrap(), fixture.files.contained(&home).unwrap()] {
+        for path in ["renamed", "renamed/token", "renamed/inner/db", "renamed/new", "data/new"] {
+            assert!(matches!(scope.resolve(path), Err(FileError::Closed { .. })), "resolve {path}");
+            assert!(scope.open(path).is_err(), "open {path}");
+            let make = WriteOptions { make_parents: true, only_new: false };
+            assert!(scope.replace(path, &[b"x"], make).is_err(), "replace {path}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(home.join("renamed/token")).unwrap(), SECRET);
+}
+
 fn snapshot(dir: &Path) -> Vec<String> {
     let mut seen = Vec::new();
     let mut todo = vec![dir.to_path_buf()];
