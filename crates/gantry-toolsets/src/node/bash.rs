@@ -149,7 +149,7 @@ async fn start(
     sessions: &Sessions,
 ) -> Result<ShellRun, ToolError> {
     let id = processes.start(command).await.map_err(process_error)?;
-    let session = Session { backgrounded: true, ..session };
+    let session = session.in_background();
     sessions.add(processes, id, session.clone());
     let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
     Ok(ShellRun::running(snapshot, &session))
@@ -177,7 +177,7 @@ async fn wait_then_yield(
     waiting.id = None;
     match waited {
         Waited::Running(snapshot) => {
-            let session = Session { backgrounded: true, ..session };
+            let session = session.in_background();
             let answer = ShellRun::running(snapshot, &session);
             sessions.add(processes, id, session);
             Ok(answer)
