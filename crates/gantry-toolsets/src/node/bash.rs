@@ -213,4 +213,5 @@ impl Drop for EndOnDrop {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;
