@@ -247,6 +247,6 @@ async fn cancelling_a_poll_leaves_the_session_alone() {
     let begun = Instant::now();
     let error = bench.call_as(call, "Process", input).await.unwrap_err();
     assert_eq!(error["error"]["code"], "deadline");
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(2));
     assert_eq!(act(&bench, "kill", &id, json!({})).await, Ok(json!({"sessionId": id, "killed": true})));
 }
