@@ -75,8 +75,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun
         }
         Some(yield_ms) if !one_shot => {
             command.stdin = Stdin::Pipe;
-            let up_to = Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64);
-            wait_then_yield(&ctx, command, session, &sessions, up_to).await
+            wait_then_yield(&ctx, command, session, &sessions, yield_time(yield_ms)).await
         }
         _ => run_to_end(&ctx, command, session, &sessions).await,
     }
@@ -110,6 +109,10 @@ fn time_limit(input: &Input) -> Option<Duration> {
         Some(given) => Some(Duration::from_millis(given)),
         None => (!input.background).then_some(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
     }
+}
+
+fn yield_time(yield_ms: f64) -> Duration {
+    Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64)
 }
 
 /// The user's shell, if it is an absolute path that can be executed.

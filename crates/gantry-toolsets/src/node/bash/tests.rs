@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Input, time_limit};
+use super::{Input, time_limit, yield_time};
 use crate::SandboxMode;
 use crate::node::shell_bench::{bench, bench_with, set};
 use crate::testing::Bench;
@@ -95,6 +95,15 @@ fn the_time_limit_depends_on_how_the_command_runs() {
     assert_eq!(limit(json!({"background": true, "timeout": 5})), Some(5));
     assert_eq!(limit(json!({"timeout": 0})), None);
     assert_eq!(limit(json!({"timeout": 9_007_199_254_740_991_u64})), Some(9_007_199_254_740_991));
+}
+
+#[test]
+fn yielding_is_clamped_not_refused() {
+    let cases =
+        [(-5.0, 10), (0.0, 10), (9.9, 10), (10.0, 10), (11.0, 11), (120_000.0, 120_000), (1e300, 120_000)];
+    for (asked, expected) in cases {
+        assert_eq!(yield_time(asked).as_millis(), expected, "{asked}");
+    }
 }
 
 #[tokio::test]
@@ -238,8 +247,10 @@ async fn yielding_returns_what_ended_in_time_and_backgrounds_the_rest() {
     assert!(error.unwrap_err()["error"].as_str().unwrap().starts_with("session not found"));
 
     for yield_ms in [json!(-5), json!(0), json!(10.5), json!(200)] {
+        let begun = Instant::now();
         let slow = bash(&bench, json!({"command": "sleep 60", "yieldMs": yield_ms})).await;
         assert_eq!(slow["status"], "running", "{yield_ms}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{yield_ms}");
         let killed = bench.call("Process", json!({"action": "kill", "sessionId": slow["sessionId"]})).await;
         assert_eq!(killed.unwrap()["killed"], true);
     }
