@@ -8,6 +8,8 @@ mod paths;
 mod process;
 mod read;
 mod sessions;
+#[cfg(test)]
+mod shell_bench;
 mod shell_run;
 mod walked;
 mod write;

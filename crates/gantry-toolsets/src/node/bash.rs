@@ -75,8 +75,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun
         }
         Some(yield_ms) if !one_shot => {
             command.stdin = Stdin::Pipe;
-            let up_to = Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64);
-            wait_then_yield(&ctx, command, session, &sessions, up_to).await
+            wait_then_yield(&ctx, command, session, &sessions, yield_time(yield_ms)).await
         }
         _ => run_to_end(&ctx, command, session, &sessions).await,
     }
@@ -110,6 +109,10 @@ fn time_limit(input: &Input) -> Option<Duration> {
         Some(given) => Some(Duration::from_millis(given)),
         None => (!input.background).then_some(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
     }
+}
+
+fn yield_time(yield_ms: f64) -> Duration {
+    Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64)
 }
 
 /// The user's shell, if it is an absolute path that can be executed.
@@ -149,7 +152,7 @@ async fn start(
     sessions: &Sessions,
 ) -> Result<ShellRun, ToolError> {
     let id = processes.start(command).await.map_err(process_error)?;
-    let session = Session { backgrounded: true, ..session };
+    let session = session.in_background();
     sessions.add(processes, id, session.clone());
     let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
     Ok(ShellRun::running(snapshot, &session))
@@ -177,7 +180,7 @@ async fn wait_then_yield(
     waiting.id = None;
     match waited {
         Waited::Running(snapshot) => {
-            let session = Session { backgrounded: true, ..session };
+            let session = session.in_background();
             let answer = ShellRun::running(snapshot, &session);
             sessions.add(processes, id, session);
             Ok(answer)
@@ -213,4 +216,5 @@ impl Drop for EndOnDrop {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;

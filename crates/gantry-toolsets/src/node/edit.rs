@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gantry_files::edit::{EditError, Occurrences, edit};
 use gantry_files::UpdateOptions;
-use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use gantry_files::edit::{EditError, Occurrences, edit};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new("Edit", Toolset::Node, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
         // A failed edit shows passages of the file.
-        .labels(&[gantry_tool::Label::Private])
+        .labels(&[Label::Private])
         .touches(move |call, input: Touched| vec![Touch::write(paths::resolved(&own, call, &input.path))])
 }
 
@@ -75,11 +75,9 @@ fn edit_error(err: &EditError, path: &str) -> ToolError {
     let error = match err {
         EditError::EmptyOld => ToolError::input("oldString is empty"),
         EditError::Same => ToolError::input("oldString and newString are equal"),
-        EditError::NotFound { .. } => {
-            ToolError::failed(format!("cannot edit {path}: {err}").replacen("the passage", "oldString", 1))
-        }
-        EditError::Ambiguous { .. } => {
-            ToolError::failed(format!("cannot edit {path}: {err}").replacen("the passage", "oldString", 1))
+        EditError::NotFound { .. } | EditError::Ambiguous { .. } => {
+            let told = err.to_string().replacen("the passage", "oldString", 1);
+            ToolError::failed(format!("cannot edit {path}: {told}"))
         }
         EditError::NotText(_) => ToolError::failed(format!("cannot edit {path}: {err}")),
     };
@@ -90,6 +88,7 @@ fn edit_error(err: &EditError, path: &str) -> ToolError {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests {
     use crate::testing::Bench;
     use gantry_files::tag;

@@ -81,6 +81,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests {
     use crate::testing::Bench;
     use serde_json::{Value, json};

@@ -259,4 +259,5 @@ async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Outp
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;

@@ -158,4 +158,5 @@ fn image(file: &OpenFile, asked: &str, mime: &'static str) -> Result<ImageFile, 
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests;

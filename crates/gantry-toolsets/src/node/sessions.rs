@@ -24,7 +24,7 @@ pub(super) struct Session {
     pub(super) workdir: PathBuf,
     pub(super) offline: bool,
     /// False for a command that was waited for: only its log can be read.
-    pub(super) backgrounded: bool,
+    backgrounded: bool,
 }
 
 /// A caller, acting as an agent: what one agent started is not another's, even for the same client.
@@ -47,6 +47,10 @@ impl Session {
             None => command.to_owned(),
         };
         Session { owner: Owner::of(call), command, workdir, offline, backgrounded: false }
+    }
+
+    pub(super) fn in_background(self) -> Session {
+        Session { backgrounded: true, ..self }
     }
 
     fn is_visible_to(&self, call: &Call) -> bool {

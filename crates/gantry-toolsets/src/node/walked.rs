@@ -39,7 +39,6 @@ pub(super) struct Skipped {
     example: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

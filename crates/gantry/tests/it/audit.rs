@@ -101,7 +101,8 @@ fn the_line_is_synced_before_the_effect() {
     let file_synced = at(&|line| line.contains("sync(") && line.contains("/workspace"));
     let renamed = at(&|line| line.contains("rename") && line.contains("\"a.txt\""));
     let lines: Vec<&str> = trace.lines().collect();
-    let folder_synced = lines.iter().rposition(|line| line.contains("sync(") && line.contains("/workspace>")).unwrap();
+    let folder_synced =
+        lines.iter().rposition(|line| line.contains("sync(") && line.contains("/workspace>")).unwrap();
     assert!(audit_synced < file_synced && file_synced < renamed && renamed < folder_synced, "{trace}");
 }
 

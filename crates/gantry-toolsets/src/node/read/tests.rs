@@ -124,7 +124,7 @@ async fn missing_files_and_directories_are_errors_and_nothing_blocks() {
         ("missing", "no such file or directory: missing"),
         ("dir", "not a regular file but a directory: dir (list the directory instead)"),
         ("", "path is empty"),
-        ("/dev/zero", "not a regular file but a character device: /dev/zero"),
+        ("/dev/zero", "not a regular file but a device: /dev/zero"),
     ] {
         assert_eq!(bench.call("Read", json!({"path": path})).await, Err(json!({"error": expected})));
     }
