@@ -13,7 +13,7 @@ use crate::{MachineParts, NetworkPolicy};
 /// A home of the bench's own, with the given start file for bash and zsh.
 fn with_home(parts: &mut MachineParts, start_file: Option<&str>) -> PathBuf {
     let home = parts.temp_dir.parent().unwrap().join("home");
-    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir_all(&home).unwrap();
     for name in [".bashrc", ".zshrc"] {
         if let Some(text) = start_file {
             std::fs::write(home.join(name), text).unwrap();
