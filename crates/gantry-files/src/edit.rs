@@ -167,3 +167,169 @@ fn join(lines: &[u64]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(text: &str, old: &str, new: &str, occurrences: Occurrences) -> String {
+        match edit(text.as_bytes(), old, new, occurrences) {
+            Ok(edited) => String::from_utf8(edited.parts.concat()).unwrap(),
+            Err(err) => format!("error: {err}"),
+        }
+    }
+
+    #[test]
+    fn replaces_one_or_all() {
+        assert_eq!(check("a b c\n", "b", "B", Occurrences::One), "a B c\n");
+        assert_eq!(check("b b\nb", "b", "", Occurrences::All), " \n");
+        assert_eq!(
+            check("b\nx\nb", "b", "c", Occurrences::One),
+            "error: the passage was found 2 times (lines 1, 3)"
+        );
+        assert_eq!(check("aaa", "aa", "b", Occurrences::All), "ba");
+    }
+
+    #[test]
+    fn refuses_empty_and_equal_passages() {
+        assert_eq!(check("a", "", "b", Occurrences::One), "error: the passage to replace is empty");
+        assert_eq!(
+            check("a", "a", "a", Occurrences::One),
+            "error: the passage and its replacement are equal"
+        );
+        assert!(check("a\r\n", "a\n", "a\r\n", Occurrences::One).contains("equal"));
+    }
+
+    #[test]
+    fn a_crlf_file_stays_one() {
+        assert_eq!(
+            check("one\r\ntwo\r\nend", "one\ntwo\n", "1\n2\n3\n", Occurrences::One),
+            "1\r\n2\r\n3\r\nend"
+        );
+        assert_eq!(check("one\r\ntwo", "one", "1\n2", Occurrences::One), "1\r\n2\r\ntwo");
+        assert_eq!(check("a\r\nb", "\n", "", Occurrences::One), "ab");
+        assert_eq!(check("one\ntwo\n", "one\r\ntwo", "1\r\n2", Occurrences::One), "1\n2\n");
+        // Mixed: the passage's own ending wins.
+        assert_eq!(check("a\nb\r\nc\r\nd\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\nd\n");
+        assert_eq!(check("no break", "no", "a\r\nb", Occurrences::One), "a\r\nb break");
+    }
+
+    #[test]
+    fn other_encodings_are_written_back_as_they_came() {
+        let marked = [UTF8_MARKED, b"one\ntwo"].concat();
+        let edited = edit(&marked, "one", "1", Occurrences::One).unwrap();
+        assert_eq!(edited.parts.concat(), [UTF8_MARKED, b"1\ntwo"].concat());
+        let utf16 = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
+        let edited = utf16("\u{feff}one\r\nzwölf 𝄞\r\n");
+        let edited = edit(&edited, "one\nzwölf", "1\n12", Occurrences::One).unwrap();
+        assert_eq!(edited.parts.concat(), utf16("\u{feff}1\r\n12 𝄞\r\n"));
+        assert!(matches!(edit(b"\xff\xfe\x00", "a", "b", Occurrences::One), Err(EditError::NotText(_))));
+        assert!(matches!(edit(b"a\xff", "a", "b", Occurrences::One), Err(EditError::NotText(_))));
+    }
+
+    const UTF8_MARKED: &[u8] = b"\xef\xbb\xbf";
+
+    #[test]
+    fn shows_the_closest_passages() {
+        let text = "fn main() {\n    let x = 1;\n    print(x);\n}\n\nfn other() {\n    let y = 22;\n}\n";
+        let message = check(text, "  let x = 1;\n  print(y);\n", "", Occurrences::One);
+        assert!(
+            message.starts_with(
+                "error: the passage was not found; closest passages:\n2\t    let x = 1;\n3\t    print(x);"
+            ),
+            "{message}"
+        );
+        let message = check(text, "let yy = 22;", "", Occurrences::One);
+        assert!(message.contains("\n7\t    let y = 22;"), "{message}");
+        assert_eq!(
+            check(text, "something else entirely", "", Occurrences::One),
+            "error: the passage was not found"
+        );
+        assert_eq!(check(text, "\n\n\n", "", Occurrences::One), "error: the passage was not found");
+    }
+
+    #[test]
+    fn the_search_for_close_passages_is_bounded() {
+        let text = "the same line again and again\n".repeat(1_000_000);
+        let old = "the same line again and agaim\n".repeat(1000);
+        let began = std::time::Instant::now();
+        assert!(edit(text.as_bytes(), &old, "x", Occurrences::One).is_err());
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    /// Text in which short passages are found often, with one kind of ending or both.
+    fn text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![Just("a"), Just("b"), Just("é"), Just("\n"), Just("\r\n"), Just("\r")];
+        prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: crate::testing::soak(20_000, 2_000) as u32, ..ProptestConfig::default() })]
+
+        #[test]
+        fn equals_the_naive_model(text in text(), old in "[abé\n]{1,3}", new in "[abé\n]{0,3}", crlf in any::<bool>()) {
+            let plain = text.replace("\r\n", "\n");
+            // A file with one kind of ending: the model is a replacement in LF text, turned back.
+            let file = if crlf { plain.replace('\n', "\r\n") } else { plain.replace('\r', "") };
+            let plain = file.replace("\r\n", "\n");
+            let count = plain.matches(&old).count();
+            match edit(file.as_bytes(), &old, &new, Occurrences::All) {
+                Ok(edited) => {
+                    let result = String::from_utf8(edited.parts.concat()).unwrap();
+                    let model = plain.replace(&old, &new);
+                    let has_break = file.contains('\n');
+                    let model = if crlf && has_break { model.replace('\n', "\r\n") } else { model };
+                    prop_assert_eq!(result, model);
+                    prop_assert_eq!(edited.replacements, count);
+                }
+                Err(EditError::Same) => prop_assert_eq!(old, new),
+                Err(err) => {
+                    prop_assert_eq!(count, 0);
+                    let not_found = matches!(err, EditError::NotFound { .. });
+                    prop_assert!(not_found);
+                }
+            }
+        }
+
+        #[test]
+        fn mixed_endings_outside_the_passage_survive(text in text(), old in "[abé\r\n]{1,3}", new in "[abé\n]{0,3}") {
+            if let Ok(edited) = edit(text.as_bytes(), &old, &new, Occurrences::One) {
+                let result = String::from_utf8(edited.parts.concat()).unwrap();
+                let (plain, old) = (text.replace("\r\n", "\n"), old.replace("\r\n", "\n"));
+                let at = plain.find(&old).unwrap();
+                let (before, after) = (&plain[..at], &plain[at + old.len()..]);
+                let lines_before = before.matches('\n').count();
+                prop_assert_eq!(edited.first_line, lines_before as u64 + 1);
+                // The same bytes stand before and after the passage as in the file.
+                let tail = text.len() - skip_plain(&text, plain.len() - after.len());
+                prop_assert!(result.ends_with(&text[text.len() - tail..]));
+                prop_assert!(result.starts_with(&text[..skip_plain(&text, at)]));
+            }
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60), old in ".{0,4}", new in ".{0,4}") {
+            let _ = edit(&bytes, &old, &new, Occurrences::All);
+        }
+    }
+
+    /// The byte in `text` that stands at `at` once CRLF is LF; a break is not split.
+    fn skip_plain(text: &str, at: usize) -> usize {
+        let (mut plain, mut real) = (0, 0);
+        while plain < at {
+            real += if text[real..].starts_with("\r\n") {
+                2
+            } else {
+                text[real..].chars().next().unwrap().len_utf8()
+            };
+            plain += if text[..real].ends_with("\r\n") {
+                1
+            } else {
+                text[..real].chars().next_back().unwrap().len_utf8()
+            };
+        }
+        real
+    }
+}

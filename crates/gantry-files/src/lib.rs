@@ -21,6 +21,7 @@ mod moving;
 pub mod patch;
 mod pending;
 mod place;
+pub mod prefix;
 mod replace;
 mod scope;
 mod search;
@@ -28,6 +29,7 @@ pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+mod update;
 mod walk;
 pub mod window;
 
@@ -38,9 +40,10 @@ pub use glob::{GLOB_LIMIT, GlobError, Globbed, glob};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
-pub use replace::{Change, MAX_UPDATE_BYTES, UpdateError, UpdateOptions, WriteOptions, Written};
+pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
 pub use search::{
     Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchError, search,
 };
+pub use update::{MAX_UPDATE_BYTES, Update, UpdateOptions};
 pub use walk::{MAX_LINKED_DIRECTORIES, Skipped, WalkOptions};

@@ -101,3 +101,106 @@ fn byte_range(text: &str, start: u64, count: u64) -> (usize, usize) {
 fn without_break(text: &str) -> &str {
     text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The new text, where the data starts, its lines and the lines it replaced.
+    fn shown(write: &LineWrite<'_>) -> (String, u64, u64, u64) {
+        (write.parts.concat(), write.inserted_at, write.lines_affected, write.lines_replaced)
+    }
+
+    #[test]
+    fn inserts_before_a_line_at_the_end_and_beyond() {
+        let check = |text, data, line, expected: &str, at| {
+            let write = insert(text, data, line);
+            assert_eq!(
+                (write.parts.concat().as_str(), write.inserted_at),
+                (expected, at),
+                "{text:?} {data:?} {line}"
+            );
+        };
+        check("a\nb\n", "x\n", 1, "x\na\nb\n", 1);
+        check("a\nb\n", "x\n", 0, "x\na\nb\n", 1);
+        check("a\nb\n", "x", 2, "a\nx\nb\n", 2);
+        check("a\nb\n", "x\n", 3, "a\nb\nx\n", 3);
+        check("a\nb", "x", 3, "a\nb\nx", 3);
+        check("a\nb\n", "x", 3, "a\nb\nx\n", 3);
+        check("a\n", "x\n", 4, "a\n\n\nx\n", 4);
+        check("a", "x\n", 4, "a\n\n\nx\n", 4);
+        check("", "x", 1, "x", 1);
+        check("", "x", 3, "\n\nx", 3);
+        check("a\n", "x\n", 999_999, "a\nx\n", 2);
+        check("a\r\nb\r\n", "x\ny", 2, "a\r\nx\r\ny\r\nb\r\n", 2);
+        check("a\nb\n", "", 1, "a\nb\n", 1);
+        let edge = insert("a\n", "x\n", 2 + MAX_PADDING);
+        assert_eq!(edge.inserted_at, 2 + MAX_PADDING);
+        assert_eq!(insert("a\n", "x\n", 3 + MAX_PADDING).inserted_at, 2);
+        assert_eq!(insert("a\n", "x\n", u64::MAX).inserted_at, 2);
+    }
+
+    #[test]
+    fn replaces_what_is_really_there() {
+        let check = |text, data, start, end, expected: (&str, u64, u64, u64)| {
+            let (text, at, affected, replaced) = shown(&replace(text, data, start, end).unwrap());
+            assert_eq!((text.as_str(), at, affected, replaced), expected);
+        };
+        check("a\nb\nc\n", "x\ny\n", 2, 2, ("a\nx\ny\nc\n", 2, 2, 1));
+        check("a\nb\nc\n", "x", 2, 99, ("a\nx\n", 2, 1, 2));
+        check("a\nb\nc", "x", 2, 3, ("a\nx", 2, 1, 2));
+        check("a\nb\nc", "", 2, 3, ("a", 2, 0, 2));
+        check("a\nb\nc\n", "", 2, 3, ("a\n", 2, 0, 2));
+        check("a\nb\nc\n", "", 1, 1, ("b\nc\n", 1, 0, 1));
+        check("a\n", "x\n", 3, 9, ("a\n\nx\n", 3, 1, 0));
+        check("a\nb\n", "x", 0, u64::MAX, ("x\n", 1, 1, 2));
+        assert!(replace("a", "x", 3, 2).is_err());
+    }
+
+    /// The same by lists of lines, for text with LF only.
+    fn model(text: &str, data: &str, line: u64, count: u64) -> String {
+        let lines: Vec<&str> = text.lines().collect();
+        let total = lines.len() as u64;
+        let start = line.min(total + 1) - 1;
+        let gap = line.saturating_sub(total + 1);
+        let end = (start + count).min(total);
+        let mut result: Vec<&str> = lines[..start as usize].to_vec();
+        if gap <= MAX_PADDING {
+            result.extend(std::iter::repeat_n("", gap as usize));
+        }
+        result.extend(data.lines());
+        result.extend(&lines[end as usize..]);
+        let mut joined = result.join("\n");
+        // A final break: the file's own, or the data's when it comes last.
+        let data_last = end == total && !data.is_empty();
+        let changed = !data.is_empty() || gap > 0;
+        let ends = if data_last {
+            data.ends_with('\n') || text.ends_with('\n')
+        } else if text.is_empty() || (end == total && gap > 0 && gap <= MAX_PADDING) {
+            changed && gap > 0 && gap <= MAX_PADDING
+        } else {
+            text.ends_with('\n')
+        };
+        if ends && !result.is_empty() {
+            joined.push('\n');
+        }
+        joined
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: crate::testing::soak(20_000, 2_000) as u32, ..ProptestConfig::default() })]
+
+        #[test]
+        fn equals_the_naive_model(text in "([ab]{0,2}\n){0,5}[ab]{0,2}", data in "([xy]{0,2}\n){0,3}[xy]{0,2}", line in 1u64..9, count in 0u64..9, crlf in any::<bool>()) {
+            // Padding without data is its own case above.
+            prop_assume!(!(data.is_empty() && line > text.lines().count() as u64 + 1));
+            let expected = model(&text, &data, line, count);
+            let crlf = crlf && text.contains('\n');
+            let file = if crlf { text.replace('\n', "\r\n") } else { text };
+            let expected = if crlf { expected.replace('\n', "\r\n") } else { expected };
+            prop_assert_eq!(write(&file, &data, line, count).parts.concat(), expected);
+        }
+    }
+}

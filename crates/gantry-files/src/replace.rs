@@ -4,7 +4,6 @@
 //! followed and its target replaced. Of several hard links the named one gets the new content, the others keep the
 //! old: writing through an alias is what the rename prevents.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -19,12 +18,8 @@ use crate::error::FileError;
 use crate::handle;
 use crate::pending::TempName;
 use crate::place::{LastLink, Missing, Place};
-use crate::scope::{FileMeta, Scope};
+use crate::scope::{FileMeta, SWAP_TRIES, Scope};
 use crate::tag;
-
-/// Files above this are not read into memory to be changed.
-pub const MAX_UPDATE_BYTES: u64 = 1 << 30;
-const SWAP_TRIES: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
@@ -32,16 +27,6 @@ pub struct WriteOptions {
     pub make_parents: bool,
     /// Refuse to replace a file that exists.
     pub only_new: bool,
-}
-
-#[derive(Debug, Clone, Default)]
-pub struct UpdateOptions<'a> {
-    /// The tag of what the caller read; another one is refused.
-    pub expected_tag: Option<&'a str>,
-    /// Treat a missing file as an empty one, and make it.
-    pub create: bool,
-    /// Make the directories on the way.
-    pub make_parents: bool,
 }
 
 /// What a write did.
@@ -55,24 +40,9 @@ pub struct Written {
     pub tag: String,
 }
 
-/// The new content in pieces, and what the change has to tell.
-#[derive(Debug)]
-pub struct Change<'a, T> {
-    pub parts: Vec<Cow<'a, [u8]>>,
-    pub value: T,
-}
-
-/// An update fails on the file or in the caller's own change.
-#[derive(Debug, thiserror::Error)]
-pub enum UpdateError<E> {
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("{0}")]
-    Change(E),
-}
-
 /// The file that is about to be replaced.
-struct Old {
+#[derive(Debug)]
+pub(crate) struct Old {
     fd: OwnedFd,
     stat: Stat,
 }
@@ -101,43 +71,7 @@ impl Scope {
         Err(FileError::TooManyLinks { path: asked.into() })
     }
 
-    /// Reads a file, lets `change` make new content of it, and writes that: no other writer of this process gets in
-    /// between, and a change by another program is noticed. `change` must not write through the same door.
-    pub fn update<T, E>(
-        &self,
-        path: impl AsRef<Path>,
-        options: &UpdateOptions<'_>,
-        change: impl for<'a> FnOnce(&'a [u8]) -> Result<Change<'a, T>, E>,
-    ) -> Result<(Written, T), UpdateError<E>> {
-        let asked = path.as_ref();
-        let missing = if options.create && options.make_parents { Missing::Make } else { Missing::Refuse };
-        for _ in 0..SWAP_TRIES {
-            let place = self.writable_place(asked, missing)?;
-            let name = file_name(&place, asked)?;
-            let _guard = self.lock(&place, name, asked)?;
-            let Ok(old) = self.old_file(&place, name, asked)? else { continue };
-            let mut bytes = Vec::new();
-            let mut overwrite = Overwrite::Never;
-            if old.is_some() {
-                let Some(file) = self.open_at(&place, asked)? else { continue };
-                bytes = file.read_all(MAX_UPDATE_BYTES)?;
-                overwrite = Overwrite::If(file.meta);
-                check_tag(asked, &bytes, &file.meta, options.expected_tag)?;
-            } else if !options.create {
-                return Err(FileError::NotFound { path: asked.into() }.into());
-            } else if options.expected_tag.is_some() {
-                let current = tag::of_bytes(&[]);
-                return Err(FileError::Stale { path: asked.into(), current }.into());
-            }
-            let changed = change(&bytes).map_err(UpdateError::Change)?;
-            let parts: Vec<&[u8]> = changed.parts.iter().map(AsRef::as_ref).collect();
-            let written = self.write_at(&place, name, asked, old.as_ref(), &parts, overwrite)?;
-            return Ok((written, changed.value));
-        }
-        Err(FileError::TooManyLinks { path: asked.into() }.into())
-    }
-
-    fn writable_place(&self, asked: &Path, missing: Missing) -> Result<Place, FileError> {
+    pub(crate) fn writable_place(&self, asked: &Path, missing: Missing) -> Result<Place, FileError> {
         // Refused before anything is made on the way.
         if asked.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
@@ -156,7 +90,7 @@ impl Scope {
     }
 
     /// The file now at a place, proved writable; `Err(())` inside if it became a link meanwhile.
-    fn old_file(
+    pub(crate) fn old_file(
         &self,
         place: &Place,
         name: &OsStr,
@@ -193,7 +127,7 @@ impl Scope {
         Ok(Ok(Some(Old { fd, stat })))
     }
 
-    fn write_at(
+    pub(crate) fn write_at(
         &self,
         place: &Place,
         name: &OsStr,
@@ -316,15 +250,6 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
     Ok(())
 }
 
-fn file_name<'a>(place: &'a Place, asked: &Path) -> Result<&'a OsStr, FileError> {
+pub(crate) fn file_name<'a>(place: &'a Place, asked: &Path) -> Result<&'a OsStr, FileError> {
     place.name.as_deref().ok_or_else(|| FileError::NotAFile { path: asked.into(), what: "a directory" })
-}
-
-fn check_tag(asked: &Path, bytes: &[u8], meta: &FileMeta, expected: Option<&str>) -> Result<(), FileError> {
-    let Some(expected) = expected else { return Ok(()) };
-    let current = tag::of_parts(&[bytes], meta);
-    if current != expected {
-        return Err(FileError::Stale { path: asked.into(), current });
-    }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::handle::{self, FileId};
 use crate::place::{LastLink, Missing, Place, Tree};
 
 /// How often a place is looked up again when somebody swaps it under our hands.
-const SWAP_TRIES: usize = 64;
+pub(crate) const SWAP_TRIES: usize = 64;
 
 #[derive(Debug)]
 pub struct Scope {

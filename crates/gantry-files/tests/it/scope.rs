@@ -1,14 +1,12 @@
 //! What each operation of a scope does when nobody is hostile.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use gantry_files::prefix::prefix;
 use gantry_files::{
-    Change, EntryKind, FileError, Files, FilesOptions, ListOptions, Scope, UpdateError, UpdateOptions,
-    WriteOptions, tag,
+    EntryKind, FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions, tag,
 };
 
 const GO: AtomicBool = AtomicBool::new(false);
@@ -99,11 +97,44 @@ fn refuses_a_stale_tag_with_the_current_one() {
     std::fs::write(dir.path().join("f"), "now").unwrap();
     let scope = contained(dir.path());
     let stale = UpdateOptions { expected_tag: Some("0123"), ..Default::default() };
-    let err = scope.update("f", &stale, unchanged).unwrap_err();
-    let UpdateError::File(FileError::Stale { current, .. }) = err else { panic!("{err}") };
+    let err = scope.update("f", stale).unwrap_err();
+    let FileError::Stale { current, .. } = err else { panic!("{err}") };
     assert_eq!(current, tag::of_bytes(b"now"));
     let fresh = UpdateOptions { expected_tag: Some(&current), ..Default::default() };
-    scope.update("f", &fresh, unchanged).unwrap();
+    let written = scope.update("f", fresh).unwrap().write(&[b"next"]).unwrap();
+    assert_eq!(written.tag, tag::of_bytes(b"next"));
+}
+
+#[test]
+fn a_missing_file_is_made_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = contained(dir.path());
+    assert!(matches!(scope.update("d/f", UpdateOptions::default()), Err(FileError::NotFound { .. })));
+    let create = UpdateOptions { create: true, make_parents: true, expected_tag: None };
+    let update = scope.update("d/f", create).unwrap();
+    assert_eq!((update.bytes(), update.exists()), (&b""[..], false));
+    assert!(update.write(&[b"new"]).unwrap().created);
+    drop(update);
+    let tagged = UpdateOptions { expected_tag: Some("x"), ..create };
+    assert!(matches!(scope.update("d/other", tagged), Err(FileError::Stale { .. })));
+}
+
+#[test]
+fn the_start_of_a_file_never_splits_a_character() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = contained(dir.path());
+    std::fs::write(dir.path().join("f"), "aé漢").unwrap();
+    for (max_bytes, text) in [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (5, "aé"), (6, "aé漢"), (99, "aé漢")]
+    {
+        let start = prefix(&scope.open("f").unwrap(), max_bytes).unwrap();
+        assert_eq!(
+            (start.text.as_str(), start.size, start.truncated),
+            (text, 6, max_bytes < 6),
+            "{max_bytes}"
+        );
+    }
+    std::fs::write(dir.path().join("f"), b"a\xff").unwrap();
+    assert!(matches!(prefix(&scope.open("f").unwrap(), 9), Err(FileError::Binary { .. })));
 }
 
 #[test]
@@ -112,11 +143,9 @@ fn a_change_by_another_program_is_noticed() {
     let file = dir.path().join("f");
     std::fs::write(&file, "old").unwrap();
     let scope = contained(dir.path());
-    let result = scope.update("f", &UpdateOptions::default(), |bytes| {
-        std::fs::write(&file, "theirs").unwrap();
-        unchanged(bytes)
-    });
-    assert!(matches!(result, Err(UpdateError::File(FileError::ChangedMeanwhile { .. }))));
+    let update = scope.update("f", UpdateOptions::default()).unwrap();
+    std::fs::write(&file, "theirs").unwrap();
+    assert!(matches!(update.write(&[b"ours"]), Err(FileError::ChangedMeanwhile { .. })));
     assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
     assert_eq!(names(dir.path()), ["f"]);
 }
@@ -135,7 +164,7 @@ fn concurrent_updates_lose_nothing() {
             threads.spawn(move || {
                 for _ in 0..EACH {
                     let path = if thread % 2 == 0 { "f" } else { "alias" };
-                    scope.update(path, &UpdateOptions::default(), add_one).unwrap();
+                    add_one(scope, path);
                 }
             });
         }
@@ -222,13 +251,10 @@ fn names_that_are_no_utf8_are_listed_lossily_and_say_so() {
     assert_eq!(scope.open(name).unwrap().read_all(9).unwrap(), b"x");
 }
 
-fn unchanged(bytes: &[u8]) -> Result<Change<'_, ()>, Infallible> {
-    Ok(Change { parts: vec![Cow::Borrowed(bytes)], value: () })
-}
-
-fn add_one(bytes: &[u8]) -> Result<Change<'_, ()>, Infallible> {
-    let number: usize = std::str::from_utf8(bytes).unwrap().parse().unwrap();
-    Ok(Change { parts: vec![Cow::Owned((number + 1).to_string().into_bytes())], value: () })
+fn add_one(scope: &Scope, path: &str) {
+    let update = scope.update(path, UpdateOptions::default()).unwrap();
+    let number: usize = std::str::from_utf8(update.bytes()).unwrap().parse().unwrap();
+    update.write(&[(number + 1).to_string()]).unwrap();
 }
 
 fn names(dir: &Path) -> Vec<String> {

@@ -1,0 +1,127 @@
+//! `kill -9` at any moment leaves the old file or the new one, keeps what was acknowledged, and no temp file stays.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gantry_files::testing::{seed, soak};
+use gantry_files::{Files, FilesOptions, Scope, WriteOptions, tag};
+
+/// Tells the writer below where to work; it is started from the test after it.
+const DIR: &str = "GANTRY_TEST_CRASH_DIR";
+
+#[test]
+fn writer() {
+    let Some(dir) = std::env::var_os(DIR) else {
+        // Run as a test of its own it proves what the killed one relies on: a whole file after each write.
+        let dir = tempfile::tempdir().unwrap();
+        let scope = open(dir.path());
+        for round in 0..3 {
+            write(&scope, round);
+            assert_eq!(check_whole(&dir.path().join("ws/file")), round);
+        }
+        return;
+    };
+    let scope = open(Path::new(&dir));
+    for round in 0.. {
+        write(&scope, round);
+        println!("\nacknowledged {round}");
+    }
+}
+
+#[test]
+fn killed_writers_leave_whole_files_and_nothing_else() {
+    let seed = seed();
+    println!("GANTRY_SEED={seed}");
+    let mut random = Random(seed | 1);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ws/file");
+    let mut interrupted = 0;
+    for _ in 0..soak(200, 20) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "crash::writer", "--nocapture"])
+            .env(DIR, dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut acknowledged = None;
+        let mut note = |line: &str| {
+            if let Some(round) = line.strip_prefix("acknowledged ") {
+                acknowledged = Some(round.parse::<u64>().unwrap());
+            }
+        };
+        // The first acknowledgement says that the writer is at work; then it has a random while to live.
+        loop {
+            let line = lines.next().unwrap().unwrap();
+            note(&line);
+            if line.starts_with("acknowledged") {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        lines.map_while(Result::ok).for_each(|line| note(&line));
+        let round = check_whole(&file);
+        assert!(round >= acknowledged.unwrap(), "acknowledged {acknowledged:?}, found {round}");
+        interrupted += usize::from(temp_files(&dir.path().join("ws")) > 0);
+        drop(open(dir.path()));
+        assert_eq!(temp_files(&dir.path().join("ws")), 0);
+        assert_eq!(std::fs::read_dir(dir.path().join("pending")).unwrap().count(), 0);
+    }
+    assert!(interrupted > 0, "no writer was killed in the middle of a write");
+}
+
+#[test]
+fn a_living_process_keeps_its_temp_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = open(dir.path());
+    write(&scope, 1);
+    let update = scope.update("file", Default::default()).unwrap();
+    // Another start while this process lives must not take its record for a dead one's.
+    drop(open(dir.path()));
+    assert_eq!(std::fs::read_dir(dir.path().join("pending")).unwrap().count(), 1);
+    update.write(&[update.bytes()]).unwrap();
+    assert_eq!(check_whole(&dir.path().join("ws/file")), 1);
+}
+
+fn open(dir: &Path) -> Scope {
+    std::fs::create_dir_all(dir.join("ws")).unwrap();
+    let options = FilesOptions { closed: Vec::new(), pending_dir: Some(dir.join("pending")) };
+    Files::new(options).unwrap().contained(&dir.join("ws")).unwrap()
+}
+
+/// A file that says its round and the tag of its body.
+fn write(scope: &Scope, round: u64) {
+    let body = vec![b'a' + (round % 26) as u8; 300_000 + (round as usize % 7) * 100_000];
+    let head = format!("{round} {}\n", tag::of_bytes(&body));
+    scope.replace("file", &[head.as_bytes(), &body], WriteOptions::default()).unwrap();
+}
+
+fn check_whole(file: &Path) -> u64 {
+    let bytes = std::fs::read(file).unwrap();
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap();
+    let head = std::str::from_utf8(line).unwrap();
+    let (round, tag) = head.split_once(' ').unwrap();
+    assert_eq!(tag::of_bytes(&bytes[line.len() + 1..]), tag, "torn file");
+    round.parse().unwrap()
+}
+
+fn temp_files(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().file_name() != "file").count()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}

@@ -1,0 +1,83 @@
+//! A link swapped in at full speed never lets an operation out of its scope.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use gantry_files::testing::{Arena, soak};
+use gantry_files::{Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
+use rustix::fs::{CWD, RenameFlags};
+
+const GO: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn swapped_links_lead_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let arena = Arena::new(dir.path()).unwrap();
+    let root = arena.workspace();
+    // `swap_dir` is a directory or a link to the outside; `swap_file` a file or a link to the secret.
+    std::fs::create_dir(root.join("swap_dir")).unwrap();
+    std::fs::write(root.join("swap_dir/secret"), "inside").unwrap();
+    std::os::unix::fs::symlink("../outside", root.join("swap_dir_link")).unwrap();
+    std::fs::write(root.join("swap_file"), "inside").unwrap();
+    std::os::unix::fs::symlink("../outside/secret", root.join("swap_file_link")).unwrap();
+    let before = arena.outside().unwrap();
+    let scope = Files::new(FilesOptions::default()).unwrap().contained(&root).unwrap();
+
+    let done = AtomicBool::new(false);
+    let swaps = AtomicUsize::new(0);
+    let operations = soak(20_000, 2_000);
+    let succeeded = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                swap(&root.join("swap_dir"), &root.join("swap_dir_link"));
+                swap(&root.join("swap_file"), &root.join("swap_file_link"));
+                swaps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let succeeded = (0..operations).filter(|&round| operate(&scope, round)).count();
+        done.store(true, Ordering::Relaxed);
+        succeeded
+    });
+    assert_eq!(arena.outside().unwrap(), before);
+    let swaps = swaps.load(Ordering::Relaxed);
+    assert!(swaps > operations / 20, "only {swaps} swaps: no race was run");
+    assert!(succeeded > operations / 20, "only {succeeded} of {operations} operations found the inside");
+}
+
+fn swap(one: &Path, other: &Path) {
+    let _ = rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+}
+
+/// One operation; true if it succeeded. What comes from outside is a failure of the test.
+fn operate(scope: &Scope, round: usize) -> bool {
+    let path = ["swap_dir/secret", "swap_file", "swap_dir/../swap_dir/secret"][round % 3];
+    match round / 3 % 8 {
+        0..=3 => {
+            let read = scope.open(path).and_then(|file| file.read_all(1000));
+            read.is_ok_and(|bytes| {
+                assert!(!Arena::leaks(&bytes), "{path}");
+                true
+            })
+        }
+        4 => scope.replace(path, &[b"written"], WriteOptions::default()).is_ok(),
+        5 => {
+            let update = scope.update(path, UpdateOptions::default());
+            update.is_ok_and(|update| {
+                assert!(!Arena::leaks(update.bytes()), "{path}");
+                update.write(&[b"updated"]).is_ok()
+            })
+        }
+        6 => {
+            let make = WriteOptions { make_parents: true, only_new: false };
+            scope.replace(format!("swap_dir/made/{round}"), &[b"new"], make).is_ok()
+        }
+        _ => {
+            let listing = scope.list("swap_dir", ListOptions { recursive: true, limit: 50 }, &GO);
+            listing.is_ok_and(|listing| {
+                // Only the outside has a directory of this name.
+                assert!(listing.entries.iter().all(|entry| entry.path != "dir"), "listed the outside");
+                true
+            })
+        }
+    }
+}
