@@ -72,8 +72,8 @@ impl Scope {
     /// Makes a directory and those on the way to it, and opens it.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<OpenDir, FileError> {
         let asked = path.as_ref();
-        // The empty name at the end makes a directory of the last one.
-        self.place(&asked.join(""), LastLink::Follow, Missing::Make)?;
+        // Whatever would lie in it: the directories on the way to that are the ones wanted.
+        self.place(&asked.join("entry"), LastLink::Keep, Missing::Make)?;
         self.open_dir(asked)
     }
 
