@@ -1,6 +1,7 @@
 //! The `assistant` toolset: tools that answer in plain text, errors included.
 
 mod bash;
+mod batch_files;
 mod paths;
 mod read_file;
 mod write_file;
@@ -12,5 +13,5 @@ use gantry_tool::Tool;
 use crate::Machine;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![bash::tool(machine), read_file::tool(machine), write_file::tool(machine)]
+    vec![bash::tool(machine), read_file::tool(machine), write_file::tool(machine), batch_files::tool(machine)]
 }

@@ -1,0 +1,64 @@
+//! What `batch_files` says about its work.
+
+use std::path::Path;
+
+use gantry_files::Named;
+
+use super::plan::Plan;
+
+/// `Renamed 2 files in /dir:`, the files, and what was left alone.
+pub(super) fn moves(verb: &str, found: &Named, plan: &Plan) -> String {
+    let count = files(plan.steps.len());
+    let mut text = match &plan.destination {
+        Some(destination) => {
+            format!("{verb} {count} from {} to {}", found.directory.display(), destination.display())
+        }
+        None => format!("{verb} {count} in {}", found.directory.display()),
+    };
+    if !plan.steps.is_empty() {
+        text.push(':');
+    }
+    for step in &plan.steps {
+        let (from, to) = (shown(&found.directory, &step.from), shown(&found.directory, &step.to));
+        text.push_str(&format!("\n  {from} -> {to}"));
+    }
+    if plan.unchanged > 0 {
+        text.push_str(&format!("\nAlready in place: {}", files(plan.unchanged)));
+    }
+    text.push_str(&left_out(found, &[]));
+    text
+}
+
+/// A last line about everything that matched, or could have, and was not touched; empty if there is nothing.
+pub(super) fn left_out(found: &Named, more: &[(usize, &str)]) -> String {
+    let kinds = [
+        (found.links, "symbolic link"),
+        (found.skipped, "sensitive path"),
+        (found.odd_names, "name that is not UTF-8"),
+        (found.too_deep, "directory more than 10 levels down"),
+        (found.unreadable, "unreadable directory"),
+    ];
+    let counted = kinds.iter().chain(more).filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = counted.map(|(count, what)| plural(*count, what)).collect();
+    if parts.is_empty() { String::new() } else { format!("\nSkipped: {}", parts.join(", ")) }
+}
+
+pub(super) fn files(count: usize) -> String {
+    plural(count, "file")
+}
+
+/// A path as seen from the directory, or whole when it lies elsewhere.
+pub(super) fn shown(directory: &Path, path: &Path) -> String {
+    path.strip_prefix(directory).unwrap_or(path).display().to_string()
+}
+
+fn plural(count: usize, what: &str) -> String {
+    // The noun is the first word or the last; "directory" and "name that …" bend in the middle.
+    match (count, what.strip_suffix("directory"), what.split_once(' ')) {
+        (1, _, _) => format!("1 {what}"),
+        (_, Some(start), _) => format!("{count} {start}directories"),
+        (_, None, Some(("directory", rest))) => format!("{count} directories {rest}"),
+        (_, None, Some((noun @ ("name" | "file"), rest))) => format!("{count} {noun}s {rest}"),
+        _ => format!("{count} {what}s"),
+    }
+}
