@@ -144,4 +144,5 @@ fn whole(name: &str, stream: Stream) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 mod tests;

@@ -207,4 +207,5 @@ fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 mod tests;

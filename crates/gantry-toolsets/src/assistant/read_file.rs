@@ -53,6 +53,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 mod tests {
     use std::os::unix::fs::symlink;
 

@@ -63,6 +63,7 @@ fn failure(scope: &Scope, directory: &Path, plan: &Plan, done: usize, err: &File
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 mod tests {
     use gantry_files::{Files, FilesOptions};
 

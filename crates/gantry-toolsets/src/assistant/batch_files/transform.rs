@@ -186,6 +186,7 @@ fn report(found: &Named, judged: &Judged, dry_run: bool) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
 mod tests {
     use gantry_files::{Files, FilesOptions};
 
