@@ -102,6 +102,7 @@ async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
             "local__Write"
                 | "local__Bash"
                 | "tool::file_write"
+                | "tool::apply_patch"
                 | "write"
                 | "exec"
                 | "bash"
