@@ -52,6 +52,12 @@ impl Closed {
 
     /// Refuses a place in a closed directory, or one that would be a closed path once made.
     pub(crate) fn check_place(&self, place: &Place) -> Result<(), FileError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        if let Some(Ok(stat)) = place.name.as_ref().map(|name| handle::stat_at(&place.dir, name)) {
+            self.check_id(FileId::of(&stat), &place.path)?;
+        }
         let names: Vec<&OsStr> = place.all_names().map(OsString::as_os_str).collect();
         self.check(&place.dir, &names, place.names.len(), &place.path)
     }

@@ -61,7 +61,7 @@ impl EditError {
 pub fn edit<'a>(
     bytes: &'a [u8],
     old: &str,
-    new: &'a str,
+    new: &str,
     occurrences: Occurrences,
 ) -> Result<Edited<'a>, EditError> {
     if old.is_empty() {
@@ -97,7 +97,7 @@ struct EditedText<'a> {
 fn edit_text<'a>(
     text: &'a str,
     old: &str,
-    new: &'a str,
+    new: &str,
     occurrences: Occurrences,
 ) -> Result<EditedText<'a>, EditError> {
     let matches = find(text, old);
@@ -115,7 +115,8 @@ fn edit_text<'a>(
         parts.push(Cow::Borrowed(&text[done..start]));
         let own =
             text::lines(&text[start..end]).map(|(_, ending)| ending).find(|&ending| ending != Ending::None);
-        parts.push(text::with_ending(new, own.filter(|_| main.is_some()).or(main)));
+        // A copy, so that the result borrows from the file alone and can be handed to `Scope::update`.
+        parts.push(Cow::Owned(text::with_ending(new, own.filter(|_| main.is_some()).or(main)).into_owned()));
         done = end;
     }
     parts.push(Cow::Borrowed(&text[done..]));
@@ -212,6 +213,7 @@ mod tests {
         assert_eq!(check("a\r\nb", "\n", "", Occurrences::One), "ab");
         assert_eq!(check("one\ntwo\n", "one\r\ntwo", "1\r\n2", Occurrences::One), "1\n2\n");
         // Mixed: the passage's own ending wins.
+        assert_eq!(check("a\nb\r\nc\r\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\n");
         assert_eq!(check("a\nb\r\nc\r\nd\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\nd\n");
         assert_eq!(check("no break", "no", "a\r\nb", Occurrences::One), "a\r\nb break");
     }
@@ -256,7 +258,8 @@ mod tests {
         let old = "the same line again and agaim\n".repeat(1000);
         let began = std::time::Instant::now();
         assert!(edit(text.as_bytes(), &old, "x", Occurrences::One).is_err());
-        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        // Unbounded it would take hours; a busy machine may take seconds.
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
     /// Text in which short passages are found often, with one kind of ending or both.

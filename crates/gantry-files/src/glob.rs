@@ -60,10 +60,21 @@ pub fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Glo
         base: base.to_owned(),
         reason: match reason {
             NotEntered::Unreadable(errno) => errno.to_string(),
-            NotEntered::Quietly | NotEntered::TooManyLinks => "no such directory".to_owned(),
+            NotEntered::Quietly | NotEntered::TooManyLinks | NotEntered::LeftOut => {
+                "no such directory".to_owned()
+            }
         },
     })?;
-    let Some(start) = descend(&walk, root, &pattern.prefix) else { return Ok(Globbed::default()) };
+    let start = match descend(&walk, root, &pattern.prefix) {
+        Ok(start) => start,
+        Err(reason) => {
+            let mut nothing = Globbed::default();
+            if reason == NotEntered::LeftOut {
+                nothing.skipped.left_out = 1;
+            }
+            return Ok(nothing);
+        }
+    };
 
     let queue = Queue::starting_with(Job { parent: start, name: None });
     let shape = Shape { walk: &walk, pattern: &pattern, base: base.as_os_str().len(), queue: &queue };
@@ -147,13 +158,16 @@ fn literal_directories(pattern: &str) -> Vec<CString> {
     parts.into_iter().take_while(literal).map_while(|part| CString::new(part).ok()).collect()
 }
 
-/// Enters the literal directories of a pattern one by one; `None` when one is not there.
-fn descend(walk: &Walk<'_>, root: Arc<Folder>, prefix: &[CString]) -> Option<Arc<Folder>> {
+/// Enters the literal directories of a pattern one by one; an error when one is not there.
+fn descend(walk: &Walk<'_>, root: Arc<Folder>, prefix: &[CString]) -> Result<Arc<Folder>, NotEntered> {
     prefix.iter().try_fold(root, |folder, name| {
         if is_git(name) {
-            return None;
+            return Err(NotEntered::Quietly);
         }
-        walk.enter(&folder, name).or_else(|_| walk.enter_link(&folder, name)).ok()
+        match walk.enter(&folder, name) {
+            Err(NotEntered::Quietly | NotEntered::Unreadable(_)) => walk.enter_link(&folder, name),
+            entered => entered,
+        }
     })
 }
 
@@ -287,14 +301,21 @@ impl Shape<'_> {
             path.extend_from_slice(name.to_bytes());
             match kind {
                 Kind::File if self.matches(path) => {
-                    if let Ok(stat) = folder.stat(name) {
+                    if self.walk.skips(folder, name) {
+                        part.skipped.left_out += 1;
+                    } else if let Ok(stat) = folder.stat(name) {
                         part.add(&stat, path);
                     }
                 }
                 Kind::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
                 Kind::Link if deeper || self.matches(path) => match self.walk.follow(folder, name) {
                     Target::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
-                    Target::File { stat, .. } if self.matches(path) => part.add(&stat, path),
+                    Target::File { stat, .. } if self.matches(path) => {
+                        match self.walk.skips_link(folder, name) {
+                            true => part.skipped.left_out += 1,
+                            false => part.add(&stat, path),
+                        }
+                    }
                     _ => {}
                 },
                 _ => {}

@@ -154,3 +154,55 @@ fn open_by_steps(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Er
     }
     Ok(dir)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways to open beneath a root agree, so the one without `openat2` is as tight as the other.
+    #[test]
+    fn steps_and_the_kernel_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let arena = crate::testing::Arena::new(dir.path()).unwrap();
+        let root = open_path_dir(&arena.workspace()).unwrap();
+        let mut opened = 0;
+        for path in [
+            "",
+            "dir",
+            "dir/sub",
+            "plain",
+            "dir/inner.txt",
+            "missing",
+            "out_dir",
+            "in_dir",
+            "in_dir/sub",
+            "up",
+            "dir/out",
+            "slash/etc",
+        ] {
+            let names: Vec<OsString> =
+                path.split('/').filter(|name| !name.is_empty()).map(OsString::from).collect();
+            let by_kernel = open_beneath(root.as_fd(), &names).map(|fd| id_of(fd).unwrap());
+            let by_steps = open_by_steps(root.as_fd(), &names).map(|fd| id_of(fd).unwrap());
+            assert_eq!(by_kernel.ok(), by_steps.ok(), "{path}");
+            opened += usize::from(by_steps.is_ok());
+        }
+        assert_eq!(opened, 3);
+    }
+
+    /// The moment between looking at a file and opening it belongs to an attacker: a link put there is not followed.
+    #[test]
+    fn opening_a_file_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let arena = crate::testing::Arena::new(dir.path()).unwrap();
+        let root = open_path_dir(&arena.workspace()).unwrap();
+        for (name, expected) in
+            [("plain", None), ("in_file", Some(Errno::LOOP)), ("out_file", Some(Errno::LOOP))]
+        {
+            for access in [OFlags::RDONLY, OFlags::WRONLY] {
+                let opened = rustix::fs::openat(&root, name, FILE_FLAGS | access, Mode::empty());
+                assert_eq!(opened.err(), expected, "{name}");
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! Where GNU `patch` gives up we go on in four cases, none of which applies a hunk to text it does not describe: wrong
 //! counts in a header are recounted, line endings follow the file, a missing or spurious final newline follows the file,
 //! and context on one side only does not tie a hunk to the beginning or end of the file if its place is certain otherwise.
+//! In one case we refuse where it may go on: a hunk that names lines before the previous hunk's change.
 
 mod lines;
 mod parse;
@@ -13,7 +14,7 @@ use std::fmt;
 
 pub use self::{
     lines::Ending,
-    parse::{FilePatch, Hunk, HunkLine, LineRole, PatchKind, parse},
+    parse::{FilePatch, Hunk, HunkLine, LineRole, PatchKind, Ranges, parse},
 };
 
 use self::{
@@ -145,7 +146,11 @@ pub fn apply(original: &[u8], patch: &str, fuzz: u8) -> Result<Patched, PatchErr
         }
         Err(error) => return Err(error),
     };
-    let bytes = rewrite(&lines, &patch, &placed);
+    let endings = lines.endings();
+    let follows_crlf =
+        (adapted || placed.iter().any(|place| place.adapted_endings)) && endings.crlf && !endings.lf;
+    let join = if follows_crlf { Ending::CrLf } else { Ending::Lf };
+    let bytes = rewrite(&lines, &patch, &placed, join);
     if patch.kind == PatchKind::Delete && !bytes.is_empty() {
         return Err(PatchError::Remains { lines: Lines::of(&bytes).len() });
     }
@@ -223,8 +228,8 @@ fn rejected(search: &Search<'_>, lines: &Lines<'_>, hunk: &Hunk<'_>, number: usi
     }
 }
 
-/// Writes the file anew: what no hunk touches is copied in long stretches.
-fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed]) -> Vec<u8> {
+/// Writes the file anew: what no hunk touches is copied in long stretches. `join` ends a last line that is no longer last.
+fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed], join: Ending) -> Vec<u8> {
     let grown: usize =
         patch.hunks.iter().flat_map(|hunk| &hunk.lines).map(|line| line.content.len() + 2).sum();
     let mut output = Vec::with_capacity(lines.byte_len() + grown);
@@ -237,20 +242,20 @@ fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed]) -> Vec<u
             match line.role {
                 LineRole::Context => line_index += 1,
                 LineRole::Removed => {
-                    copy(&mut output, lines, next, line_index);
+                    copy(&mut output, lines, join, next, line_index);
                     like = if line_index < lines.len() { lines.get(line_index).ending } else { Ending::None };
                     line_index += 1;
                     next = line_index;
                 }
                 LineRole::Added => {
-                    copy(&mut output, lines, next, line_index);
+                    copy(&mut output, lines, join, next, line_index);
                     next = next.max(line_index.min(lines.len()));
                     let ending = if place.adapted_endings {
                         adapted_ending(lines, line, like, line_index)
                     } else {
                         line.ending
                     };
-                    start_line(&mut output);
+                    start_line(&mut output, join);
                     output.extend_from_slice(line.content.as_bytes());
                     output.extend_from_slice(ending.bytes());
                 }
@@ -261,7 +266,7 @@ fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed]) -> Vec<u
             keep_final_newline(&mut output, lines);
         }
     }
-    copy(&mut output, lines, next, lines.len());
+    copy(&mut output, lines, join, next, lines.len());
     output
 }
 
@@ -292,17 +297,17 @@ fn keep_final_newline(output: &mut Vec<u8>, lines: &Lines<'_>) {
 }
 
 /// Copies lines `from..to` of the file.
-fn copy(output: &mut Vec<u8>, lines: &Lines<'_>, from: usize, to: usize) {
+fn copy(output: &mut Vec<u8>, lines: &Lines<'_>, join: Ending, from: usize, to: usize) {
     let to = to.min(lines.len());
     if from < to {
-        start_line(output);
+        start_line(output, join);
         output.extend_from_slice(lines.bytes(from, to));
     }
 }
 
 /// A line without a newline was last in its file; when something follows it, it needs one.
-fn start_line(output: &mut Vec<u8>) {
+fn start_line(output: &mut Vec<u8>, ending: Ending) {
     if output.last().is_some_and(|byte| *byte != b'\n') {
-        output.push(b'\n');
+        output.extend_from_slice(ending.bytes());
     }
 }

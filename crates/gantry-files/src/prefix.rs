@@ -5,6 +5,8 @@ use crate::media;
 use crate::scope::OpenFile;
 use crate::text::{self, Encoding};
 
+/// However much is asked for, no more is returned at once.
+pub const MAX_PREFIX_BYTES: u64 = 256 * 1024 * 1024;
 /// UTF-16 is decoded as a whole.
 const MAX_UTF16_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -21,6 +23,7 @@ pub struct Prefix {
 /// Reads at most `max_bytes` of a text file. Binary content is an error that names its type.
 pub fn prefix(file: &OpenFile, max_bytes: u64) -> Result<Prefix, FileError> {
     let binary = |head: &[u8]| FileError::Binary { path: file.path.clone(), mime: media::mime(head) };
+    let max_bytes = max_bytes.min(MAX_PREFIX_BYTES);
     let encoding = Encoding::of(&file.read_up_to(4)?);
     if encoding.is_utf16() {
         let bytes = file.read_all(MAX_UTF16_BYTES)?;

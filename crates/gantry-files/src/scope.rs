@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -170,19 +171,54 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// The first `limit` bytes, or fewer if the file ends before.
+    /// The first `limit` bytes, or fewer if the file ends before. Memory is what the file has, at most `limit`.
     pub fn read_up_to(&self, limit: u64) -> Result<Vec<u8>, FileError> {
-        let expected = self.meta.size.min(limit).saturating_add(1);
-        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
-        // Not the shared file position: a handle may be read twice.
-        let mut reader = FileAt { file: &self.file, offset: 0 };
-        reader
-            .by_ref()
-            .take(limit)
-            .read_to_end(&mut bytes)
-            .map_err(|err| FileError::io("read", &self.path, err))?;
+        let fail = |err| FileError::io("read", &self.path, err);
+        // One byte more than the file had shows that it grew, or that it does not know its size, as in `/proc`.
+        let expected = self.meta.size.saturating_add(1).min(limit);
+        let mut bytes = vec![0; usize::try_from(expected).unwrap_or(usize::MAX)];
+        let filled = fill(&self.file, &mut bytes).map_err(fail)?;
+        bytes.truncate(filled);
+        if filled as u64 == expected {
+            // Not the shared file position: a handle may be read twice.
+            let rest = FileAt { file: &self.file, offset: expected };
+            rest.take(limit - expected).read_to_end(&mut bytes).map_err(fail)?;
+        }
         Ok(bytes)
     }
+}
+
+/// Fills the buffer from the start of a file, a large one on two threads: half the time goes into fresh memory pages.
+fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    const WORTH_A_THREAD: usize = 16 * 1024 * 1024;
+    if buffer.len() < WORTH_A_THREAD {
+        return fill_from(file, buffer, 0);
+    }
+    let middle = buffer.len() / 2;
+    let (first, second) = buffer.split_at_mut(middle);
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| fill_from(file, second, middle as u64));
+        (fill_from(file, first, 0), second.join())
+    });
+    let second = second.unwrap_or_else(|_| Err(io::Error::other("the reading thread died")))?;
+    // A file that shrank meanwhile ends where its first half does.
+    Ok(match first? {
+        first if first < middle => first,
+        first => first + second,
+    })
+}
+
+pub(crate) fn fill_from(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(filled)
 }
 
 /// Reads a file from a position of its own.
@@ -193,7 +229,7 @@ struct FileAt<'a> {
 
 impl Read for FileAt<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = std::os::unix::fs::FileExt::read_at(self.file, buffer, self.offset)?;
+        let read = self.file.read_at(buffer, self.offset)?;
         self.offset += read as u64;
         Ok(read)
     }

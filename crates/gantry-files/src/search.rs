@@ -96,7 +96,9 @@ pub fn search(
         FileType::Directory => {
             let root = walk.base(base).map_err(|reason| match reason {
                 NotEntered::Unreadable(errno) => failed(errno.to_string()),
-                NotEntered::Quietly | NotEntered::TooManyLinks => failed("no such directory".to_owned()),
+                NotEntered::Quietly | NotEntered::TooManyLinks | NotEntered::LeftOut => {
+                    failed("no such directory".to_owned())
+                }
             })?;
             search_tree(&walk, root, &matcher, include.as_ref(), options)
         }

@@ -34,7 +34,7 @@ const READ_BUFFER: usize = 32 * 1024;
 const HANDLE_DEPTH: usize = 32;
 
 /// What every walk is told by its caller.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct WalkOptions<'a> {
     /// Directories nobody may look into, by device and inode; not entered by name, mount or link.
     pub closed: &'a [(u64, u64)],
@@ -42,6 +42,8 @@ pub struct WalkOptions<'a> {
     pub threads: usize,
     /// Set by the caller to end the walk early.
     pub cancelled: &'a AtomicBool,
+    /// Real paths the caller wants left out, whatever link leads to them; they are counted.
+    pub skip: Option<&'a (dyn Fn(&Path) -> bool + Sync)>,
 }
 
 impl WalkOptions<'_> {
@@ -68,7 +70,9 @@ pub struct Skipped {
     pub crowded_directories: u64,
     /// Directory links not followed because [`MAX_LINKED_DIRECTORIES`] was reached.
     pub links: u64,
-    /// One path among them.
+    /// Files and directories left out because the caller's `skip` said so.
+    pub left_out: u64,
+    /// One path among them; never one that was left out on the caller's word.
     pub example: Option<PathBuf>,
 }
 
@@ -82,6 +86,7 @@ impl Skipped {
         self.long_lines += other.long_lines;
         self.crowded_directories += other.crowded_directories;
         self.links += other.links;
+        self.left_out += other.left_out;
         if self.example.is_none() {
             self.example = other.example;
         }
@@ -99,9 +104,13 @@ impl Skipped {
 pub(crate) struct Folder {
     handle: Option<OwnedFd>,
     pub(crate) path: PathBuf,
+    /// Where it really is, if `path` goes through a link and the walk was told to skip something.
+    real: Option<PathBuf>,
     id: (u64, u64),
     /// Levels below the base.
     pub(crate) depth: usize,
+    /// Whether a link led here or above.
+    linked: bool,
     /// The way back to the base, in which a link must not meet itself.
     parent: Option<Arc<Folder>>,
 }
@@ -142,6 +151,8 @@ pub(crate) enum NotEntered {
     Quietly,
     Unreadable(Errno),
     TooManyLinks,
+    /// The caller's `skip` said so.
+    LeftOut,
 }
 
 impl NotEntered {
@@ -150,6 +161,10 @@ impl NotEntered {
             Self::Quietly => return,
             Self::Unreadable(_) => skipped.unreadable += 1,
             Self::TooManyLinks => skipped.links += 1,
+            Self::LeftOut => {
+                skipped.left_out += 1;
+                return;
+            }
         }
         skipped.note(path);
     }
@@ -171,34 +186,73 @@ impl<'a> Walk<'a> {
         if self.options.closed.contains(&id) {
             return Err(NotEntered::Quietly);
         }
-        Ok(Arc::new(Folder { handle: Some(handle), path: path.to_owned(), id, depth: 0, parent: None }))
+        Ok(Arc::new(Folder {
+            handle: Some(handle),
+            path: path.to_owned(),
+            real: None,
+            id,
+            depth: 0,
+            linked: false,
+            parent: None,
+        }))
     }
 
     /// Opens a subdirectory that is no link.
     pub(crate) fn enter(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
+        if self.skips(parent, name) {
+            return Err(NotEntered::LeftOut);
+        }
         let path = parent.path_of(name);
         let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
         let handle = parent.open(name, &path, flags).map_err(not_entered)?;
         let id = identity(&fstat(&handle).map_err(not_entered)?);
-        if self.options.closed.contains(&id) {
+        // A link to somewhere above the base leads back into it by plain names.
+        if self.options.closed.contains(&id) || (parent.linked && parent.is_inside(id)) {
             return Err(NotEntered::Quietly);
         }
-        Ok(Folder::below(parent, path, handle, id))
+        let real = parent.real.as_ref().map(|real| real.join(OsStr::from_bytes(name.to_bytes())));
+        Ok(Folder::below(parent, Place { path, real, linked: parent.linked }, handle, id))
     }
 
     /// Opens the directory a link leads to, unless the walk is already inside it.
     pub(crate) fn enter_link(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
+        if self.skips(parent, name) {
+            return Err(NotEntered::LeftOut);
+        }
         let path = parent.path_of(name);
         let handle = parent.open(name, &path, DIRECTORY_FLAGS).map_err(not_entered)?;
         let id = identity(&fstat(&handle).map_err(not_entered)?);
         if parent.is_inside(id) || self.lies_in_closed(&handle, id) {
             return Err(NotEntered::Quietly);
         }
+        let real = self.real_of_link(&path)?;
         let spend = |left: usize| left.checked_sub(1);
         if self.links_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err() {
             return Err(NotEntered::TooManyLinks);
         }
-        Ok(Folder::below(parent, path, handle, id))
+        Ok(Folder::below(parent, Place { path, real, linked: true }, handle, id))
+    }
+
+    /// Whether the caller wants an entry that is no link left out.
+    pub(crate) fn skips(&self, parent: &Folder, name: &CStr) -> bool {
+        self.options.skip.is_some_and(|skip| {
+            let name = OsStr::from_bytes(name.to_bytes());
+            skip(&parent.real.as_ref().unwrap_or(&parent.path).join(name))
+        })
+    }
+
+    /// Whether the caller wants what a link leads to, or the link itself, left out.
+    pub(crate) fn skips_link(&self, parent: &Folder, name: &CStr) -> bool {
+        self.skips(parent, name) || self.real_of_link(&parent.path_of(name)) == Err(NotEntered::LeftOut)
+    }
+
+    /// Where a link leads, if the walk has something to skip; what cannot be told counts as left out.
+    fn real_of_link(&self, path: &Path) -> Result<Option<PathBuf>, NotEntered> {
+        let Some(skip) = self.options.skip else { return Ok(None) };
+        match fs::canonicalize(path) {
+            Ok(real) if !skip(&real) => Ok(Some(real)),
+            _ => Err(NotEntered::LeftOut),
+        }
     }
 
     /// Finds out where a link leads.
@@ -250,11 +304,20 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Where a directory was met.
+struct Place {
+    path: PathBuf,
+    real: Option<PathBuf>,
+    /// Below a link.
+    linked: bool,
+}
+
 impl Folder {
-    fn below(parent: &Arc<Self>, path: PathBuf, handle: OwnedFd, id: (u64, u64)) -> Arc<Self> {
+    fn below(parent: &Arc<Self>, place: Place, handle: OwnedFd, id: (u64, u64)) -> Arc<Self> {
+        let Place { path, real, linked } = place;
         let depth = parent.depth + 1;
         let handle = (depth <= HANDLE_DEPTH).then_some(handle);
-        Arc::new(Self { handle, path, id, depth, parent: Some(Arc::clone(parent)) })
+        Arc::new(Self { handle, path, real, id, depth, linked, parent: Some(Arc::clone(parent)) })
     }
 
     pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
@@ -283,7 +346,7 @@ impl Folder {
     pub(crate) fn open_file(&self, name: &CStr) -> Result<OwnedFd, Errno> {
         match &self.handle {
             Some(handle) => openat(handle, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-            None => openat(CWD, &self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
+            None => openat(CWD, self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
         }
     }
 
@@ -292,7 +355,7 @@ impl Folder {
         match (real, &self.handle) {
             (Some(real), _) => openat(CWD, real, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
             (None, Some(handle)) => openat(handle, name, FILE_FLAGS, Mode::empty()),
-            (None, None) => openat(CWD, &self.path_of(name), FILE_FLAGS, Mode::empty()),
+            (None, None) => openat(CWD, self.path_of(name), FILE_FLAGS, Mode::empty()),
         }
     }
 

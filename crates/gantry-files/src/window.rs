@@ -7,12 +7,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::FileError;
 use crate::media;
-use crate::scope::OpenFile;
+use crate::scope::{OpenFile, fill_from};
 use crate::tag;
 use crate::text::{self, Encoding, Ending};
 
@@ -155,15 +154,7 @@ impl Source<'_> {
                 Ok(buffer)
             }
             Source::File { file, .. } => {
-                let mut filled = 0;
-                while filled < buffer.len() {
-                    match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-                        Ok(0) => break,
-                        Ok(count) => filled += count,
-                        Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-                        Err(err) => return Err(err),
-                    }
-                }
+                let filled = fill_from(file, buffer, offset)?;
                 Ok(&buffer[..filled])
             }
         }

@@ -185,8 +185,14 @@ pub(crate) struct Spill {
 
 pub(crate) enum SpillState {
     Closed,
-    Open { file: tokio::fs::File, log: Log, report: LogReport },
+    Open(Box<OpenSpill>),
     Failed(String),
+}
+
+pub(crate) struct OpenSpill {
+    file: tokio::fs::File,
+    log: Log,
+    report: LogReport,
 }
 
 impl Spill {
@@ -198,7 +204,8 @@ impl Spill {
         if let SpillState::Closed = self.state {
             self.state = self.create().await;
         }
-        let SpillState::Open { file, report, .. } = &mut self.state else { return };
+        let SpillState::Open(open) = &mut self.state else { return };
+        let OpenSpill { file, report, .. } = &mut **open;
         let room = usize::try_from(self.max - (report.total - report.dropped)).unwrap_or(usize::MAX);
         report.total += bytes.len() as u64;
         let part = &bytes[..bytes.len().min(room)];
@@ -215,12 +222,8 @@ impl Spill {
         let made = tokio::task::spawn_blocking(move || -> Result<SpillState, String> {
             let (file, path) = directory.create(id).map_err(|err| err.to_string())?;
             let writer = file.try_clone().map_err(|err| err.to_string())?;
-            let report = LogReport::default();
-            Ok(SpillState::Open {
-                file: tokio::fs::File::from_std(writer),
-                log: Log::new(file, path),
-                report,
-            })
+            let (file, log) = (tokio::fs::File::from_std(writer), Log::new(file, path));
+            Ok(SpillState::Open(Box::new(OpenSpill { file, log, report: LogReport::default() })))
         });
         match made.await {
             Ok(Ok(open)) => open,
@@ -233,7 +236,8 @@ impl Spill {
         match self.state {
             SpillState::Closed => (None, LogReport::default()),
             SpillState::Failed(reason) => (None, LogReport { total, dropped: total, error: Some(reason) }),
-            SpillState::Open { mut file, log, mut report } => {
+            SpillState::Open(open) => {
+                let OpenSpill { mut file, log, mut report } = *open;
                 if let Err(err) = file.flush().await {
                     report.error.get_or_insert(format!("writing the log failed: {err}"));
                 }

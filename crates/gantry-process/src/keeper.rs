@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use crate::order::{KILL, Report, TERMINATE};
@@ -48,8 +49,7 @@ pub fn main() -> ExitCode {
 fn keep() -> Result<(), std::io::Error> {
     let control = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     inherited::close_on_exec();
-    // A session of our own: no controlling terminal for the command to read from or type into.
-    let _ = rustix::process::setsid();
+    leave_terminal();
     descendants::adopt()?;
     let (order, descriptors) = receive::order(&control)?;
     match launch::launch(&order, descriptors) {
@@ -60,6 +60,18 @@ fn keep() -> Result<(), std::io::Error> {
         Err(refusal) => report(&control, &refusal),
     }
     Ok(())
+}
+
+/// Takes us out of reach of signals to the engine's group, and the command out of reach of a terminal to read from or
+/// type into. A new session is made only when there is a terminal: the kernel schedules sessions as groups of their own,
+/// and on a busy machine a new one waits several milliseconds for its first turn.
+fn leave_terminal() {
+    let terminal =
+        rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
+    let _ = match terminal {
+        Ok(_) => rustix::process::setsid().map(drop),
+        Err(_) => rustix::process::setpgid(None, None),
+    };
 }
 
 /// The engine may be gone; there is nobody else to tell.

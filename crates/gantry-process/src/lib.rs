@@ -15,6 +15,8 @@ mod log;
 mod log_directory;
 mod lost;
 mod order;
+#[cfg(target_os = "linux")]
+mod process_table;
 mod processes;
 mod program;
 mod sandbox;

@@ -260,3 +260,27 @@ impl Index {
         Ok(&buffer[..length])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Lines of 64 bytes, so that marks fall exactly on the starts of lines.
+    #[tokio::test]
+    async fn lines_at_marks_are_found() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        for line in 0..6_000 {
+            writeln!(file, "{line:063}").unwrap();
+        }
+        let log = Arc::new(Log::new(file.reopen().unwrap(), file.path().to_owned()));
+        for line in (0..6_000).filter(|line| matches!(line % 1024, 0 | 1 | 1023)) {
+            let page = log.page(line, 1).await.unwrap();
+            assert_eq!(
+                (page.lines.as_slice(), page.total_lines),
+                ([format!("{line:063}")].as_slice(), 6_000)
+            );
+        }
+    }
+}

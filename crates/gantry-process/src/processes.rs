@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{Captured, Collector, Spill, SpillState};
@@ -75,6 +75,8 @@ struct Inner {
     options: Arc<ProcessesOptions>,
     logs: Arc<LogDirectory>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// One permit for each session that may run.
+    live: Arc<Semaphore>,
     /// Cancelled by `shutdown`; foreground commands listen.
     stop: CancellationToken,
     stopping: AtomicBool,
@@ -84,7 +86,9 @@ impl Processes {
     /// Also removes logs that engines before us left behind.
     pub fn new(options: ProcessesOptions) -> Self {
         let logs = Arc::new(LogDirectory::new(options.log_dir.clone()));
+        let live = Arc::new(Semaphore::new(options.max_sessions.min(Semaphore::MAX_PERMITS)));
         let inner = Inner {
+            live,
             options: Arc::new(options),
             logs,
             sessions: Mutex::default(),
@@ -165,10 +169,9 @@ impl Processes {
         if self.inner.stopping.load(Ordering::Acquire) {
             return Err(ProcessError::ShuttingDown);
         }
-        let live = self.sessions().values().filter(|session| !session.has_ended()).count();
-        if live >= self.inner.options.max_sessions {
-            return Err(ProcessError::TooManySessions(live));
-        }
+        let permit = Arc::clone(&self.inner.live)
+            .try_acquire_owned()
+            .map_err(|_| ProcessError::TooManySessions(self.inner.options.max_sessions))?;
         let id = SessionId::new();
         let described = describe(&command);
         let logs = Arc::clone(&self.inner.logs);
@@ -203,7 +206,7 @@ impl Processes {
             polled: AtomicU64::new(0),
         };
         self.sessions().insert(id, Arc::new(session));
-        self.record_end(id, ended, ended_tx);
+        self.record_end(id, ended, ended_tx, permit);
         Ok(id)
     }
 
@@ -214,6 +217,11 @@ impl Processes {
             Some(ended) => Ok(Waited::Finished(session.finished(ended).await?)),
             None => Ok(Waited::Running(session.snapshot().await?)),
         }
+    }
+
+    /// Whether a session is still running or retained.
+    pub fn knows(&self, id: SessionId) -> bool {
+        self.sessions().contains_key(&id)
     }
 
     /// All sessions, newest first.
@@ -305,7 +313,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends everything, foreground commands included, and starts nothing more.
+    /// Starts nothing more and ends everything. Returns when the sessions are gone; foreground calls come back by
+    /// themselves.
     pub async fn shutdown(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.stop.cancel();
@@ -342,10 +351,12 @@ impl Processes {
         id: SessionId,
         ended: oneshot::Receiver<(Ended, Captured)>,
         ended_tx: watch::Sender<Option<Ended>>,
+        permit: OwnedSemaphorePermit,
     ) {
         let engine = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
             let Ok((ended, _)) = ended.await else { return };
+            drop(permit);
             ended_tx.send_replace(Some(ended));
             if let Some(inner) = engine.upgrade() {
                 Processes { inner }.retain(id);

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
+mod capabilities;
+#[cfg(target_os = "linux")]
 mod filesystem;
 #[cfg(target_os = "linux")]
 mod syscalls;
@@ -18,8 +20,8 @@ pub enum Sandbox {
     ///
     /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
     /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
-    /// there after its start stays closed to it. Other names of the same files (hard links, bind mounts made by
-    /// somebody else) are not covered.
+    /// there after its start stays closed to it. Not covered are other names of the same files (hard links, bind mounts
+    /// made by somebody else), a disk read as a device by root, and the names, sizes, times and modes of closed files.
     Except {
         closed: Vec<PathBuf>,
         network: Network,
@@ -78,6 +80,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         Sandbox::None => Ok(()),
         Sandbox::Except { closed, network } => {
             filesystem::close(closed)?;
+            capabilities::drop_most()?;
             match network {
                 Network::Allowed => Ok(()),
                 Network::Denied => syscalls::deny(*network),
@@ -85,6 +88,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         }
         Sandbox::Only { read, write, network } => {
             filesystem::open_only(read, write)?;
+            capabilities::drop_most()?;
             syscalls::deny(*network)
         }
     }

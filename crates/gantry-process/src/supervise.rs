@@ -3,6 +3,7 @@
 //! The task outlives whoever waits for it: when they go away, it ends the command and reaps the keeper.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -78,7 +79,8 @@ struct Supervisor {
     asks: mpsc::Receiver<Ask>,
     collector: Collector,
     started_tx: Option<StartedSender>,
-    /// For error messages.
+    /// These three for error messages.
+    keeper: PathBuf,
     program: String,
     directory: String,
     begun: Instant,
@@ -143,6 +145,7 @@ impl Supervisor {
             asks,
             collector: wiring.collector,
             started_tx: Some(started),
+            keeper: options.keeper.clone(),
             program,
             directory,
             begun,
@@ -222,7 +225,7 @@ impl Supervisor {
         };
         if let Some(started) = self.started_tx.take() {
             let source = std::io::Error::other(format!("it ended before it could start `{}`", self.program));
-            let _ = started.send(Err(ProcessError::Keeper { keeper: "of this command".into(), source }));
+            let _ = started.send(Err(ProcessError::Keeper { keeper: self.keeper.clone(), source }));
         }
         let captured = collector.finish().await;
         let log = if captured.report.total > 0 { captured.report.clone() } else { log };
@@ -239,7 +242,10 @@ impl Supervisor {
             log_error: log.error,
         };
         self.link.reap().await;
-        let _ = ended_tx.send((ended, captured));
+        // Nobody waits any more, so nobody will know of the log.
+        if let Err((_, Captured { log: Some(log), .. })) = ended_tx.send((ended, captured)) {
+            let _ = std::fs::remove_file(&log.path);
+        }
     }
 
     fn started(&mut self, pid: i32) {

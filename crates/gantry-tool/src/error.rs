@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 pub struct Message {
     pub text: String,
     pub hint: Option<String>,
-    pub fields: Map<String, Value>,
+    /// Boxed: few errors have any, and every fallible call would carry the room for them.
+    pub fields: Option<Box<Map<String, Value>>>,
 }
 
 impl Message {
@@ -75,7 +76,7 @@ impl ToolError {
     /// Adds a field for the error's envelope. The first value given for a name stays.
     pub fn with_field(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Some(message) = self.message_mut() {
-            message.fields.entry(name.to_owned()).or_insert_with(|| value.into());
+            message.fields.get_or_insert_default().entry(name.to_owned()).or_insert_with(|| value.into());
         }
         self
     }
@@ -83,7 +84,7 @@ impl ToolError {
     pub fn fields(&self) -> Option<&Map<String, Value>> {
         match self {
             ToolError::Input(m) | ToolError::Failed(m) | ToolError::Denied(m) | ToolError::Unavailable(m) => {
-                Some(&m.fields)
+                m.fields.as_deref()
             }
             ToolError::Cancelled | ToolError::Internal { .. } => None,
         }

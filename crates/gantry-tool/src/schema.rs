@@ -64,7 +64,8 @@ fn strip_noise(schema: &mut Value) {
 pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Result<T, Vec<Violation>> {
     let (_, schema) = of_input::<T>();
     Validator::new(&schema).check(&mut value)?;
-    serde_json::from_value(value).map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
+    serde_json::from_value(value)
+        .map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
 }
 
 /// A compiled schema. One that does not compile refuses every input with the reason.
@@ -114,7 +115,8 @@ impl Validator {
     fn unknown_field(&self, place: &str, name: &str) -> String {
         let parent = place.rsplit_once('/').map_or("", |(parent, _)| parent);
         let properties = self.schema.pointer(parent).and_then(|schema| schema["properties"].as_object());
-        let fields: Vec<&str> = properties.into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
+        let fields: Vec<&str> =
+            properties.into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect();
         match nearest(name, fields.iter().copied()).first() {
             Some(meant) => format!("unknown field \"{name}\"; did you mean \"{meant}\"?"),
             None => format!("unknown field \"{name}\"; known fields: {}", fields.join(", ")),
@@ -215,7 +217,10 @@ mod tests {
             max_size: Option<u8>,
         }
         let violations = parse_checked::<Outer>(json!({"inner": {"a": {"maxSise": 1}}})).unwrap_err();
-        assert_eq!(violations[0].to_string(), "inner.a: unknown field \"maxSise\"; did you mean \"maxSize\"?");
+        assert_eq!(
+            violations[0].to_string(),
+            "inner.a: unknown field \"maxSise\"; did you mean \"maxSize\"?"
+        );
     }
 
     #[test]

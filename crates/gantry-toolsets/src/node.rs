@@ -1,9 +1,80 @@
+//! The `node` toolset: a shell with sessions, and files by path, on the machine itself. Errors are `{"error": …}`.
+
+mod bash;
+mod edit;
+mod glob;
+mod grep;
+mod paths;
+mod process;
+mod read;
+mod sessions;
+#[cfg(test)]
+mod shell_bench;
+mod shell_run;
+mod walked;
+mod write;
+
 use std::sync::Arc;
 
 use gantry_tool::Tool;
 
 use crate::Machine;
 
-pub(crate) fn tools(_machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![]
+pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
+    let sessions = Arc::new(sessions::Sessions::default());
+    vec![
+        bash::tool(machine, &sessions),
+        process::tool(machine, &sessions),
+        read::tool(machine),
+        write::tool(machine),
+        edit::tool(machine),
+        glob::tool(machine),
+        grep::tool(machine),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn tools_report_the_capabilities_and_hints_of_the_design() {
+        let bench = Bench::new();
+        let rows: Vec<_> = ["Bash", "Process", "Read", "Write", "Edit", "Glob", "Grep"]
+            .into_iter()
+            .map(|name| {
+                let tool = bench.gate.registry().find(name).unwrap();
+                assert_eq!(tool.name(), format!("local__{name}"));
+                let capabilities: Vec<_> = tool.capability_ids().iter().map(|id| id.id()).collect();
+                (name, capabilities.join(" "), tool.is_read_only(), tool.is_open_world())
+            })
+            .collect();
+        let row = |name, id: &str, read_only, open| (name, id.to_owned(), read_only, open);
+        assert_eq!(
+            rows,
+            [
+                row("Bash", "shell.exec", false, true),
+                row("Process", "shell.exec", false, true),
+                row("Read", "filesystem.read", true, false),
+                row("Write", "filesystem.write", false, false),
+                row("Edit", "filesystem.edit", false, false),
+                row("Glob", "filesystem.list", true, false),
+                row("Grep", "text.search", true, false),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_schema_is_an_object_and_every_input_field_is_described() {
+        let bench = Bench::new();
+        for name in ["Bash", "Process", "Read", "Write", "Edit", "Glob", "Grep"] {
+            let tool = bench.gate.registry().find(name).unwrap();
+            assert!(!tool.description().is_empty(), "{name}");
+            assert_eq!(tool.output_schema().unwrap()["type"], "object", "{name}");
+            assert_eq!(tool.input_schema()["additionalProperties"], false, "{name}");
+            for (field, schema) in tool.input_schema()["properties"].as_object().unwrap() {
+                assert!(schema["description"].is_string(), "{name}.{field}");
+            }
+        }
+    }
 }

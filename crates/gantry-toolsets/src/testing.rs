@@ -6,6 +6,7 @@
     reason = "tests set up their own world"
 )]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Bench {
     pub fn with(change: impl FnOnce(&mut MachineParts)) -> Bench {
         let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for name in ["workspace", "data", "tmp"] {
+        for name in ["workspace", "data", "tmp", "home"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
         let data = root.join("data");
@@ -51,7 +52,7 @@ impl Bench {
             files: Files::new(files).unwrap(),
             processes: Processes::new(ProcessesOptions::new(keeper(), data.join("processes"))),
             results: results.clone(),
-            variables: std::env::vars_os().collect(),
+            variables: variables(&root),
             closed: closed.clone(),
             sensitive: SensitivePaths::default(),
             temp_dir: root.join("tmp"),
@@ -114,6 +115,12 @@ impl Bench {
     pub async fn call_as(&self, call: Call, name: &str, input: Value) -> Result<Value, Value> {
         gantry_tool::testing::call_as(&self.gate, call, name, input).await
     }
+}
+
+/// This process's environment with a home of its own: login files of the real one are slow, and not for tests to run.
+fn variables(root: &Path) -> Vec<(OsString, OsString)> {
+    let others = std::env::vars_os().filter(|(name, _)| name != "HOME");
+    others.chain([("HOME".into(), root.join("home").into())]).collect()
 }
 
 /// The keeper that the build of `gantry-process` leaves beside the test binaries.

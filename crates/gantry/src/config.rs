@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gantry_tool::{
-    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Operator, PrincipalKind, Rule, RuleError, ToolScope, Touching,
+    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Operator, PrincipalKind, Rule, RuleError,
+    ToolScope, Touching,
 };
 use gantry_toolsets::{Isolation, IsolationLevel, NetworkPolicy, SandboxMode, ShellSettings};
 use schemars::JsonSchema;
@@ -248,7 +249,10 @@ impl ConditionConfig {
             operators.push(Operator::regex(pattern).map_err(|err| err.to_string())?);
         }
         if operators.is_empty() {
-            return Err(format!("the condition on {:?} needs equals, contains, startsWith or regex", self.path));
+            return Err(format!(
+                "the condition on {:?} needs equals, contains, startsWith or regex",
+                self.path
+            ));
         }
         Ok(operators)
     }

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use gantry_tool::{Refusal, RefusalCode};
+use gantry_tool::RefusalCode;
 
 use crate::config::ConfigError;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -57,10 +57,22 @@ impl Exit {
     pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
         let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
         if usage {
-            output.refusal(&Refusal::new(RefusalCode::InvalidInput, format!("{err:#}")));
+            output.value(&output::usage_object(&format!("{err:#}")));
+            output.error(&format!("{err:#}"));
             return Exit::Usage;
         }
         output.error(&format!("{err:#}"));
         Exit::Failure
+    }
+
+    /// Help and version are answers; a command line that does not parse is an error like any other.
+    pub(crate) fn from_parser(err: &clap::Error) -> Exit {
+        if err.use_stderr() {
+            output::print_usage_error(err);
+            return Exit::Usage;
+        }
+        // A reader that went away is no error of ours.
+        let _ = err.print();
+        Exit::Success
     }
 }

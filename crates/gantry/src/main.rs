@@ -17,7 +17,12 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
         return gantry_process::keeper::main();
     }
-    let cli = cli::Cli::parse();
-    let output = output::Output::new(&cli.global);
-    commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err)).into()
+    let exit = match cli::Cli::try_parse() {
+        Ok(cli) => {
+            let output = output::Output::new(&cli.global);
+            commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err))
+        }
+        Err(err) => exit::Exit::from_parser(&err),
+    };
+    exit.into()
 }

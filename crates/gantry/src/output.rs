@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 
 use gantry_tool::{Refusal, Reply};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
 
@@ -29,7 +29,9 @@ impl Output {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
             #[expect(clippy::disallowed_methods, reason = "NO_COLOR is a terminal's convention")]
-            ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            ColorChoice::Auto => {
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
         };
         let stdout_terminal = std::io::stdout().is_terminal();
         Output {
@@ -52,7 +54,11 @@ impl Output {
 
     /// Indented on a terminal, one line otherwise.
     pub(crate) fn value(&self, value: &Value) {
-        let text = if self.stdout_terminal { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+        let text = if self.stdout_terminal {
+            serde_json::to_string_pretty(value)
+        } else {
+            serde_json::to_string(value)
+        };
         self.line(&text.unwrap_or_default());
     }
 
@@ -116,6 +122,19 @@ impl Output {
         let mut stdout = std::io::stdout().lock();
         let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     }
+}
+
+/// The error object of a command line or configuration that cannot be used.
+pub(crate) fn usage_object(message: &str) -> Value {
+    json!({"error": {"code": "usage", "message": message}})
+}
+
+/// The parser's own words on standard error, the error object on standard output.
+pub(crate) fn print_usage_error(err: &clap::Error) {
+    let plain = err.render().to_string();
+    let message = plain.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    println!("{}", usage_object(message));
+    let _ = err.print();
 }
 
 fn styled(text: &str, code: &str, color: bool) -> String {

@@ -25,7 +25,10 @@ impl Places {
         let absolute = |path: &Path| current_dir.join(path);
         let root = match &global.data_dir {
             Some(dir) => absolute(dir),
-            None => choose_base_strategy().context("cannot tell the home directory; give --data-dir")?.data_dir().join("gantry"),
+            None => choose_base_strategy()
+                .context("cannot tell the home directory; give --data-dir")?
+                .data_dir()
+                .join("gantry"),
         };
         let data = DataDir::new(root);
         let layers = Layers {
@@ -34,10 +37,6 @@ impl Places {
             overrides: global.overrides.clone(),
         };
         Ok(Places { data, layers, current_dir, variables: std::env::vars_os().collect() })
-    }
-
-    pub(crate) fn home(&self) -> Option<PathBuf> {
-        self.variable("HOME").map(PathBuf::from)
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

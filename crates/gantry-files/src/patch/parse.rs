@@ -107,7 +107,7 @@ fn unfenced(patch: &str) -> Vec<&str> {
     let is_fence = |line: &&str| line.starts_with("```");
     let begins =
         |line: &&str| is_fence(line) || ["@@", "--- ", "diff "].iter().any(|start| line.starts_with(start));
-    let Some(start) = lines.iter().position(|line| begins(&line)) else { return lines };
+    let Some(start) = lines.iter().position(begins) else { return lines };
     let start = start + usize::from(lines.get(start).is_some_and(is_fence));
     // No line of a diff begins with a fence: those inside a file have a sign in front.
     let rest = lines.get(start..).unwrap_or_default();
@@ -201,6 +201,12 @@ impl<'a> Reader<'a> {
         starts(index, "--- ") && starts(index + 1, "+++ ")
     }
 
+    /// Whether the next file of a patch begins here. Its header looks like a removed and an added line, so it takes a
+    /// hunk below it to tell.
+    fn is_next_file(&self, index: usize) -> bool {
+        self.is_file_header_at(index) && self.lines.get(index + 2).is_some_and(|line| line.starts_with("@@ "))
+    }
+
     fn malformed(&self, index: usize, reason: &str) -> PatchError {
         PatchError::Malformed { line: index + 1, reason: reason.to_owned() }
     }
@@ -260,19 +266,20 @@ impl<'a> Reader<'a> {
         let rest = self.lines.get(index..).unwrap_or_default();
         let next = rest.iter().find(|line| !line.trim().is_empty());
         let goes_on = next.is_some_and(|line| line.starts_with(['+', '-', ' ', '\t']))
-            && !rest.first().is_some_and(|line| line.trim_end() == "--")
-            && !self.is_file_header_at(index);
+            && rest.first().is_none_or(|line| line.trim_end() != "--")
+            && !self.is_next_file(index);
         (!goes_on).then_some(index)
     }
 
     /// Where the body ends by what its lines look like.
     fn recounted_end(&self) -> Result<usize, PatchError> {
         let mut end = self.next;
+        let mut changes = false;
         while let Some(line) = self.lines.get(end) {
             let signature = *line == "-- " && self.lines.len() - end <= 4;
             if line.starts_with("@@")
                 || line.starts_with("diff --git ")
-                || self.is_file_header_at(end)
+                || (changes && self.is_next_file(end))
                 || signature
             {
                 break;
@@ -285,6 +292,7 @@ impl<'a> Reader<'a> {
                 }
                 return Err(self.malformed(end, "expected a line that begins with ` `, `-`, `+` or `@@`"));
             }
+            changes |= line.starts_with(['+', '-']);
             end += 1;
         }
         // Blank lines at the end separate hunks, or came with the quoting; as context they would be a guess.

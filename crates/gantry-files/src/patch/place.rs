@@ -6,8 +6,9 @@ use super::{
     parse::{Hunk, HunkLine, LineRole},
 };
 
-/// Line comparisons one patch may cost, a few seconds at most.
-const MAX_COMPARISONS: u64 = 400_000_000;
+/// Line comparisons one patch may cost, about a second; five hundred hunks that are each looked for in all of a 10 MiB file
+/// stay below it.
+const MAX_COMPARISONS: u64 = 100_000_000;
 /// Places named when a hunk without line numbers fits several.
 const MAX_NAMED_PLACES: usize = 5;
 
@@ -87,10 +88,15 @@ impl<'a> Search<'a> {
         if let Some(guess) = guess {
             for compare in [Compare::Exactly, Compare::WithoutEndings] {
                 for fuzz in 0..=i64::from(fuzz).min(pattern.prefix.max(pattern.suffix)) {
-                    if let Some(line) = self.around(hunk, pattern, guess, fuzz, compare) {
-                        return Found::Here(self.placed(pattern, line, guess, fuzz, compare));
+                    match self.around(hunk, pattern, guess, fuzz, compare) {
+                        Some(line) if line <= self.frozen => return Found::Frozen,
+                        Some(line) => return Found::Here(self.placed(pattern, line, guess, fuzz, compare)),
+                        None => {}
                     }
                 }
+            }
+            if guess <= self.frozen {
+                return Found::Frozen;
             }
         }
         for compare in [Compare::Exactly, Compare::WithoutEndings] {
@@ -165,21 +171,13 @@ impl<'a> Search<'a> {
             let fits = line >= first && self.fits(pattern, line, skip_front, 0, compare);
             return fits.then_some(line);
         }
-        let nearest = (guess - last).max(first - guess).max(0);
-        let farthest = (last - guess).max(guess - first);
-        for distance in nearest..=farthest {
-            for line in [guess + distance, guess - distance] {
-                if (first..=last).contains(&line)
-                    && self.fits(pattern, line, skip_front, suffix_fuzz, compare)
-                {
-                    return Some(line);
-                }
-                if distance == 0 {
-                    break;
-                }
-            }
+        let places = outward(guess, first, last);
+        for line in places {
             if self.comparisons > MAX_COMPARISONS {
                 return None;
+            }
+            if self.fits(pattern, line, skip_front, suffix_fuzz, compare) {
+                return Some(line);
             }
         }
         None
@@ -264,6 +262,23 @@ impl<'a> Search<'a> {
             .max()
             .map_or(guess, |best| best.2)
     }
+}
+
+/// The lines to try, from `guess` outward within `first..=last`. A guess among the settled lines is searched upward from
+/// well before it, so that a hunk which belongs there is noticed and not applied to a later look-alike.
+fn outward(guess: i64, first: i64, last: i64) -> impl Iterator<Item = i64> {
+    let misordered = guess < first;
+    let nearest = (guess - last).max(0);
+    let farthest = (last - guess).max(guess - first);
+    let distances = (!misordered).then_some(nearest..=farthest).into_iter().flatten();
+    let pairs = distances.flat_map(move |distance| {
+        let below = Some(guess + distance);
+        let above = (distance > 0).then_some(guess - distance);
+        below.into_iter().chain(above).filter(move |line| (first..=last).contains(line))
+    });
+    let start = (2 * guess - first).max(1);
+    let upward = misordered.then_some(start..=last).into_iter().flatten();
+    pairs.chain(upward)
 }
 
 fn same(lines: &Lines<'_>, index: usize, wanted: &HunkLine<'_>, compare: Compare) -> bool {

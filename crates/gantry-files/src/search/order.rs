@@ -50,6 +50,7 @@ impl<'a> Ordered<'a> {
             };
             level.next += 1;
             let entered = match kind {
+                Kind::File if walk.skips(&level.folder, name) => Err(NotEntered::LeftOut),
                 Kind::File => {
                     return Some(File {
                         folder: Arc::clone(&level.folder),
@@ -59,6 +60,11 @@ impl<'a> Ordered<'a> {
                 }
                 Kind::Folder => walk.enter(&level.folder, name),
                 Kind::Link => match walk.follow(&level.folder, name) {
+                    Target::File { .. }
+                        if included(self.include, name) && walk.skips_link(&level.folder, name) =>
+                    {
+                        Err(NotEntered::LeftOut)
+                    }
                     Target::File { real, .. } if included(self.include, name) => {
                         let folder = Arc::clone(&level.folder);
                         return Some(File { folder, name: name.to_owned(), link: Some(real) });

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use gantry_files::testing::{Arena, SECRET};
 use gantry_files::{FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 struct Fixture {
     dir: tempfile::TempDir,
@@ -148,6 +148,22 @@ fn made_later_it_is_closed_too() {
         ino: std::os::unix::fs::MetadataExt::ino(&home.join("later/data").metadata().unwrap()),
     };
     assert!(fixture.files.is_closed(id));
+}
+
+#[test]
+fn moved_away_by_somebody_it_stays_closed() {
+    let fixture = fixture();
+    let home = fixture.dir.path().join("home");
+    std::fs::rename(home.join("data"), home.join("renamed")).unwrap();
+    for scope in [fixture.files.free(&home).unwrap(), fixture.files.contained(&home).unwrap()] {
+        for path in ["renamed", "renamed/token", "renamed/inner/db", "renamed/new", "data/new"] {
+            assert!(matches!(scope.resolve(path), Err(FileError::Closed { .. })), "resolve {path}");
+            assert!(scope.open(path).is_err(), "open {path}");
+            let make = WriteOptions { make_parents: true, only_new: false };
+            assert!(scope.replace(path, &[b"x"], make).is_err(), "replace {path}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(home.join("renamed/token")).unwrap(), SECRET);
 }
 
 fn snapshot(dir: &Path) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use gantry_files::testing::{Arena, INNER};
 use gantry_files::{FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions};
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn hostile_paths_reach_nothing() {

@@ -1,13 +1,23 @@
 //! The door to files against the real file system and real programs.
-#![allow(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests prepare files, run the programs they compare with, and fail by panicking"
+)]
 
 mod closed;
 mod containment;
 mod crash;
 mod glob;
 mod patch;
+mod patch_oracle;
 mod race;
+mod random;
 mod scope;
 mod search;
+mod skip;
+mod tree;
 mod windows;
 mod writing;

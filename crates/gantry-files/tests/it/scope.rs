@@ -9,7 +9,7 @@ use gantry_files::{
     EntryKind, FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions, tag,
 };
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 fn contained(root: &Path) -> Scope {
     Files::new(FilesOptions::default()).unwrap().contained(root).unwrap()

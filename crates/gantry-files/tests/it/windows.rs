@@ -11,7 +11,7 @@ use gantry_files::{FileError, Files, FilesOptions, tag};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-const GO: AtomicBool = AtomicBool::new(false);
+static GO: AtomicBool = AtomicBool::new(false);
 
 fn read(path: &Path, start: Start, limit: Option<u64>, max_bytes: usize) -> Result<Window, FileError> {
     let scope = Files::new(FilesOptions::default())?.free(path.parent().unwrap())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gantry_process::{Capture, Cwd, ProcessError, Signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Bench, bench};
+use crate::support::{Bench, bench, keeper};
 
 async fn output(bench: &Bench, script: &str) -> String {
     bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap().stdout.text
@@ -47,7 +47,20 @@ async fn a_command_gets_exactly_its_environment_directory_and_descriptors() {
         format!("{}\n0, 1, 2, 3\n", real.display())
     );
     assert_eq!(output(&bench, "tty; cat").await, "not a tty\n");
-    assert_eq!(output(&bench, "echo x > /dev/tty").await.contains("No such device"), true);
+}
+
+/// An engine started from a terminal does not pass it on: nothing to wait for a password at, nothing to type into.
+#[tokio::test]
+async fn a_command_has_no_terminal() {
+    let bench = bench();
+    let engine = env!("CARGO_BIN_EXE_gantry-run");
+    let logs = bench.directory.path().join("other-logs");
+    let inner = format!("{engine} {} {} session 'exec 3</dev/tty'", keeper().display(), logs.display());
+    let arguments = ["-qec", &format!("exec 3</dev/tty && echo terminal; {inner}"), "/dev/null"];
+    let on_terminal = bench.command("script", &arguments);
+    let finished = bench.processes.run(on_terminal, CancellationToken::new()).await.unwrap();
+    let text = finished.stdout.text;
+    assert!(text.contains("terminal") && text.contains("/dev/tty: No such device"), "{text}");
 }
 
 #[tokio::test]

@@ -95,3 +95,31 @@ pub(crate) async fn eventually(limit: Duration, what: &str, mut holds: impl FnMu
 pub(crate) fn soak(full: usize, quick: usize) -> usize {
     if std::env::var("GANTRY_SOAK").is_ok_and(|value| value == "1") { full } else { quick }
 }
+
+/// A small generator with its seed printed; `GANTRY_SEED` repeats a run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Self {
+        let clock =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(clock | 1);
+        println!("GANTRY_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Whether a process runs whose first argument is the marker.
+pub(crate) fn running(marker: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|arguments| arguments.starts_with(marker.as_bytes()))
+    })
+}

@@ -61,22 +61,27 @@ impl Layers {
             let (key, text) = text.split_once('=').ok_or_else(|| ConfigError::BadSet(text.clone()))?;
             set(&mut value, key.trim(), parse_value(text.trim()));
         }
-        let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+        let config: Config =
+            parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
         config.policy.build_rules()?;
         Ok(config)
     }
 
     fn read_file(&self) -> Result<Value, ConfigError> {
         let Some(text) = read_text(&self.file)? else { return Ok(Value::Object(Map::new())) };
-        toml::from_str(&text).map_err(|err| ConfigError::Syntax { path: self.file.clone(), reason: err.to_string() })
+        toml::from_str(&text)
+            .map_err(|err| ConfigError::Syntax { path: self.file.clone(), reason: err.to_string() })
     }
 
     /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
     pub(crate) fn write(&self, key: &str, text: &str) -> Result<(), ConfigError> {
         let syntax = |reason: String| ConfigError::Syntax { path: self.file.clone(), reason };
-        let mut document: DocumentMut =
-            read_text(&self.file)?.unwrap_or_default().parse().map_err(|err: toml_edit::TomlError| syntax(err.to_string()))?;
-        let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
+        let mut document: DocumentMut = read_text(&self.file)?
+            .unwrap_or_default()
+            .parse()
+            .map_err(|err: toml_edit::TomlError| syntax(err.to_string()))?;
+        let (parents, last) =
+            key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
         let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
             let item = table.entry(name).or_insert_with(|| {
@@ -84,12 +89,15 @@ impl Layers {
                 table.set_implicit(true);
                 toml_edit::Item::Table(table)
             });
-            table = item.as_table_like_mut().ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
+            table = item
+                .as_table_like_mut()
+                .ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
         }
         table.insert(last, toml_edit::value(toml_value(&parse_value(text))));
         let changed = document.to_string();
         let value: Value = toml::from_str(&changed).map_err(|err| syntax(err.to_string()))?;
-        let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+        let config: Config =
+            parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
         config.policy.build_rules()?;
         DataDir::write_config(&self.file, &changed)
             .map_err(|source| ConfigError::Write { path: self.file.clone(), source })
@@ -101,7 +109,9 @@ pub(crate) fn get<'a>(config: &'a Value, key: &str) -> Result<&'a Value, ConfigE
     let mut value = config;
     let mut walked = String::new();
     for step in key.split('.') {
-        let Some(next) = value.get(step).or_else(|| step.parse::<usize>().ok().and_then(|index| value.get(index))) else {
+        let Some(next) =
+            value.get(step).or_else(|| step.parse::<usize>().ok().and_then(|index| value.get(index)))
+        else {
             let known = value.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str));
             let near = nearest(step, known).first().map(|near| format!("{walked}{near}"));
             return Err(ConfigError::UnknownKey { key: key.to_owned(), near });
@@ -159,9 +169,9 @@ fn toml_value(value: &Value) -> toml_edit::Value {
         },
         Value::String(text) => text.as_str().into(),
         Value::Array(items) => toml_edit::Value::Array(items.iter().map(toml_value).collect()),
-        Value::Object(object) => {
-            toml_edit::Value::InlineTable(object.iter().map(|(name, item)| (name.as_str(), toml_value(item))).collect())
-        }
+        Value::Object(object) => toml_edit::Value::InlineTable(
+            object.iter().map(|(name, item)| (name.as_str(), toml_value(item))).collect(),
+        ),
     }
 }
 
@@ -191,8 +201,13 @@ mod tests {
 
     #[test]
     fn every_unknown_key_is_named_with_its_nearest() {
-        let err = load("maxToolResultChar = 1\n[shel]\n[agents.a]\ntoools = \"all\"\n", &[], &[]).unwrap_err();
-        for part in ["\"maxToolResultChars\"?", "\"shell\"?", "agents.a: unknown field \"toools\"; did you mean \"tools\"?"] {
+        let err =
+            load("maxToolResultChar = 1\n[shel]\n[agents.a]\ntoools = \"all\"\n", &[], &[]).unwrap_err();
+        for part in [
+            "\"maxToolResultChars\"?",
+            "\"shell\"?",
+            "agents.a: unknown field \"toools\"; did you mean \"tools\"?",
+        ] {
             assert!(err.contains(part), "{part} not in {err}");
         }
         assert!(load("", &[("SHEL__X", "1")], &[]).unwrap_err().contains("did you mean \"shell\""));
@@ -201,7 +216,8 @@ mod tests {
 
     #[test]
     fn rules_are_checked_at_load() {
-        let rule = |when: &str| format!("[[policy.rules]]\ntool = \"*\"\ndecision = \"deny\"\nwhen = [{when}]\n");
+        let rule =
+            |when: &str| format!("[[policy.rules]]\ntool = \"*\"\ndecision = \"deny\"\nwhen = [{when}]\n");
         assert!(load(&rule("{path = \"command\", startsWith = \"rm\"}"), &[], &[]).is_ok());
         assert!(load(&rule("{path = \"command\", regex = \"(\"}"), &[], &[]).unwrap_err().contains("rule 1"));
         assert!(load(&rule("{path = \"command\"}"), &[], &[]).unwrap_err().contains("needs equals"));
@@ -215,12 +231,17 @@ mod tests {
         layers.write("shell.sandbox", "off").unwrap();
         layers.write("agents.bot.tools", "[\"read\", \"node\"]").unwrap();
         let before = DataDir::read_config(&layers.file).unwrap();
-        assert!(layers.write("shell.sandbx", "off").unwrap_err().to_string().contains("did you mean \"sandbox\""));
+        assert!(
+            layers.write("shell.sandbx", "off").unwrap_err().to_string().contains("did you mean \"sandbox\"")
+        );
         assert!(layers.write("maxToolResultChars", "many").is_err());
         let after = DataDir::read_config(&layers.file).unwrap();
         assert_eq!(before, after, "a refused change changes nothing");
         let text = after.unwrap();
-        assert!(text.contains("# mine") && text.contains("# small") && text.contains("sandbox = \"off\""), "{text}");
+        assert!(
+            text.contains("# mine") && text.contains("# small") && text.contains("sandbox = \"off\""),
+            "{text}"
+        );
         assert!(layers.load().unwrap().agents.contains_key("bot"));
     }
 

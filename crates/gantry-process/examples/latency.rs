@@ -1,0 +1,45 @@
+//! What a keeper costs: the time of `true` started directly and through the engine.
+//!
+//! `cargo run --release --example latency -- target/release/gantry-keeper`
+#![expect(clippy::print_stdout, reason = "the numbers are this program's output")]
+#![expect(clippy::disallowed_methods, reason = "one side of the comparison starts processes directly")]
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gantry_process::{Command, Cwd, Network, Processes, ProcessesOptions, Sandbox};
+use tokio_util::sync::CancellationToken;
+
+const ROUNDS: usize = 500;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let keeper = std::env::args_os().nth(1).ok_or("the keeper's path is needed")?;
+    let keeper = PathBuf::from(keeper).canonicalize()?;
+    let processes = Processes::new(ProcessesOptions::new(keeper, PathBuf::from("/nonexistent")));
+    let command = |sandbox| {
+        let mut command = Command::new("/bin/true", Cwd::Path("/".into()));
+        command.sandbox = sandbox;
+        command
+    };
+    let only = || Sandbox::Only { read: vec!["/".into()], write: vec![], network: Network::Denied };
+    let except = || Sandbox::Except { closed: vec!["/var/lib/nothing".into()], network: Network::Allowed };
+    let mut times = [const { Vec::new() }; 4];
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        tokio::process::Command::new("/bin/true").current_dir("/").env_clear().output().await?;
+        times[0].push(begun.elapsed());
+        for (index, sandbox) in [(1, Sandbox::None), (2, only()), (3, except())] {
+            let begun = Instant::now();
+            processes.run(command(sandbox), CancellationToken::new()).await?;
+            times[index].push(begun.elapsed());
+        }
+    }
+    for (name, times) in ["direct", "kept", "kept, only", "kept, except"].iter().zip(&mut times) {
+        times.sort();
+        let at = |part: f64| -> Duration { times[(ROUNDS as f64 * part) as usize] };
+        println!("{name:>14}: median {:>9.1?}  p90 {:>9.1?}  p99 {:>9.1?}", at(0.5), at(0.9), at(0.99));
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Reads /proc: who is whose child, in which session, since when.
+
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) session: i32,
+    /// Numbers are reused; a number and its starting time are not.
+    pub(crate) started: u64,
+}
+
+/// Every process that can be seen.
+pub(crate) fn all() -> impl Iterator<Item = Stat> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?))
+}
+
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may itself contain anything, parentheses included.
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
+    let mut fields = std::str::from_utf8(text.get(after_name..)?).ok()?.split(' ');
+    let parent = fields.nth(1)?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Stat { pid, parent, session, started })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_entry_tells_our_parent_and_session() {
+        let own = stat(rustix::process::getpid().as_raw_nonzero().get()).unwrap();
+        assert_eq!(Some(own.parent), rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()));
+        assert_eq!(own.session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
+        assert!(own.started > 0 && all().any(|process| process.pid == own.pid));
+        assert!(stat(-1).is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! Output is exact: nothing lost, nothing split, and memory stays bounded whatever its size.
+
+use std::time::Duration;
+
+use gantry_process::Capture;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{bench, bench_with, eventually, keeper, soak};
+
+#[tokio::test]
+async fn a_character_split_at_any_write_arrives_whole() {
+    let bench = bench();
+    let text = "a\u{e9}\u{20ac}\u{1F600}z";
+    for split in 0..=text.len() {
+        let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
+        let (before, after) = text.as_bytes().split_at(split);
+        let script = format!("printf '{}'; sleep 0.01; printf '{}'", octal(before), octal(after));
+        let finished = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
+        assert_eq!(finished.stdout.text, text, "split at {split}");
+    }
+}
+
+#[tokio::test]
+async fn large_text_is_exact_across_every_read_boundary() {
+    let bench = bench();
+    // Four-byte characters after 0..3 bytes: reads end inside a character at every possible place.
+    for shift in 0..4 {
+        let script =
+            format!("printf %{shift}s; for i in $(seq 60); do printf '\u{1F600}%.0s' $(seq 1000); done");
+        let finished = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
+        let expected = format!("{}{}", " ".repeat(shift), "\u{1F600}".repeat(60_000));
+        assert!(finished.stdout.text == expected && !finished.stdout.truncated, "shift {shift}");
+    }
+}
+
+#[tokio::test]
+async fn binary_output_is_counted_exactly_and_decoded_once() {
+    let bench = bench();
+    let script = "for i in $(seq 0 255); do printf \"\\\\x$(printf %x $i)\"; done";
+    let finished = bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap();
+    let bytes: Vec<u8> = (0..=255).collect();
+    assert_eq!(finished.stdout.total_bytes, 256);
+    assert_eq!(finished.stdout.text, String::from_utf8_lossy(&bytes));
+}
+
+#[tokio::test]
+async fn more_than_the_limit_keeps_the_tail_and_the_log_has_it_all() {
+    let bench = bench();
+    for (keep_tail, lines) in [(10, 20), (1_000, 2_000), (1_000, 100_000)] {
+        let mut command = bench.shell(&format!("seq {lines}"));
+        command.capture = Capture::Merged { keep_tail };
+        let whole: String = (1..=lines).map(|line| format!("{line}\n")).collect();
+        let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+        assert_eq!(finished.stdout.text, whole[whole.len() - keep_tail..]);
+        assert_eq!(finished.stdout.total_bytes, whole.len() as u64);
+        assert!(finished.stdout.truncated && finished.logged);
+        assert_eq!((finished.ended.log_dropped, finished.ended.log_error), (0, None));
+        let page = bench.processes.log(finished.id, lines - 3, 10).await.unwrap();
+        assert_eq!(page.lines, [lines - 2, lines - 1, lines].map(|line| line.to_string()));
+        assert_eq!((page.total_lines, page.total_chars, page.next_offset), (lines, whole.len() as u64, None));
+    }
+}
+
+#[tokio::test]
+async fn exactly_the_limit_is_not_truncated() {
+    let bench = bench();
+    for (script, truncated) in
+        [("printf '\u{e9}%.0s' 1 2 3 4", false), ("printf '\u{e9}%.0s' 1 2 3 4 5", true)]
+    {
+        let mut command = bench.shell(script);
+        command.capture = Capture::Merged { keep_tail: 4 };
+        let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+        assert_eq!(
+            (finished.stdout.text.as_str(), finished.stdout.truncated),
+            ("\u{e9}\u{e9}\u{e9}\u{e9}", truncated)
+        );
+        assert_eq!(finished.logged, truncated);
+    }
+}
+
+#[tokio::test]
+async fn a_full_log_says_what_it_lacks() {
+    let bench = bench_with(|options| options.max_log_bytes = 1_000);
+    let mut command = bench.shell("seq 100000");
+    command.capture = Capture::Merged { keep_tail: 100 };
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert_eq!((finished.stdout.total_bytes, finished.ended.log_dropped), (588_895, 587_895));
+    assert!(finished.stdout.text.ends_with("99999\n100000\n"));
+
+    let id = bench.processes.start(bench.shell("seq 100000")).await.unwrap();
+    let gantry_process::Waited::Finished(session) =
+        bench.processes.wait(id, Duration::from_secs(20)).await.unwrap()
+    else {
+        panic!("still running")
+    };
+    assert_eq!((session.stdout.total_bytes, session.ended.log_dropped), (588_895, 587_895));
+    assert!(session.stdout.truncated);
+}
+
+/// The writer's exit must not outrun the reading of what it wrote last.
+#[tokio::test]
+async fn what_was_written_just_before_the_end_is_never_lost() {
+    let bench = bench();
+    for round in 0..soak(500, 60) {
+        let script = "head -c 60000 /dev/zero | tr '\\0' x; kill -KILL $$";
+        let finished = bench.processes.run(bench.shell(script), CancellationToken::new()).await.unwrap();
+        assert_eq!(finished.stdout.text.len(), 60_000, "round {round}");
+    }
+}
+
+/// A process of somebody else holds the pipe open: the call must come back all the same.
+#[tokio::test]
+async fn a_pipe_held_by_a_stranger_does_not_hold_the_call() {
+    let bench = bench();
+    let fifo = bench.directory.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    // We open the command's stdout through /proc while it runs, and keep it.
+    let run = bench
+        .processes
+        .run(bench.shell("echo $$ > fifo; echo text; read -r < fifo"), CancellationToken::new());
+    let path = fifo.clone();
+    let holder = tokio::task::spawn_blocking(move || {
+        let pid = std::fs::read_to_string(&path).unwrap();
+        let held =
+            std::fs::OpenOptions::new().write(true).open(format!("/proc/{}/fd/1", pid.trim())).unwrap();
+        std::fs::write(&path, "go on\n").unwrap();
+        (held, std::time::Instant::now())
+    });
+    let (finished, holder) = tokio::join!(run, holder);
+    let (held, since) = holder.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    assert_eq!(finished.unwrap().stdout.text, "text\n");
+    drop(held);
+}
+
+/// The log of a call that nobody waits for any more goes with it.
+#[tokio::test]
+async fn a_dropped_call_leaves_no_log() {
+    let bench = bench();
+    let mut command = bench.shell("seq 100000; sleep 300");
+    command.capture = Capture::Merged { keep_tail: 10 };
+    let logs = bench.directory.path().join("logs");
+    let count = || {
+        let engines = std::fs::read_dir(&logs).into_iter().flatten().flatten();
+        engines.map(|engine| std::fs::read_dir(engine.path()).unwrap().count()).sum::<usize>()
+    };
+    tokio::select! {
+        _ = bench.processes.run(command, CancellationToken::new()) => panic!("it ended by itself"),
+        () = eventually(Duration::from_secs(10), "the log is there", || count() == 1) => {}
+    }
+    eventually(Duration::from_secs(3), "the log is gone", || count() == 0).await;
+}
+
+/// An engine of its own is measured, at its peak, by the kernel.
+#[test]
+fn two_gigabytes_pass_in_bounded_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let lines = soak(200_000_000, 20_000_000) as u64;
+    for mode in ["foreground", "session"] {
+        let script = format!("exec yes 123456789 | head -n {lines} | cat; echo the end");
+        let engine = std::process::Command::new(env!("CARGO_BIN_EXE_gantry-run"))
+            .arg(keeper())
+            .arg(directory.path().join("logs"))
+            .args([mode, &script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let status = format!("/proc/{}/status", engine.id());
+        let watcher = std::thread::spawn(move || {
+            let mut peak = 0;
+            while let Ok(text) = std::fs::read_to_string(&status) {
+                let line = text.lines().find(|line| line.starts_with("VmHWM"));
+                let Some(kib) = line.and_then(|line| line.split_whitespace().nth(1)) else { break };
+                peak = kib.parse::<u64>().unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            peak
+        });
+        let output = engine.wait_with_output().unwrap();
+        let peak = watcher.join().unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        println!("{mode}: peak {peak} KiB\n{report}");
+        // A session's log ends at 1 GiB; what came after is counted.
+        let total = lines * 10 + 8;
+        assert!(report.contains(&format!("total {total}\n")), "{report}");
+        if total < 1 << 30 || mode == "foreground" {
+            assert!(report.contains("kept 200000\n") && report.contains("last the end\n"), "{report}");
+        }
+        if total < 1 << 30 {
+            assert!(report.contains(&format!("lines {}\n", lines + 1)), "{report}");
+        }
+        assert!(peak > 1_000 && peak < 40_000, "peak {peak} KiB");
+    }
+}

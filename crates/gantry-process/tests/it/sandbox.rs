@@ -1,0 +1,273 @@
+//! The kernel keeps a sandboxed command, and all its children, from what it may not reach.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use gantry_process::{Network, ProcessError, Sandbox, sandbox_support};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Bench, bench};
+
+/// Runs a script and gives its exit code and output.
+async fn run(bench: &Bench, sandbox: &Sandbox, script: &str) -> (Option<i32>, String) {
+    let mut command = bench.shell(script);
+    command.cwd = gantry_process::Cwd::Path("/".into());
+    command.sandbox = sandbox.clone();
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    (finished.ended.exit.code, finished.stdout.text)
+}
+
+async fn allowed(bench: &Bench, sandbox: &Sandbox, script: &str) {
+    let (code, output) = run(bench, sandbox, script).await;
+    assert_eq!(code, Some(0), "{script}: {output}");
+}
+
+async fn refused(bench: &Bench, sandbox: &Sandbox, script: &str) {
+    let (code, output) = run(bench, sandbox, script).await;
+    assert!(code != Some(0) && !output.contains("top secret"), "{script}: {code:?} {output}");
+    // The same works outside, so the refusal is the sandbox's.
+    let (code, output) = run(bench, &Sandbox::None, script).await;
+    assert_eq!(code, Some(0), "{script}: {output}");
+}
+
+fn system() -> Vec<PathBuf> {
+    ["/usr", "/bin", "/lib", "/lib64", "/etc"].map(PathBuf::from).to_vec()
+}
+
+struct Scene {
+    bench: Bench,
+    root: PathBuf,
+}
+
+/// `open/file` and `closed/secret`, and links into the closed directory made beforehand.
+fn scene() -> Scene {
+    let bench = bench();
+    let root = bench.directory.path().canonicalize().unwrap();
+    for name in ["open", "closed", "closed/deep"] {
+        std::fs::create_dir(root.join(name)).unwrap();
+    }
+    std::fs::write(root.join("open/file"), "readable").unwrap();
+    std::fs::write(root.join("closed/secret"), "top secret").unwrap();
+    std::os::unix::fs::symlink(root.join("closed"), root.join("open/link")).unwrap();
+    std::os::unix::fs::symlink(&root, root.join("open/up")).unwrap();
+    Scene { bench, root }
+}
+
+#[test]
+fn this_machine_can_enforce_sandboxes() {
+    let support = sandbox_support();
+    assert!(support.landlock_abi.is_some_and(|abi| abi >= 3) && support.seccomp, "{support:?}");
+    assert_eq!(support.reason, None);
+}
+
+#[tokio::test]
+async fn only_the_listed_paths_can_be_reached() {
+    let Scene { bench, root } = scene();
+    let root = root.display();
+    let sandbox = Sandbox::Only {
+        read: [system(), vec!["/nonexistent".into()]].concat(),
+        write: vec![format!("{root}/open").into()],
+        network: Network::Allowed,
+    };
+    for script in [
+        format!("cat {root}/open/file"),
+        format!(
+            "cd {root}/open && echo x > new && mkdir d && mv new d/newer && ln d/newer hard && rm -r d hard"
+        ),
+        format!("cd {root}/open && echo long > t && : > t && rm t"),
+        "echo x > /dev/null; head -c 1 /dev/urandom > /dev/null; cat /proc/self/status > /dev/null"
+            .to_owned(),
+        "ls /usr/bin > /dev/null".to_owned(),
+    ] {
+        allowed(&bench, &sandbox, &script).await;
+    }
+    for script in [
+        format!("cat {root}/closed/secret"),
+        format!("cat {root}/open/link/secret"),
+        format!("cat {root}/open/up/closed/secret"),
+        format!("cat /proc/self/root{root}/closed/secret"),
+        format!("cat /proc/self/cwd{root}/closed/secret"),
+        format!("bash -c 'setsid -w cat {root}/closed/secret'"),
+        format!("ls {root}"),
+        format!("echo x > {root}/outside"),
+        format!("echo x >> {root}/closed/secret"),
+        format!(
+            "python3 -c 'import os; os.truncate(\"{root}/closed/deep/t\", 0)' 2>&1 || touch {root}/closed/deep/t"
+        ),
+        format!("echo x > {root}/closed/deep/u"),
+        format!("ln {root}/closed/secret {root}/open/hard$$"),
+        format!("mv {root}/closed/deep/u {root}/open/u"),
+        "ls /".to_owned(),
+        "ls /root".to_owned(),
+        "touch /usr/bin/gantry-test-file && rm /usr/bin/gantry-test-file".to_owned(),
+    ] {
+        refused(&bench, &sandbox, &script).await;
+    }
+}
+
+#[tokio::test]
+async fn all_but_the_closed_directory_can_be_reached() {
+    let Scene { bench, root } = scene();
+    let root = root.display();
+    let link = format!("{root}/open/link");
+    // Given by its own name, and through a link.
+    for closed in [format!("{root}/closed"), link] {
+        let sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        for script in [
+            format!("cat {root}/open/file"),
+            format!("echo x > {root}/open/new && rm {root}/open/new"),
+            "ls /etc > /dev/null && ls /usr /proc > /dev/null".to_owned(),
+        ] {
+            allowed(&bench, &sandbox, &script).await;
+        }
+        for script in [
+            format!("cat {root}/closed/secret"),
+            format!("cat {root}/open/link/secret"),
+            format!("cat {root}/open/up/closed/secret"),
+            format!("cat /proc/self/root{root}/closed/secret"),
+            format!("cd {root}/closed && cat secret"),
+            format!("ls {root}/closed"),
+            format!("echo x > {root}/closed/new"),
+            format!("echo x > {root}/closed/deep/new"),
+            format!("bash -c '( setsid -w cat {root}/closed/secret )'"),
+            // Moved to where it may look: the directory takes its rules along.
+            format!(
+                "mv {root}/closed/deep {root}/open/deep && ls {root}/open/deep && mv {root}/open/deep {root}/closed/deep"
+            ),
+        ] {
+            refused(&bench, &sandbox, &script).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_closed_directory_need_not_exist_yet() {
+    let Scene { bench, root } = scene();
+    let closed = root.join("open/later/data");
+    let sandbox = Sandbox::Except { closed: vec![closed.clone()], network: Network::Allowed };
+    allowed(&bench, &sandbox, &format!("cat {}/open/file", root.display())).await;
+    // It appears while the command runs.
+    let script = format!(
+        "for i in $(seq 200); do test -e {0} && break; sleep 0.01; done; test -e {0} || exit 0; cat {0}",
+        closed.join("secret").display()
+    );
+    let running = run(&bench, &sandbox, &script);
+    let making = async {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        std::fs::create_dir_all(&closed).unwrap();
+        std::fs::write(closed.join("secret"), "top secret").unwrap();
+    };
+    let ((code, output), ()) = tokio::join!(running, making);
+    assert!(code == Some(1) && !output.contains("top secret"), "{code:?} {output}");
+}
+
+#[tokio::test]
+async fn a_closed_path_that_means_nothing_is_refused() {
+    let bench = bench();
+    for closed in ["relative", "/tmp/../etc"] {
+        let mut command = bench.shell("true");
+        command.sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        let err = bench.processes.run(command, CancellationToken::new()).await.unwrap_err();
+        assert!(
+            matches!(&err, ProcessError::SandboxUnavailable { reason } if reason.contains(closed)),
+            "{err}"
+        );
+        assert!(err.hint().is_some());
+    }
+}
+
+#[tokio::test]
+async fn without_network_there_are_no_sockets() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"hello\n");
+        }
+    });
+    let bench = bench();
+    let except = |network| Sandbox::Except { closed: vec!["/nonexistent-data".into()], network };
+    let only = |network| Sandbox::Only { read: vec!["/".into()], write: vec![], network };
+    let python = |code: &str| format!("python3 -c 'import socket; {code}'");
+    let scripts = [
+        format!("read -r line < /dev/tcp/127.0.0.1/{port} && test \"$line\" = hello"),
+        python(&format!("socket.create_connection((\"127.0.0.1\", {port}))")),
+        python("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"),
+        python("socket.socket(socket.AF_INET6)"),
+        python("socket.socket(socket.AF_UNIX)"),
+        python("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)"),
+        format!("setsid -w bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"),
+    ];
+    for script in &scripts {
+        for sandbox in [except(Network::Allowed), only(Network::Allowed)] {
+            allowed(&bench, &sandbox, script).await;
+        }
+        for sandbox in [except(Network::Denied), only(Network::Denied)] {
+            refused(&bench, &sandbox, script).await;
+        }
+    }
+    for sandbox in [except(Network::Denied), only(Network::Denied)] {
+        allowed(&bench, &sandbox, &python("a, b = socket.socketpair(); a.send(b\"x\"); b.recv(1)")).await;
+    }
+}
+
+#[tokio::test]
+async fn processes_outside_can_be_neither_signalled_nor_read() {
+    let bench = bench();
+    let mut outside =
+        std::process::Command::new("sleep").arg("300").env("HIDDEN", "top secret").spawn().unwrap();
+    let pid = outside.id();
+    for sandbox in [
+        Sandbox::Only { read: vec!["/".into()], write: vec![], network: Network::Denied },
+        Sandbox::Except { closed: vec!["/nonexistent-data".into()], network: Network::Allowed },
+    ] {
+        refused(&bench, &sandbox, &format!("kill -0 {pid}")).await;
+        // `cat` would show it; outside we only ask whether it can be read.
+        refused(&bench, &sandbox, &format!("head -c 1 /proc/{pid}/environ | grep -q .")).await;
+        refused(&bench, &sandbox, &format!("readlink /proc/{pid}/fd/1 > /dev/null")).await;
+        refused(&bench, &sandbox, &format!("ls /proc/{pid}/root/ > /dev/null")).await;
+        // Its keeper is outside as well, while its own children are not.
+        let (code, output) =
+            run(&bench, &sandbox, "kill -KILL $PPID; sleep 300 & kill $! && echo alive").await;
+        assert!(code == Some(0) && output.ends_with("alive\n"), "{code:?} {output}");
+    }
+    outside.kill().unwrap();
+    outside.wait().unwrap();
+}
+
+/// A sandboxed tree is ended like any other: its keeper stands outside and sees all of it.
+#[tokio::test]
+async fn nothing_survives_a_sandboxed_command() {
+    let bench = bench();
+    let marker = crate::support::marker();
+    let mut command =
+        bench.shell(&format!("trap '' TERM; setsid -f bash -c 'exec -a {marker} sleep 300'; sleep 300"));
+    command.timeout = Some(std::time::Duration::from_millis(300));
+    command.sandbox = Sandbox::Only { read: system(), write: vec![], network: Network::Denied };
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert!(finished.ended.timed_out && !finished.ended.keeper_lost, "{finished:?}");
+    crate::support::assert_clean(&marker);
+}
+
+/// Files held by the engine's own parent must not leak through engine and keeper into the command.
+#[tokio::test]
+async fn inherited_descriptors_do_not_reach_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let leak = directory.path().join("leak");
+    std::fs::write(&leak, "top secret").unwrap();
+    let script = format!(
+        "exec 9<{leak}; exec {engine} {keeper} {logs} session 'ls -m /proc/self/fd; cat <&9'",
+        leak = leak.display(),
+        engine = env!("CARGO_BIN_EXE_gantry-run"),
+        keeper = crate::support::keeper().display(),
+        logs = directory.path().join("logs").display(),
+    );
+    let output = std::process::Command::new("/bin/bash").args(["-c", &script]).output().unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.contains("total ") && output.contains("Bad file descriptor") && !output.contains("secret"),
+        "{output}"
+    );
+    assert!(Path::new(&leak).exists());
+}

@@ -1,0 +1,161 @@
+//! Sessions: fed, polled, paged, ended, retained.
+
+use std::time::{Duration, Instant};
+
+use gantry_process::{ProcessError, SessionId, Stdin, Waited, Written};
+
+use crate::support::{Bench, bench, bench_with, eventually, soak};
+
+async fn start(bench: &Bench, script: &str) -> SessionId {
+    let mut command = bench.shell(script);
+    command.stdin = Stdin::Pipe;
+    bench.processes.start(command).await.unwrap()
+}
+
+async fn finish(bench: &Bench, id: SessionId) -> gantry_process::Finished {
+    match bench.processes.wait(id, Duration::from_secs(30)).await.unwrap() {
+        Waited::Finished(finished) => finished,
+        Waited::Running(running) => panic!("still running: {running:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_fed_until_its_input_is_closed() {
+    let bench = bench();
+    let id = start(&bench, "while read -r line; do echo \"got $line\"; done; echo eof").await;
+    assert_eq!(bench.processes.write(id, b"one\n").await.unwrap(), Written { bytes: 4, complete: true });
+    let poll = bench.processes.poll(id, Duration::from_secs(10)).await.unwrap();
+    assert_eq!((poll.tail.as_str(), poll.ended), ("got one\n", None));
+    bench.processes.write(id, b"two\n").await.unwrap();
+    bench.processes.close_stdin(id).await.unwrap();
+    let finished = finish(&bench, id).await;
+    assert_eq!(finished.stdout.text, "got one\ngot two\neof\n");
+    assert!(matches!(bench.processes.write(id, b"x").await, Err(ProcessError::HasEnded(_))));
+    assert!(matches!(bench.processes.close_stdin(id).await, Err(ProcessError::HasEnded(_))));
+    assert!(!bench.processes.kill(id).await.unwrap());
+}
+
+#[tokio::test]
+async fn writing_to_a_command_that_does_not_read_comes_back() {
+    let bench = bench_with(|options| options.stdin_timeout = Duration::from_millis(200));
+    let id = start(&bench, "sleep 300").await;
+    let begun = Instant::now();
+    let written = bench.processes.write(id, &vec![b'x'; 1 << 20]).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(written, Written { bytes: 65_536, complete: false });
+    bench.processes.close_stdin(id).await.unwrap();
+    assert!(matches!(bench.processes.write(id, b"x").await, Err(ProcessError::StdinClosed(_))));
+    assert!(matches!(bench.processes.close_stdin(id).await, Err(ProcessError::StdinClosed(_))));
+    let closed = start(&bench, "exec <&-; echo closed; sleep 300").await;
+    bench.processes.poll(closed, Duration::from_secs(10)).await.unwrap();
+    assert!(matches!(bench.processes.write(closed, b"x").await, Err(ProcessError::StdinClosed(_))));
+    bench.processes.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_poll_returns_with_news_or_when_its_time_is_over() {
+    let bench = bench();
+    let id = start(&bench, "sleep 0.3; echo news; sleep 0.5; exit 4").await;
+    let begun = Instant::now();
+    let poll = bench.processes.poll(id, Duration::from_millis(50)).await.unwrap();
+    assert!(poll.tail.is_empty() && poll.ended.is_none() && begun.elapsed() < Duration::from_millis(250));
+    let poll = bench.processes.poll(id, Duration::from_secs(20)).await.unwrap();
+    assert_eq!((poll.tail.as_str(), poll.ended), ("news\n", None));
+    let poll = bench.processes.poll(id, Duration::from_secs(20)).await.unwrap();
+    assert_eq!(poll.ended.unwrap().exit.code, Some(4));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_million_lines_are_paged_by_stable_numbers() {
+    let bench = bench();
+    let count = soak(10_000_000, 1_000_000) as u64;
+    let id = start(&bench, &format!("seq 0 {}; printf 'no newline'", count - 1)).await;
+    // Pages read while it grows show what they show at the end.
+    let early = bench.processes.log(id, 0, 3).await.unwrap();
+    let finished = finish(&bench, id).await;
+    assert_eq!(finished.stdout.text.chars().count(), 200_000);
+    assert!(
+        early.lines.iter().enumerate().all(|(line, text)| *text == line.to_string()) || early.lines.len() < 3
+    );
+    for offset in [0, 1, 199, 65_535, 123_456, count / 2, count - 1] {
+        let page = bench.processes.log(id, offset, 200).await.unwrap();
+        let expected: Vec<String> = (offset..count.min(offset + 200)).map(|line| line.to_string()).collect();
+        assert_eq!(page.lines[..expected.len()], expected[..], "offset {offset}");
+        assert_eq!(page.total_lines, count + 1);
+        let next = (offset + 200 < count + 1).then_some(offset + 200);
+        assert_eq!((page.offset, page.next_offset), (offset, next));
+    }
+    let last = bench.processes.log(id, count, 200).await.unwrap();
+    assert_eq!((last.lines.as_slice(), last.next_offset), (["no newline".to_owned()].as_slice(), None));
+    assert_eq!(last.total_chars, finished.stdout.total_bytes);
+    let past = bench.processes.log(id, count + 5, 200).await.unwrap();
+    assert_eq!((past.lines.len(), past.total_lines), (0, count + 1));
+}
+
+#[tokio::test]
+async fn a_page_stays_small_and_says_so_when_a_line_does_not_fit() {
+    let bench = bench();
+    let id = start(&bench, "printf 'a\\r\\n\\nb\\n'; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end")
+        .await;
+    finish(&bench, id).await;
+    let page = bench.processes.log(id, 0, 100).await.unwrap();
+    assert_eq!(
+        (page.lines.as_slice(), page.next_offset),
+        (["a", "", "b"].map(String::from).as_slice(), Some(3))
+    );
+    let page = bench.processes.log(id, 3, 100).await.unwrap();
+    assert_eq!((page.lines.len(), page.lines[0].len(), page.cut_line), (1, 1 << 20, Some(3)));
+    assert_eq!(page.next_offset, Some(4));
+    let page = bench.processes.log(id, 4, 100).await.unwrap();
+    assert_eq!((page.lines.as_slice(), page.total_lines), (["end".to_owned()].as_slice(), 5));
+}
+
+#[tokio::test]
+async fn sessions_are_listed_newest_first_and_forgotten_in_time() {
+    let bench = bench_with(|options| {
+        options.retention = Duration::from_millis(400);
+        options.max_sessions = 2;
+    });
+    let first = start(&bench, "echo one").await;
+    finish(&bench, first).await;
+    let second = start(&bench, "sleep 300").await;
+    let third = start(&bench, "sleep 300").await;
+    let listed: Vec<_> =
+        bench.processes.list().await.unwrap().into_iter().map(|session| session.id).collect();
+    assert_eq!(listed, [third, second, first]);
+    let refused = bench.processes.start(bench.shell("true")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "2 sessions are already running");
+    assert!(matches!(bench.processes.forget(second), Err(ProcessError::StillRunning(_))));
+    eventually(Duration::from_secs(5), "the log is removed", || logs(&bench) == 2).await;
+    assert!(matches!(bench.processes.log(first, 0, 1).await, Err(ProcessError::NoSession(_))));
+    bench.processes.kill(second).await.unwrap();
+    bench.processes.forget(second).unwrap();
+    assert_eq!(logs(&bench), 1);
+    bench.processes.shutdown().await;
+    assert!(matches!(bench.processes.start(bench.shell("true")).await, Err(ProcessError::ShuttingDown)));
+    assert!("nonsense".parse::<SessionId>().is_err());
+    assert_eq!(third.to_string().parse::<SessionId>().unwrap(), third);
+}
+
+fn logs(bench: &Bench) -> usize {
+    let engines = std::fs::read_dir(bench.directory.path().join("logs")).unwrap().flatten();
+    engines.map(|engine| std::fs::read_dir(engine.path()).unwrap().count()).sum()
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_start_leaves_nothing_behind() {
+    let bench = bench();
+    assert!(bench.processes.start(bench.command("/nonexistent", &[])).await.is_err());
+    assert_eq!((logs(&bench), bench.processes.list().await.unwrap().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_session_has_a_timeout_of_its_own() {
+    let bench = bench();
+    let mut command = bench.shell("echo begun; sleep 300");
+    command.timeout = Some(Duration::from_millis(200));
+    let id = bench.processes.start(command).await.unwrap();
+    let finished = finish(&bench, id).await;
+    assert!(finished.ended.timed_out && finished.stdout.text == "begun\n");
+}

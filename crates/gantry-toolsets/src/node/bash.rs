@@ -1,0 +1,220 @@
+//! `Bash` runs a shell command: to its end, in the background, or whichever comes first.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, env, find_program};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths;
+use super::sessions::{Session, Sessions};
+use super::shell_run::ShellRun;
+use crate::blocking::blocking;
+use crate::machine::{file_error, process_error};
+use crate::{Ctx, Machine};
+
+const DEFAULT_TIMEOUT_MS: u64 = 300_000;
+const FALLBACK_SHELL: &str = "/bin/sh";
+
+/// Run a command in the user's login shell on this machine. By default waits for its end and returns its exit code and
+/// output. With `background`, or when `yieldMs` has passed, it runs on as a session: use `Process` with the `sessionId`
+/// to wait for it, read its log, write to its standard input or kill it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Shell command to run. Must not be empty. Standard input is empty, except with `background` or `yieldMs`.
+    command: String,
+    /// Working directory: absolute, or relative to the workspace. Default: the workspace.
+    workdir: Option<String>,
+    /// Timeout in milliseconds; when it passes, the command and all it started get SIGTERM and, 250 ms later, SIGKILL.
+    /// 0 means none. Default 300000 (5 minutes); with `background` none, unless one is given.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    timeout: Option<u64>,
+    /// Run in the background and return a `sessionId` at once. Default false.
+    #[serde(default)]
+    background: bool,
+    /// Wait this many milliseconds (10 to 120000; other values count as the nearest), then let the command run on in the
+    /// background if it has not ended.
+    yield_ms: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Touched {
+    workdir: Option<String>,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
+    let (own, sessions) = (machine.clone(), sessions.clone());
+    Tool::new("Bash", Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
+        .open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .touches(move |call, input: Touched| {
+            vec![Touch::write(paths::resolved(&own, call, input.workdir.as_deref().unwrap_or(".")))]
+        })
+}
+
+async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun, ToolError> {
+    if input.command.trim().is_empty() {
+        return Err(ToolError::input("command is empty"));
+    }
+    let one_shot = ctx.state.is_one_shot();
+    if input.background && one_shot {
+        return Err(ToolError::input("a single call cannot leave a command running in the background")
+            .with_hint("start `gantry up` and call again, or leave out background"));
+    }
+    let (mut command, session) = prepare(&ctx, &input).await?;
+    let processes = ctx.state.processes();
+    match input.yield_ms {
+        _ if input.background => {
+            command.stdin = Stdin::Pipe;
+            start(processes, command, session, &sessions).await
+        }
+        Some(yield_ms) if !one_shot => {
+            command.stdin = Stdin::Pipe;
+            wait_then_yield(&ctx, command, session, &sessions, yield_time(yield_ms)).await
+        }
+        _ => run_to_end(&ctx, command, session, &sessions).await,
+    }
+}
+
+async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolError> {
+    let workdir = input.workdir.clone().unwrap_or_else(|| ".".to_owned());
+    let (shell, directory) = blocking(ctx, move |ctx, _| {
+        let directory = ctx.state.free(&ctx.call)?.open_dir(&workdir).map_err(file_error)?;
+        Ok((login_shell(&ctx.state), directory))
+    })
+    .await?;
+    let offline = ctx.state.network(&ctx.call) == Network::Denied;
+    let session = Session::new(&ctx.call, &input.command, directory.path, offline);
+    // A command that begins with a sign would be taken for an option of the shell.
+    let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
+    let script = format!("{sign}{}", input.command);
+    let command = Command {
+        env: env::inherited(ctx.state.variables()),
+        timeout: time_limit(input),
+        sandbox: ctx.state.shell_sandbox(&ctx.call),
+        ..Command::new(shell, Cwd::Dir(directory.fd)).args(["-lc", &script])
+    };
+    Ok((command, session))
+}
+
+/// A command left in the background on purpose, such as a server, must not die after five minutes.
+fn time_limit(input: &Input) -> Option<Duration> {
+    match input.timeout {
+        Some(0) => None,
+        Some(given) => Some(Duration::from_millis(given)),
+        None => (!input.background).then_some(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
+    }
+}
+
+fn yield_time(yield_ms: f64) -> Duration {
+    Duration::from_millis(yield_ms.clamp(10.0, 120_000.0) as u64)
+}
+
+/// The user's shell, if it is an absolute path that can be executed.
+fn login_shell(machine: &Machine) -> std::path::PathBuf {
+    let shell = machine.variable("SHELL").map(Path::new).filter(|shell| shell.is_absolute());
+    let found = shell.and_then(|shell| {
+        let directory = shell.parent()?.to_owned();
+        find_program(shell.file_name()?.to_str()?, &[directory])
+    });
+    found.unwrap_or_else(|| FALLBACK_SHELL.into())
+}
+
+async fn run_to_end(
+    ctx: &Ctx,
+    command: Command,
+    session: Session,
+    sessions: &Sessions,
+) -> Result<ShellRun, ToolError> {
+    let processes = ctx.state.processes();
+    let finished = processes.run(command, ctx.call.cancel.clone()).await.map_err(process_error)?;
+    if finished.ended.cancelled && ctx.call.cancel.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    let id = finished.id;
+    let logged = finished.logged;
+    let answer = ShellRun::completed(finished, &session);
+    if logged {
+        sessions.add(processes, id, session);
+    }
+    Ok(answer)
+}
+
+async fn start(
+    processes: &Processes,
+    command: Command,
+    session: Session,
+    sessions: &Sessions,
+) -> Result<ShellRun, ToolError> {
+    let id = processes.start(command).await.map_err(process_error)?;
+    let session = session.in_background();
+    sessions.add(processes, id, session.clone());
+    let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
+    Ok(ShellRun::running(snapshot, &session))
+}
+
+async fn wait_then_yield(
+    ctx: &Ctx,
+    command: Command,
+    session: Session,
+    sessions: &Sessions,
+    up_to: Duration,
+) -> Result<ShellRun, ToolError> {
+    let processes = ctx.state.processes();
+    let id = processes.start(command).await.map_err(process_error)?;
+    let mut waiting = EndOnDrop { processes: processes.clone(), id: Some(id) };
+    let waited = tokio::select! {
+        waited = processes.wait(id, up_to) => waited.map_err(process_error)?,
+        () = ctx.call.cancel.cancelled() => {
+            waiting.id = None;
+            let _ = processes.terminate(id).await;
+            let _ = processes.forget(id);
+            return Err(ToolError::Cancelled);
+        }
+    };
+    waiting.id = None;
+    match waited {
+        Waited::Running(snapshot) => {
+            let session = session.in_background();
+            let answer = ShellRun::running(snapshot, &session);
+            sessions.add(processes, id, session);
+            Ok(answer)
+        }
+        Waited::Finished(finished) => {
+            let truncated = finished.stdout.truncated;
+            let answer = ShellRun::completed(finished, &session);
+            if truncated {
+                sessions.add(processes, id, session);
+            } else {
+                let _ = processes.forget(id);
+            }
+            Ok(answer)
+        }
+    }
+}
+
+/// Ends a command whose caller went away before it was told of the session.
+struct EndOnDrop {
+    processes: Processes,
+    id: Option<SessionId>,
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else { return };
+        let processes = self.processes.clone();
+        runtime.spawn(async move {
+            let _ = processes.terminate(id).await;
+            let _ = processes.forget(id);
+        });
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests;

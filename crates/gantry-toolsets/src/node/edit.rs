@@ -1,0 +1,202 @@
+//! `Edit` replaces exact text in a file.
+
+use std::sync::Arc;
+
+use gantry_files::UpdateOptions;
+use gantry_files::edit::{EditError, Occurrences, edit};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// Replace exact text in a file of this machine, all or nothing. `oldString` must match exactly, white space included,
+/// and without the line numbers that `Read` shows. Line endings of the file are kept: LF in `oldString` matches CRLF.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Path of the file: absolute, or relative to the workspace.
+    path: String,
+    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly once.
+    old_string: String,
+    /// The text to put in its place. Must differ from `oldString`; may be empty.
+    new_string: String,
+    /// Replace every occurrence. Default false.
+    #[serde(default)]
+    replace_all: bool,
+    /// The `tag` that `Read`, `Write` or `Edit` returned. When the file has changed since, nothing is edited and the
+    /// error tells the current tag.
+    tag: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The real absolute path, links followed.
+    path: String,
+    /// How many occurrences were replaced.
+    replacements: usize,
+    /// Names the new content of the file.
+    tag: String,
+}
+
+#[derive(Deserialize)]
+struct Touched {
+    path: String,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("Edit", Toolset::Node, machine, run)
+        .capabilities(&[Capability::FilesystemEdit])
+        // A failed edit shows passages of the file.
+        .labels(&[Label::Private])
+        .touches(move |call, input: Touched| vec![Touch::write(paths::resolved(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let scope = ctx.state.free(&ctx.call)?;
+        let occurrences = if input.replace_all { Occurrences::All } else { Occurrences::One };
+        let options = UpdateOptions { expected_tag: input.tag.as_deref(), ..UpdateOptions::default() };
+        let update = scope.update(&input.path, options).map_err(file_error)?;
+        let edited = edit(update.bytes(), &input.old_string, &input.new_string, occurrences);
+        let edited = edited.map_err(|err| edit_error(&err, &input.path))?;
+        let replacements = edited.replacements;
+        let written = update.write(&edited.parts).map_err(file_error)?;
+        Ok(Output { path: paths::text(&written.path), replacements, tag: written.tag })
+    })
+    .await
+}
+
+fn edit_error(err: &EditError, path: &str) -> ToolError {
+    let error = match err {
+        EditError::EmptyOld => ToolError::input("oldString is empty"),
+        EditError::Same => ToolError::input("oldString and newString are equal"),
+        EditError::NotFound { .. } | EditError::Ambiguous { .. } => {
+            let told = err.to_string().replacen("the passage", "oldString", 1);
+            ToolError::failed(format!("cannot edit {path}: {told}"))
+        }
+        EditError::NotText(_) => ToolError::failed(format!("cannot edit {path}: {err}")),
+    };
+    match err.hint() {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests {
+    use crate::testing::Bench;
+    use gantry_files::tag;
+    use serde_json::{Value, json};
+
+    fn replacing(old: &str, new: &str) -> Value {
+        json!({"path": "f", "oldString": old, "newString": new})
+    }
+
+    /// Edits a file with this content; gives its new content, or the error's text.
+    async fn edited(content: &str, input: Value) -> Result<String, String> {
+        let bench = Bench::new();
+        let path = bench.write("f", content);
+        match bench.call("Edit", input).await {
+            Ok(done) => {
+                let now = bench.read("f");
+                assert_eq!(
+                    (&done["path"], &done["tag"]),
+                    (&json!(path), &json!(tag::of_bytes(now.as_bytes())))
+                );
+                Ok(format!("{} {now}", done["replacements"]))
+            }
+            Err(error) => {
+                assert_eq!(bench.read("f"), content, "a failed edit must change nothing");
+                Err(error["error"].as_str().map_or_else(|| error.to_string(), str::to_owned))
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn replaces_the_one_occurrence_or_all() {
+        assert_eq!(edited("a b c", replacing("b", "x")).await, Ok("1 a x c".into()));
+        assert_eq!(edited("a b c", replacing(" b", "")).await, Ok("1 a c".into()));
+        let mut all = replacing("a", "aa");
+        all["replaceAll"] = json!(true);
+        assert_eq!(edited("a a a", all.clone()).await, Ok("3 aa aa aa".into()));
+        assert_eq!(edited("a", all).await, Ok("1 aa".into()));
+    }
+
+    #[tokio::test]
+    async fn several_occurrences_are_refused_with_their_count_and_a_way_out() {
+        let error = edited("a\na\nb a", replacing("a", "x")).await.unwrap_err();
+        assert_eq!(
+            error,
+            "cannot edit f: oldString was found 3 times (lines 1, 2, 3) (add surrounding lines to make it unique, or pass replaceAll: true)"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_passage_that_is_not_there_is_answered_with_the_closest_ones() {
+        let content = "fn main() {\n    println!(\"hello\");\n}\n";
+        let error = edited(content, replacing("    println!(\"hallo\");", "x")).await.unwrap_err();
+        assert_eq!(
+            error,
+            "cannot edit f: oldString was not found; closest passages:\n2\t    println!(\"hello\"); (read the file and copy the passage exactly, white space included)"
+        );
+    }
+
+    #[tokio::test]
+    async fn empty_and_equal_strings_are_refused() {
+        assert_eq!(edited("a", replacing("", "x")).await, Err("oldString is empty".into()));
+        assert_eq!(edited("a", replacing("a", "a")).await, Err("oldString and newString are equal".into()));
+    }
+
+    #[tokio::test]
+    async fn line_endings_of_the_file_are_kept() {
+        assert_eq!(edited("a\r\nb\r\nc", replacing("a\nb", "x\ny")).await, Ok("1 x\r\ny\r\nc".into()));
+    }
+
+    #[tokio::test]
+    async fn utf16_is_edited_and_written_back_as_such() {
+        let bench = Bench::new();
+        let utf16 = |text: &str| -> Vec<u8> {
+            [0xFEFF].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+        };
+        let path = bench.write("f", utf16("one\ntwo\n"));
+        bench.call("Edit", replacing("two", "zwei")).await.unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), utf16("one\nzwei\n"));
+    }
+
+    #[tokio::test]
+    async fn a_stale_tag_is_refused_with_the_current_one_and_a_fresh_one_works() {
+        let mut input = replacing("a", "b");
+        input["tag"] = json!("0123");
+        let error = edited("a", input.clone()).await.unwrap_err();
+        assert!(error.contains(&format!("its tag is now {}", tag::of_bytes(b"a"))), "{error}");
+        input["tag"] = json!(tag::of_bytes(b"a"));
+        assert_eq!(edited("a", input).await, Ok("1 b".into()));
+    }
+
+    #[tokio::test]
+    async fn missing_files_directories_binaries_and_closed_places_are_errors() {
+        let bench = Bench::new();
+        bench.write("bin", b"\xff\x00\x01");
+        let edit = |path: Value| {
+            let mut input = replacing("a", "b");
+            input["path"] = path;
+            bench.call("Edit", input)
+        };
+        for (path, expected) in [
+            ("missing", "no such file or directory: missing"),
+            (".", "not a regular file but a directory: . (list the directory instead)"),
+            ("bin", "cannot edit bin: binary content (application/octet-stream), not text"),
+        ] {
+            assert_eq!(edit(json!(path)).await, Err(json!({"error": expected})));
+        }
+        assert!(!bench.workspace().join("missing").exists());
+        let error = edit(json!(bench.data().join("x"))).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "denied");
+    }
+}

@@ -1,0 +1,263 @@
+//! `Process` looks after the sessions that `Bash` left in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_process::{Snapshot, Waited, Written};
+use gantry_tool::{Call, Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use super::sessions::{Session, Sessions};
+use super::shell_run::{ShellRun, Status, milliseconds};
+use crate::machine::process_error;
+use crate::{Ctx, Machine};
+
+/// Manage commands that `Bash` left in the background: list them, wait for them, read their whole output by line, write to
+/// their standard input, or kill them. Finished sessions are kept for 30 minutes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// What to do. All but `list` need a `sessionId`. `list`: your sessions, newest first. `poll`: the session's status and
+    /// output, at once or after `waitMs`. `log`: lines of its whole output. `write`: send `data` to its standard input.
+    /// `submit`: the same with a newline after it. `close`: end its standard input. `kill`: send SIGKILL to it and to
+    /// everything it started.
+    action: Action,
+    /// The session, as given by `Bash`. Required for all actions except `list`.
+    session_id: Option<String>,
+    /// What `write` and `submit` send. Default: nothing.
+    #[serde(default)]
+    data: String,
+    /// First line that `log` returns, counted from 0 in the whole output. Default 0.
+    #[serde(default)]
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    offset: u64,
+    /// At most this many lines of `log`. Default 200.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
+    limit: usize,
+    /// How long `poll` waits, in milliseconds, for the session to end or to write something new. Default 0, at most
+    /// 120000.
+    #[serde(default)]
+    #[schemars(range(max = 120_000))]
+    wait_ms: u64,
+}
+
+fn default_limit() -> usize {
+    200
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Action {
+    List,
+    Poll,
+    Log,
+    Write,
+    Submit,
+    Kill,
+    Close,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("type" = "object"))]
+enum Output {
+    List { sessions: Vec<Listed> },
+    Poll(Box<Polled>),
+    Log(LogLines),
+    Write(WrittenData),
+    Kill(Killed),
+    Close(Closed),
+}
+
+/// A session in the list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    session_id: String,
+    status: Status,
+    /// The command; a long one by its first 500 characters and an ellipsis.
+    command: String,
+    pid: i32,
+    workdir: String,
+    /// Milliseconds since 1970.
+    started_at: u64,
+    #[serde(flatten)]
+    ended: Option<ListedEnd>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ListedEnd {
+    exit_code: Option<i32>,
+    signal: Option<String>,
+    timed_out: bool,
+    /// Milliseconds since 1970.
+    ended_at: u64,
+    duration_ms: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Polled {
+    #[serde(flatten)]
+    run: ShellRun,
+    /// Whether it still runs.
+    running: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct LogLines {
+    session_id: String,
+    /// Without their line endings. A page holds at most about 1 MB.
+    lines: Vec<String>,
+    /// The first line's number, counted from 0.
+    offset: u64,
+    total_lines: u64,
+    total_chars: u64,
+    /// The `offset` that reads on; absent when the last line so far is here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<u64>,
+    /// The number (from 0) of a line that is longer than a page and of which only the beginning is returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_line: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WrittenData {
+    session_id: String,
+    bytes_written: usize,
+    /// False when the command did not read all of the data in time; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    complete: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Killed {
+    session_id: String,
+    /// False when it had ended before.
+    killed: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Closed {
+    session_id: String,
+    closed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Touched {
+    session_id: Option<String>,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
+    let (known, sessions) = (sessions.clone(), sessions.clone());
+    Tool::new("Process", Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
+        .open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .touches(move |_: &Call, input: Touched| {
+            let workdir = input.session_id.and_then(|id| known.workdir(&id));
+            workdir.into_iter().map(Touch::write).collect()
+        })
+}
+
+async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, ToolError> {
+    if input.action == Action::List {
+        return list(&ctx, &sessions).await;
+    }
+    let Some(asked) = &input.session_id else {
+        return Err(ToolError::input("sessionId is required for every action but \"list\""));
+    };
+    let processes = ctx.state.processes();
+    let (id, session) = match input.action {
+        Action::Log => sessions.find(processes, &ctx.call, asked)?,
+        _ => sessions.find_backgrounded(processes, &ctx.call, asked)?,
+    };
+    let session_id = id.to_string();
+    match input.action {
+        Action::List | Action::Poll => {
+            let snapshot = tokio::select! {
+                snapshot = processes.poll(id, Duration::from_millis(input.wait_ms)) => snapshot,
+                () = ctx.call.cancel.cancelled() => return Err(ToolError::Cancelled),
+            };
+            polled(&ctx, snapshot.map_err(process_error)?, &session).await
+        }
+        Action::Log => {
+            let page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
+            Ok(Output::Log(LogLines {
+                session_id,
+                lines: page.lines,
+                offset: page.offset,
+                total_lines: page.total_lines,
+                total_chars: page.total_chars,
+                next_offset: page.next_offset,
+                cut_line: page.cut_line,
+            }))
+        }
+        Action::Write | Action::Submit => {
+            let newline = if input.action == Action::Submit { "\n" } else { "" };
+            let data = format!("{}{newline}", input.data);
+            let Written { bytes, complete } =
+                processes.write(id, data.as_bytes()).await.map_err(process_error)?;
+            let complete = (!complete).then_some(false);
+            Ok(Output::Write(WrittenData { session_id, bytes_written: bytes, complete }))
+        }
+        Action::Kill => {
+            let killed = processes.kill(id).await.map_err(process_error)?;
+            Ok(Output::Kill(Killed { session_id, killed }))
+        }
+        Action::Close => {
+            processes.close_stdin(id).await.map_err(process_error)?;
+            Ok(Output::Close(Closed { session_id, closed: true }))
+        }
+    }
+}
+
+async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
+    let snapshots = ctx.state.processes().list().await.map_err(process_error)?;
+    let listed = snapshots.into_iter().filter_map(|snapshot| {
+        let session = sessions.listed(&ctx.call, snapshot.id)?;
+        Some(Listed {
+            session_id: snapshot.id.to_string(),
+            status: Status::of(snapshot.ended.as_ref()),
+            command: session.command,
+            pid: snapshot.pid,
+            workdir: paths::text(&session.workdir),
+            started_at: milliseconds(snapshot.started_at),
+            ended: snapshot.ended.map(|ended| ListedEnd {
+                exit_code: ended.exit.code,
+                signal: ended.exit.signal.map(|signal| signal.to_string()),
+                timed_out: ended.timed_out,
+                ended_at: milliseconds(ended.ended_at),
+                duration_ms: u64::try_from(ended.duration.as_millis()).unwrap_or(u64::MAX),
+            }),
+        })
+    });
+    Ok(Output::List { sessions: listed.collect() })
+}
+
+/// The output of an ended session is read again as a whole; a snapshot has its tail only.
+async fn polled(ctx: &Ctx, snapshot: Snapshot, session: &Session) -> Result<Output, ToolError> {
+    if snapshot.ended.is_none() {
+        let run = ShellRun::running(snapshot, session);
+        return Ok(Output::Poll(Box::new(Polled { run, running: true })));
+    }
+    let waited = ctx.state.processes().wait(snapshot.id, Duration::ZERO).await.map_err(process_error)?;
+    let (run, running) = match waited {
+        Waited::Finished(finished) => (ShellRun::completed(finished, session), false),
+        Waited::Running(snapshot) => (ShellRun::running(snapshot, session), true),
+    };
+    Ok(Output::Poll(Box::new(Polled { run, running })))
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests;

@@ -1,0 +1,162 @@
+//! `Read` returns a text file with numbered lines, or an image.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use base64::Engine;
+use gantry_files::window::{Start, Window, WindowAsk, window};
+use gantry_files::{FileError, OpenFile};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+const MAX_TEXT_BYTES: usize = 10 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Read a file of this machine: text (UTF-8, or UTF-16 with a byte-order mark) with a number before each line, or an
+/// image (at most 10 MB), which is returned as a picture. Other binary files are an error that names their type.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Path of the file: absolute, or relative to the workspace.
+    path: String,
+    /// How many lines to skip, counted from 0: an `offset` of 10 begins with line 11. Past the end, nothing is
+    /// returned. Ignored for images.
+    #[serde(default)]
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    offset: u64,
+    /// At most this many lines. Without it the whole file, up to 10 MB of text. Ignored for images.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(extend("type" = "object"))]
+enum Output {
+    Text(TextFile),
+    Image(ImageFile),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct TextFile {
+    /// The real absolute path, links followed.
+    path: String,
+    /// Each line as its number (counted from 1), a tab and the line, without the file's own line endings.
+    content: String,
+    /// How many lines are returned.
+    lines: u64,
+    /// How many lines the file has.
+    total_lines: u64,
+    /// Names this content of the file; give it to `Edit` so that a file changed meanwhile is not edited.
+    tag: String,
+    /// Whether the limit of 10 MB ended the text early.
+    truncated: bool,
+    /// The `offset` that reads on; absent at the end of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_offset: Option<u64>,
+    /// The number (from 1) of a line that alone is longer than 10 MB and of which only the beginning is returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_line: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ImageFile {
+    content: [Block; 2],
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
+enum Block {
+    Text {
+        text: String,
+    },
+    Image {
+        /// Base64.
+        data: String,
+        mime_type: &'static str,
+    },
+}
+
+#[derive(Deserialize)]
+struct Touched {
+    path: String,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("Read", Toolset::Node, machine, run)
+        .read_only()
+        .capabilities(&[Capability::FilesystemRead])
+        .labels(&[Label::Private])
+        .touches(move |call, input: Touched| vec![Touch::read(paths::resolved(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, cancelled| {
+        let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
+        read(&file, &input, cancelled)
+    })
+    .await
+}
+
+fn read(file: &OpenFile, input: &Input, cancelled: &AtomicBool) -> Result<Output, ToolError> {
+    let start = Start::Line(input.offset);
+    let ask = WindowAsk { start, limit: input.limit, max_bytes: MAX_TEXT_BYTES };
+    match window(file, &ask, cancelled) {
+        Ok(window) => Ok(Output::Text(numbered(file, window))),
+        Err(FileError::Binary { mime, .. }) => image(file, &input.path, mime).map(Output::Image),
+        Err(err) => Err(file_error(err)),
+    }
+}
+
+fn numbered(file: &OpenFile, window: Window) -> TextFile {
+    let mut content = String::with_capacity(window.text.len() + window.text.len() / 8);
+    for (number, (line, _)) in (window.first_line + 1..).zip(window.lines()) {
+        if !content.is_empty() {
+            content.push('\n');
+        }
+        content.push_str(&number.to_string());
+        content.push('\t');
+        content.push_str(line);
+    }
+    TextFile {
+        path: paths::text(&file.path),
+        content,
+        lines: window.lines,
+        total_lines: window.total_lines,
+        tag: window.tag,
+        truncated: window.truncated,
+        next_offset: window.next,
+        cut_line: window.cut_line.then_some(window.first_line + window.lines),
+    }
+}
+
+fn image(file: &OpenFile, asked: &str, mime: &'static str) -> Result<ImageFile, ToolError> {
+    let size = file.meta.size;
+    let name = Path::new(asked).file_name().or(file.path.file_name()).unwrap_or_default().to_string_lossy();
+    if !mime.starts_with("image/") {
+        let text = format!("Binary file: {name} ({mime}, {size} bytes) — not a text or image file");
+        return Err(ToolError::failed(text));
+    }
+    let bytes = file.read_all(MAX_IMAGE_BYTES).map_err(|err| match err {
+        FileError::TooLarge { size, limit, .. } => ToolError::failed(format!(
+            "Image file too large: {name} ({mime}, {size} bytes) — at most {limit} bytes (10 MB)"
+        )),
+        err => file_error(err),
+    })?;
+    let text = format!("Image file: {name} ({mime}, {} bytes)", bytes.len());
+    let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+    Ok(ImageFile { content: [Block::Text { text }, Block::Image { data, mime_type: mime }] })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests;

@@ -1,0 +1,121 @@
+//! `Write` puts content in the place of a file, all or nothing.
+
+use std::sync::Arc;
+
+use gantry_files::WriteOptions;
+use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// Write a text file of this machine. Parent directories are made, an existing file is replaced as a whole; readers see
+/// the old content or the new, never a part. To change a part of a file use `Edit`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Path of the file: absolute, or relative to the workspace.
+    path: String,
+    /// The whole new content, written as UTF-8.
+    content: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The real absolute path, links followed.
+    path: String,
+    /// How many bytes were written.
+    bytes: u64,
+    /// Names this content of the file; give it to `Edit` so that a file changed meanwhile is not edited.
+    tag: String,
+}
+
+#[derive(Deserialize)]
+struct Touched {
+    path: String,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("Write", Toolset::Node, machine, run)
+        .idempotent()
+        .capabilities(&[Capability::FilesystemWrite])
+        .touches(move |call, input: Touched| vec![Touch::write(paths::resolved(&own, call, &input.path))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let scope = ctx.state.free(&ctx.call)?;
+        let options = WriteOptions { make_parents: true, only_new: false };
+        let written = scope.replace(&input.path, &[input.content.as_bytes()], options).map_err(file_error)?;
+        Ok(Output { path: paths::text(&written.path), bytes: written.bytes, tag: written.tag })
+    })
+    .await
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests {
+    use crate::testing::Bench;
+    use gantry_files::tag;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn makes_parents_replaces_and_counts_bytes() {
+        let bench = Bench::new();
+        let path = bench.workspace().join("a/b/ü.txt");
+        for content in ["héllo\n", "", "second"] {
+            let written = bench.call("Write", json!({"path": "a/b/ü.txt", "content": content})).await;
+            let tag = tag::of_bytes(content.as_bytes());
+            assert_eq!(written, Ok(json!({"path": path, "bytes": content.len(), "tag": tag})));
+            assert_eq!(bench.read("a/b/ü.txt"), content);
+        }
+        let absolute = bench.workspace().join("absolute");
+        let written = bench.call("Write", json!({"path": absolute, "content": "x"})).await.unwrap();
+        assert_eq!(written["path"], json!(absolute));
+    }
+
+    #[tokio::test]
+    async fn a_link_is_followed_and_the_real_path_told() {
+        let bench = Bench::new();
+        let target = bench.write("target", "old");
+        std::os::unix::fs::symlink(&target, bench.workspace().join("link")).unwrap();
+        let written = bench.call("Write", json!({"path": "link", "content": "new"})).await.unwrap();
+        assert_eq!((&written["path"], bench.read("target").as_str()), (&json!(target), "new"));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_an_error() {
+        let bench = Bench::new();
+        bench.write("file", "");
+        std::fs::create_dir(bench.workspace().join("dir")).unwrap();
+        for (path, expected) in [
+            ("", "path is empty"),
+            ("dir", "not a regular file but a directory: dir (list the directory instead)"),
+            ("new/", "not a regular file but a directory: new/ (list the directory instead)"),
+            ("file/below", "not a directory: file/below"),
+        ] {
+            let error = bench.call("Write", json!({"path": path, "content": "x"})).await;
+            assert_eq!(error, Err(json!({"error": expected})), "{path}");
+        }
+        assert!(!bench.workspace().join("new").exists());
+    }
+
+    #[tokio::test]
+    async fn the_data_directory_and_sensitive_paths_are_guarded() {
+        let bench = Bench::new();
+        std::os::unix::fs::symlink(bench.data(), bench.workspace().join("door")).unwrap();
+        for path in [bench.data().join("x"), bench.workspace().join("door/x")] {
+            let error = bench.call("Write", json!({"path": path, "content": "x"})).await.unwrap_err();
+            assert_eq!(error["error"]["code"], "denied", "{error}");
+        }
+        assert!(!bench.data().join("x").exists());
+        let input = json!({"path": ".ssh/authorized_keys", "content": "x"});
+        let error = bench.call_as(bench.agent_call("a"), "Write", input).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "approval_needed");
+        assert!(!bench.workspace().join(".ssh").exists());
+    }
+}

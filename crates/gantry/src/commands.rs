@@ -1,0 +1,32 @@
+//! One command a file. Each takes what was typed and answers with an exit code.
+
+mod audit;
+mod call;
+mod completions;
+mod config;
+mod doctor;
+mod results;
+mod tools;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::places::Places;
+
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
+    if let Command::Completions(args) = &cli.command {
+        return Ok(completions::run(args));
+    }
+    let places = Places::find(&cli.global)?;
+    match cli.command {
+        Command::Tools(args) => tools::run(places, output, &args),
+        Command::Call(args) => call::run(places, output, args),
+        Command::Results(args) => results::run(&places, output, &args),
+        Command::Audit(args) => audit::run(&places, output, args),
+        Command::Config(args) => config::run(&places, output, args),
+        Command::Doctor => doctor::run(places, output),
+        Command::Completions(args) => Ok(completions::run(&args)),
+    }
+}

@@ -1,0 +1,98 @@
+//! `gantry audit`: who called what, and whether the log is whole.
+
+use anyhow::{Context, Result};
+use gantry_store::{AuditFilter, AuditLine};
+use serde_json::{Value, json};
+
+use crate::cli::{AuditAction, AuditArgs};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::places::Places;
+
+pub(crate) fn run(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
+    match args.action {
+        Some(AuditAction::Verify) => verify(places, output),
+        None => list(places, output, args),
+    }
+}
+
+fn list(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
+    let filter = AuditFilter {
+        tool: args.tool,
+        principal: args.principal,
+        agent: args.agent,
+        status: args.status,
+        call: args.call,
+        since: args.since,
+        limit: args.limit,
+    };
+    let log = places.data.audit_log();
+    let lines =
+        gantry_store::list(&log, &filter).with_context(|| format!("cannot read {}", log.display()))?;
+    if output.json {
+        output.value(&Value::Array(lines));
+        return Ok(Exit::Success);
+    }
+    if lines.is_empty() {
+        output.warning("no audit line matches");
+    }
+    for line in &lines {
+        output.line(&row(output, line));
+    }
+    Ok(Exit::Success)
+}
+
+fn row(output: &Output, line: &AuditLine) -> String {
+    let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+    let at = text("at").split('.').next().unwrap_or_default().replace('T', " ");
+    let outcome = match (text("phase"), text("status")) {
+        ("end", "success") => output.green("success"),
+        ("end", status) => output.red(status),
+        ("refused", status) => output.yellow(status),
+        ("begin", _) => output.dim("began"),
+        (phase, _) => phase.to_owned(),
+    };
+    let mut details = Vec::new();
+    details.extend(line.get("input").map(Value::to_string));
+    details.extend(line.get("durationMs").map(|time| format!("{time} ms")));
+    details.extend(
+        line.get("error").and_then(Value::as_str).and_then(|error| error.lines().next()).map(str::to_owned),
+    );
+    details.extend(line.get("damaged").map(|text| format!("damaged line: {text}")));
+    let number = line.get("seq").and_then(Value::as_u64).unwrap_or_default();
+    let lead =
+        format!("{number:>6}  {at}  {:<12}  {}  {outcome}", text("principal"), output.bold(text("tool")));
+    format!("{lead}  {}", output.dim(&details.join("  "))).trim_end().to_owned()
+}
+
+fn verify(places: &Places, output: &Output) -> Result<Exit> {
+    let log = places.data.audit_log();
+    let found = gantry_store::verify(&log).with_context(|| format!("cannot verify {}", log.display()))?;
+    let problems: Vec<_> =
+        found.problems.iter().map(|problem| (problem.line, problem.kind.to_string())).collect();
+    if output.json {
+        let rows: Vec<_> =
+            problems.iter().map(|(line, text)| json!({"line": line, "problem": text})).collect();
+        output.value(&json!({
+            "intact": found.is_intact(), "lines": found.lines, "head": found.head,
+            "problems": rows, "furtherProblems": found.further_problems,
+        }));
+    } else if found.is_intact() {
+        output.line(&format!(
+            "{} {} lines, none changed, removed, reordered, inserted or cut",
+            output.green("intact:"),
+            found.lines
+        ));
+    } else {
+        for (line, text) in &problems {
+            match line {
+                0 => output.line(&format!("{} {text}", output.red("log:"))),
+                line => output.line(&format!("{} {text}", output.red(&format!("line {line}:")))),
+            }
+        }
+        if found.further_problems > 0 {
+            output.line(&format!("and {} more problems", found.further_problems));
+        }
+    }
+    Ok(if found.is_intact() { Exit::Success } else { Exit::Failure })
+}

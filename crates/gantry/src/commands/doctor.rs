@@ -1,0 +1,151 @@
+//! `gantry doctor`: checks that this machine is set up well, and says what to do where it is not.
+
+use anyhow::Result;
+use gantry_tool::ToolScope;
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::local::{Local, processes};
+use crate::output::Output;
+use crate::places::Places;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Good,
+    Warning,
+    Bad,
+}
+
+struct Check {
+    name: &'static str,
+    health: Health,
+    text: String,
+}
+
+pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
+    let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
+    checks.extend([keeper(&places), shell(&places), workspace(&places)]);
+    if let Ok(local) = Local::open(places) {
+        checks.extend(agents(&local));
+    }
+    let bad = checks.iter().any(|check| check.health == Health::Bad);
+    if output.json {
+        let row = |check: &Check| {
+            let health = format!("{:?}", check.health).to_lowercase();
+            json!({"check": check.name, "health": health, "text": check.text})
+        };
+        output.value(&json!({"healthy": !bad, "checks": checks.iter().map(row).collect::<Vec<_>>()}));
+    } else {
+        for check in &checks {
+            let mark = match check.health {
+                Health::Good => output.green("ok  "),
+                Health::Warning => output.yellow("warn"),
+                Health::Bad => output.red("bad "),
+            };
+            output.line(&format!("{mark}  {:<14}  {}", check.name, check.text));
+        }
+    }
+    Ok(if bad { Exit::Failure } else { Exit::Success })
+}
+
+fn check<E: std::fmt::Display>(name: &'static str, result: Result<String, E>) -> Check {
+    match result {
+        Ok(text) => Check { name, health: Health::Good, text },
+        Err(err) => Check { name, health: Health::Bad, text: err.to_string() },
+    }
+}
+
+fn configuration(places: &Places) -> Check {
+    let file = places.layers.file.display();
+    check("configuration", places.layers.load().map(|_| format!("{file} is valid, or absent")))
+}
+
+fn data_directory(places: &Places) -> Check {
+    let root = places.data.root().display();
+    check("data directory", places.data.create().map(|()| format!("{root}, for its owner only")))
+}
+
+fn audit_log(places: &Places) -> Check {
+    let found = gantry_store::verify(&places.data.audit_log());
+    check(
+        "audit log",
+        match found {
+            Ok(found) if found.is_intact() => Ok(format!("{} lines, intact", found.lines)),
+            Ok(found) => Err(format!("{} problems; `gantry audit verify` lists them", found.problems.len())),
+            Err(err) => Err(err.to_string()),
+        },
+    )
+}
+
+fn sandbox() -> Check {
+    let support = gantry_process::sandbox_support();
+    match support.reason {
+        None => {
+            let abi = support.landlock_abi.unwrap_or_default();
+            Check { name: "sandbox", health: Health::Good, text: format!("Landlock ABI {abi} and seccomp") }
+        }
+        Some(reason) => Check {
+            name: "sandbox",
+            health: Health::Warning,
+            text: format!(
+                "{reason}: commands of agents and tool::shell_exec are refused unless shell.sandbox = \"off\""
+            ),
+        },
+    }
+}
+
+/// Runs a command the way every tool does.
+fn keeper(places: &Places) -> Check {
+    let run = || -> Result<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let cwd = gantry_process::Cwd::Path("/".into());
+        let command = gantry_process::Command::new("/bin/sh", cwd).args(["-c", "echo ready"]);
+        let started = std::time::Instant::now();
+        let processes = processes(&places.data)?;
+        let finished =
+            runtime.block_on(processes.run(command, tokio_util::sync::CancellationToken::new()))?;
+        anyhow::ensure!(finished.stdout.text == "ready\n", "a command answered {:?}", finished.stdout.text);
+        Ok(format!("start in {:.1} ms", started.elapsed().as_secs_f64() * 1e3))
+    };
+    check("commands", run().map_err(|err| format!("{err:#}")))
+}
+
+fn shell(places: &Places) -> Check {
+    match places.variable("SHELL").map(|shell| shell.to_string_lossy().into_owned()) {
+        Some(shell) if shell.starts_with('/') => check("shell", Ok::<_, String>(format!("{shell} -lc"))),
+        _ => Check {
+            name: "shell",
+            health: Health::Warning,
+            text: "SHELL is not set: Bash uses /bin/sh".into(),
+        },
+    }
+}
+
+fn workspace(places: &Places) -> Check {
+    let (workspace, data) = (&places.current_dir, places.data.root());
+    let text = format!("{} unless --workspace is given", workspace.display());
+    if data.starts_with(workspace) {
+        let text = format!(
+            "{text}; it contains the data directory, so agents' shells cannot create files at its top"
+        );
+        return Check { name: "workspace", health: Health::Warning, text };
+    }
+    Check { name: "workspace", health: Health::Good, text }
+}
+
+/// A selector that matches no tool is likely a typing mistake.
+fn agents(local: &Local) -> Vec<Check> {
+    let tools = local.gate.registry().entries();
+    let unmatched = |selector: &String| {
+        let scope = ToolScope::new(Some(std::slice::from_ref(selector)), &[]);
+        !tools.iter().any(|tool| scope.allows(tool))
+    };
+    let mut checks = Vec::new();
+    for (id, agent) in &local.config.agents {
+        for selector in agent.selectors().into_iter().filter(unmatched) {
+            let text = format!("agent {id}: \"{selector}\" matches no tool");
+            checks.push(Check { name: "agents", health: Health::Warning, text });
+        }
+    }
+    checks
+}

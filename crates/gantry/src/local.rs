@@ -1,0 +1,153 @@
+//! The in-process gate: this machine's tools behind the policy, the audit log and the kept results of the data directory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, Result};
+use gantry_files::{Files, FilesOptions};
+use gantry_process::{Processes, ProcessesOptions};
+use gantry_store::{AuditLog, DataDir, KeptResults};
+use gantry_tool::{
+    AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
+    Registry, SensitivePaths, Surface, nearest,
+};
+use gantry_toolsets::{Machine, MachineParts};
+
+use crate::config::{AgentConfig, Config};
+use crate::exit::UsageError;
+use crate::places::{Places, own_program};
+
+/// `gantry __exec` is the keeper of one command.
+pub(crate) const KEEPER_ARGUMENT: &str = "__exec";
+
+pub(crate) struct Local {
+    pub(crate) gate: Gate,
+    pub(crate) config: Config,
+    pub(crate) places: Places,
+}
+
+impl Local {
+    pub(crate) fn open(places: Places) -> Result<Local> {
+        let config = places.layers.load()?;
+        let data = &places.data;
+        data.create()?;
+        let closed = vec![data.root().to_owned(), places.layers.file.clone()];
+        let sensitive = SensitivePaths::new(config.policy.sensitive_paths.clone());
+        let results = Arc::new(KeptResults::new(data.results()));
+        let machine = Machine::new(MachineParts {
+            files: Files::new(FilesOptions { closed: closed.clone(), pending_dir: Some(data.pending()) })?,
+            processes: processes(data)?,
+            results: results.clone(),
+            variables: places.variables.clone(),
+            closed: closed.clone(),
+            sensitive: sensitive.clone(),
+            temp_dir: places.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+            shell: config.shell.settings(),
+            isolation: config.isolation.settings(),
+            agent_isolation: agent_isolation(&config),
+            one_shot: true,
+        });
+        let registry = Registry::default();
+        for tool in gantry_toolsets::all(&Arc::new(machine)) {
+            registry.register(tool)?;
+        }
+        let gate = Gate::new(GateParts {
+            registry,
+            policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
+            masker: Masker::new(secrets(&places)),
+            audit: Arc::new(LazyAudit {
+                path: data.audit_log(),
+                log: OnceLock::new(),
+                opening: Mutex::new(()),
+            }),
+            results,
+            max_result_chars: config.max_tool_result_chars,
+        });
+        Ok(Local { gate, config, places })
+    }
+
+    /// A call by the operator, or as an agent: then with its view, its policy and its workspace.
+    pub(crate) fn call(&self, agent: Option<&str>, workspace: Option<PathBuf>) -> Result<Call> {
+        let configured = self.agent(agent.unwrap_or(MAIN_AGENT))?;
+        let principal = match agent {
+            Some(id) => Principal::Agent { id: id.to_owned() },
+            None => Principal::Operator,
+        };
+        let workspace = workspace.or(configured.workspace.clone()).unwrap_or_default();
+        let mut call = Call::new(principal, Surface::Cli, self.places.current_dir.join(workspace));
+        call.autonomy = configured.autonomy.into();
+        call.scope = configured.scope();
+        Ok(call)
+    }
+
+    /// The agent of that name. `main` always exists.
+    pub(crate) fn agent(&self, id: &str) -> Result<AgentConfig> {
+        if let Some(agent) = self.config.agents.get(id) {
+            return Ok(agent.clone());
+        }
+        if id == MAIN_AGENT {
+            return Ok(AgentConfig::default());
+        }
+        let known = self.config.agents.keys().map(String::as_str).chain([MAIN_AGENT]);
+        let hint = match nearest(id, known).first() {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "agents are configured as [agents.NAME] in gantry.toml".to_owned(),
+        };
+        Err(UsageError(format!("unknown agent \"{id}\"; {hint}")).into())
+    }
+}
+
+const MAIN_AGENT: &str = "main";
+
+pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
+    let options = ProcessesOptions::new(own_program()?, data.process_logs());
+    Ok(Processes::new(ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options }))
+}
+
+fn agent_isolation(config: &Config) -> BTreeMap<String, gantry_toolsets::Isolation> {
+    let own = |(id, agent): (&String, &AgentConfig)| Some((id.clone(), agent.isolation.as_ref()?.settings()));
+    config.agents.iter().filter_map(own).collect()
+}
+
+/// Values of this process's environment that look like secrets: never to be recorded or shown.
+fn secrets(places: &Places) -> Vec<String> {
+    let secret = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
+        let (name, value) = (name.to_str()?, value.to_str()?);
+        (Masker::is_secret_name(name) || name.ends_with("_KEY")).then(|| value.to_owned())
+    };
+    places.variables.iter().filter_map(secret).collect()
+}
+
+/// Opens the audit log with the first line, so that listing tools touches no file.
+struct LazyAudit {
+    path: PathBuf,
+    log: OnceLock<AuditLog>,
+    opening: Mutex<()>,
+}
+
+impl LazyAudit {
+    fn open(&self) -> Result<&AuditLog, AuditError> {
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let log = AuditLog::open(&self.path)
+            .with_context(|| format!("cannot open {}", self.path.display()))
+            .map_err(|err| AuditError(format!("{err:#}")))?;
+        Ok(self.log.get_or_init(|| log))
+    }
+}
+
+impl AuditSink for LazyAudit {
+    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+        self.open()?.append(record, durability)
+    }
+
+    fn flush(&self) -> Result<(), AuditError> {
+        self.log.get().map_or(Ok(()), AuditSink::flush)
+    }
+}

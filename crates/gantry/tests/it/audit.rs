@@ -1,0 +1,125 @@
+//! The audit log through the command line: complete, masked, verified.
+
+use crate::run::World;
+use serde_json::{Value, json};
+
+#[test]
+fn every_call_leaves_its_lines() {
+    let world = World::new();
+    world.configure("[[policy.rules]]\nname = \"no-exec\"\ntool = \"exec\"\ndecision = \"deny\"\n");
+    world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    world.run(&["call", "read", r#"{"path": "missing"}"#]);
+    world.run(&["call", "exec", r#"{"command": "true"}"#]);
+    world.run(&["call", "raed"]);
+    world.run(&["call", "read", r#"{"x": 1}"#]);
+    let lines = world.run(&["audit", "--json"]).json();
+    let seen: Vec<(&str, &str)> = lines
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| (line["phase"].as_str().unwrap(), line["status"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("begin", ""),
+            ("end", "success"),
+            ("begin", ""),
+            ("end", "failure"),
+            ("refused", "denied"),
+            ("refused", "unknown_tool"),
+            ("refused", "invalid_input"),
+        ]
+    );
+    let denied = world.run(&["audit", "--status", "denied", "--json"]).json();
+    assert_eq!((denied.as_array().unwrap().len(), &denied[0]["rule"]), (1, &json!("no-exec")));
+    assert_eq!(
+        world.run(&["audit", "--tool", "read", "--limit", "1", "--json"]).json().as_array().unwrap().len(),
+        1
+    );
+    let ran = world.run(&["audit", "verify"]);
+    assert!(ran.code == 0 && ran.stdout.contains("intact"), "{}", ran.stdout);
+}
+
+#[test]
+fn tampering_is_found() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    }
+    let log = world.data().join("audit.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, text.replacen("\"write\"", "\"read\"", 1)).unwrap();
+    let ran = world.run(&["audit", "verify"]);
+    assert!(ran.code == 1 && ran.stdout.contains("line 1:"), "{}", ran.stdout);
+    let cut: String = text.lines().take(4).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&log, cut).unwrap();
+    let ran = world.run(&["audit", "verify"]);
+    assert!(ran.code == 1 && ran.stdout.contains("cut"), "{}", ran.stdout);
+}
+
+#[test]
+fn secrets_and_long_inputs_stay_out() {
+    let world = World::new();
+    let secret = "s3cr3t-v4lu3-in-env";
+    let input =
+        json!({"command": format!("echo {secret}"), "env": {"API_TOKEN": "another-secret"}}).to_string();
+    world.run_with(&["call", "exec", &input], &[("SERVICE_TOKEN", secret)]);
+    world.run(&["call", "write", &json!({"path": "a", "data": "z".repeat(50_000)}).to_string()]);
+    let log = std::fs::read_to_string(world.data().join("audit.log")).unwrap();
+    assert!(!log.contains(secret) && !log.contains("another-secret") && log.len() < 5_000, "{log}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_refuses_the_call() {
+    let world = World::new();
+    std::fs::create_dir_all(world.data()).unwrap();
+    std::os::unix::fs::symlink("/dev/full", world.data().join("audit.log")).unwrap();
+    let ran = world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    assert_eq!((ran.code, &ran.json()["error"]["code"]), (3, &json!("unaudited")), "{}", ran.stdout);
+    assert!(!world.workspace().join("a").exists());
+}
+
+/// The line "about to" is on disk before the effect: a trace of the system calls shows the order.
+#[test]
+fn the_line_is_synced_before_the_effect() {
+    let world = World::new();
+    let trace = world.folder.path().join("trace");
+    let gantry = env!("CARGO_BIN_EXE_gantry");
+    let mut command = std::process::Command::new("strace");
+    command
+        .args(["-f", "-y", "-e", "trace=fdatasync,fsync,renameat,renameat2,rename", "-o"])
+        .arg(&trace)
+        .arg(gantry);
+    command.args(["call", "Write", r#"{"path": "a.txt", "content": "x"}"#]).current_dir(world.workspace());
+    let status =
+        command.env("GANTRY_DATA_DIR", world.data()).stdout(std::process::Stdio::null()).status().unwrap();
+    assert!(status.success());
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let at = |what: &dyn Fn(&str) -> bool| trace.lines().position(what).unwrap_or_else(|| panic!("{trace}"));
+    let audit_synced = at(&|line| line.contains("sync(") && line.contains("audit.log"));
+    let file_synced = at(&|line| line.contains("sync(") && line.contains("/workspace"));
+    let renamed = at(&|line| line.contains("rename") && line.contains("\"a.txt\""));
+    let lines: Vec<&str> = trace.lines().collect();
+    let folder_synced =
+        lines.iter().rposition(|line| line.contains("sync(") && line.contains("/workspace>")).unwrap();
+    assert!(audit_synced < file_synced && file_synced < renamed && renamed < folder_synced, "{trace}");
+}
+
+#[test]
+fn concurrent_processes_make_one_chain() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let world = &world;
+            scope.spawn(move || {
+                for turn in 0..4 {
+                    let input = json!({"path": format!("f{n}-{turn}"), "data": "x"}).to_string();
+                    assert_eq!(world.run(&["call", "write", &input]).code, 0);
+                }
+            });
+        }
+    });
+    let found = world.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&found["intact"], &found["lines"]), (&Value::Bool(true), &json!(48)), "{found}");
+}

@@ -1,0 +1,211 @@
+//! Commands, exit codes, and what goes to which stream.
+
+use crate::run::World;
+use serde_json::json;
+
+#[test]
+fn a_result_is_one_line_of_json_on_standard_output() {
+    let world = World::new();
+    world.write("a.txt", "one\ntwo\n");
+    let ran = world.run(&["call", "Read", r#"{"path": "a.txt", "limit": 1}"#]);
+    assert_eq!((ran.code, ran.stderr.as_str(), ran.stdout.lines().count()), (0, "", 1));
+    assert_eq!(ran.json()["content"], "1\tone");
+}
+
+#[test]
+fn text_results_are_printed_as_they_are() {
+    let world = World::new();
+    let path = world.write("a.txt", "no final newline");
+    let ran = world.run(&["call", "read_file", &json!({ "path": path }).to_string()]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "no final newline"));
+}
+
+#[test]
+fn input_comes_from_the_command_line_a_file_or_standard_input() {
+    let world = World::new();
+    world.write("a.txt", "x\n");
+    world.write("input.json", r#"{"path": "a.txt"}"#);
+    let typed = world.run(&["call", "read", r#"{"path": "a.txt"}"#]);
+    let from_file = world.run(&["call", "read", "@input.json"]);
+    let piped = world.run_with_input(&["call", "read", "-"], r#"{"path": "a.txt"}"#);
+    assert_eq!(typed.json()["content"], "x\n");
+    assert_eq!((&typed.stdout, &typed.stdout), (&from_file.stdout, &piped.stdout));
+    let absent = world.run(&["call", "read"]);
+    assert_eq!(absent.code, 2, "absent means an empty object, which lacks a path");
+    assert_eq!(world.run(&["call", "read", "@missing.json"]).code, 2);
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let world = World::new();
+    world.configure("[[policy.rules]]\ntool = \"write\"\ndecision = \"deny\"\nreason = \"not today\"\n");
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["call", "exec", r#"{"command": "exit 3"}"#], 0, "exit_code"),
+        (&["call", "read", r#"{"path": "missing"}"#], 1, "File not found"),
+        (&["call", "bash", r#"{"command": "exit 3"}"#], 1, "exit code 3"),
+        (&["call", "raed", "{}"], 2, "unknown_tool"),
+        (&["call", "read", r#"{"pth": 1}"#], 2, "invalid_input"),
+        (&["cal"], 2, "usage"),
+        (&["call", "write", r#"{"path": "x", "data": "y"}"#], 3, "not today"),
+        (&["call", "exec", r#"{"command": "sleep 20"}"#, "--deadline", "300ms"], 124, "deadline"),
+    ];
+    for (args, code, text) in cases {
+        let ran = world.run(args);
+        assert_eq!(ran.code, code, "{args:?}: {} {}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(text), "{args:?}: {}", ran.stdout);
+        if matches!(code, 2 | 3 | 124) {
+            assert!(ran.json()["error"]["code"].is_string(), "{args:?}");
+            assert!(!ran.stderr.is_empty(), "{args:?}: the same in words on standard error");
+        }
+    }
+    assert!(!world.workspace().join("x").exists());
+}
+
+#[test]
+fn every_violation_is_listed_and_nothing_changes() {
+    let world = World::new();
+    let ran = world.run(&["call", "write", r#"{"pathh": "x", "data": 5, "start_line": "one"}"#]);
+    assert_eq!(ran.code, 2);
+    let error = &ran.json()["error"];
+    assert_eq!(error["violations"].as_array().unwrap().len(), 4, "{error}");
+    assert!(ran.stderr.contains("did you mean \"path\"?"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(world.workspace()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_workspace_can_be_given() {
+    let world = World::new();
+    let other = world.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let ran = world.run(&[
+        "call",
+        "Write",
+        r#"{"path": "new.txt", "content": "x"}"#,
+        "--workspace",
+        other.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(other.join("new.txt").exists());
+}
+
+#[test]
+fn a_one_shot_call_refuses_the_background_and_waits_out_a_yield() {
+    let world = World::new();
+    let ran = world.run(&["call", "Bash", r#"{"command": "sleep 1", "background": true}"#]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("gantry up"), "{}", ran.stdout);
+    let ran = world.run(&["call", "Bash", r#"{"command": "sleep 0.2; echo done", "yieldMs": 10}"#]);
+    assert_eq!((ran.code, &ran.json()["status"]), (0, &json!("completed")));
+}
+
+#[test]
+fn an_interrupted_call_leaves_no_process() {
+    let world = World::new();
+    let marker = format!("31{}", std::process::id());
+    let input = json!({"command": format!("setsid sleep {marker} & sleep {marker}")}).to_string();
+    let mut child = world
+        .command(&["call", "Bash", &input])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let alive = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes
+            .filter(|entry| {
+                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                line.trim_end() == format!("sleep {marker}")
+            })
+            .count()
+    };
+    wait_until("both sleeps run", || alive() == 2);
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    wait_until("the call ends", || child.try_wait().unwrap().is_some());
+    wait_until("no process is left", || alive() == 0);
+}
+
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !holds() {
+        assert!(std::time::Instant::now() < until, "never: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn tools_lists_shows_and_names_the_nearest() {
+    let world = World::new();
+    let list = world.run(&["tools", "--json"]).json();
+    let names: Vec<&str> =
+        list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "local__Bash",
+            "local__Edit",
+            "local__Glob",
+            "local__Grep",
+            "local__Process",
+            "local__Read",
+            "local__Write",
+            "tool::apply_patch",
+            "tool::file_list",
+            "tool::file_read",
+            "tool::file_write",
+            "tool::shell_exec",
+            "exec",
+            "read",
+            "write",
+            "bash",
+            "batch_files",
+            "read_file",
+            "write_file",
+            "result_read",
+        ]
+    );
+    for tool in list.as_array().unwrap() {
+        assert!(tool["description"].as_str().unwrap().len() > 20, "{}", tool["name"]);
+        for (field, schema) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            assert!(schema["description"].is_string(), "{}.{field} has no description", tool["name"]);
+        }
+    }
+    let text = world.run(&["tools", "--toolset", "basic"]).stdout;
+    assert!(text.starts_with("# basic\n") && text.lines().count() == 4, "{text}");
+    let one = world.run(&["tools", "tool__file_read"]);
+    assert!(one.code == 0 && one.stdout.contains("maxBytes"), "{}", one.stdout);
+    let ran = world.run(&["tools", "Grap"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("local__Grep"), "{}", ran.stderr);
+    assert_eq!(world.run(&["tools", "--toolset", "nodes"]).code, 2);
+}
+
+#[test]
+fn help_teaches_by_example_and_completions_are_scripts() {
+    let world = World::new();
+    for command in [
+        &["--help"][..],
+        &["call", "--help"],
+        &["tools", "--help"],
+        &["audit", "--help"],
+        &["results", "--help"],
+    ] {
+        let ran = world.run(command);
+        assert!(ran.code == 0 && ran.stdout.contains("Examples:"), "{command:?}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = world.run(&["completions", shell]);
+        assert!(ran.code == 0 && ran.stdout.contains("gantry"), "{shell}");
+    }
+}
+
+#[test]
+fn doctor_finds_what_is_wrong() {
+    let world = World::new();
+    let ran = world.run(&["doctor", "--json"]);
+    assert_eq!((ran.code, &ran.json()["healthy"]), (0, &json!(true)), "{}", ran.stdout);
+    world.configure("shel = 1\n");
+    let ran = world.run(&["doctor"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("did you mean \"shell\"?"), "{}", ran.stdout);
+}

@@ -1,0 +1,55 @@
+//! Arrows point down. Every edge between our crates is listed here; any other fails.
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Who may depend on whom, in the product.
+const EDGES: &[(&str, &[&str])] = &[
+    ("gantry-tool", &[]),
+    ("gantry-files", &[]),
+    ("gantry-process", &[]),
+    ("gantry-store", &["gantry-tool"]),
+    // The store only for the `testing` feature, which no product crate turns on.
+    ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
+    ("gantry", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool", "gantry-toolsets"]),
+    ("xtask", &[]),
+];
+
+/// Crates that may not be anywhere below these: a door has one owner.
+const ABSENT: &[(&str, &str)] = &[
+    ("gantry-tool", "rustix"),
+    ("gantry-tool", "tempfile"),
+    ("gantry-files", "tokio"),
+    ("gantry-files", "serde_json"),
+    ("gantry-toolsets", "rustix"),
+];
+
+#[test]
+fn crates_depend_only_downwards() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .exec()
+        .unwrap();
+    for package in metadata.workspace_packages() {
+        let name = package.name.as_str();
+        let (_, allowed) = EDGES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("{name} is not in the list of layers; add it with its edges"));
+        for dependency in
+            package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal)
+        {
+            let to = dependency.name.as_str();
+            if EDGES.iter().any(|(known, _)| *known == to) {
+                assert!(allowed.contains(&to), "{name} must not depend on {to}");
+            }
+            assert!(!ABSENT.contains(&(name, to)), "{name} must not depend on {to}");
+        }
+    }
+}
+
+#[test]
+fn only_the_product_features_are_in_the_product() {
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let product = manifest.split("[dev-dependencies]").next().unwrap();
+    assert!(!product.contains("testing"), "the testing feature must not reach the product");
+}

@@ -1,0 +1,14 @@
+//! The whole product, as its users run it, and the shape of the workspace.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests set up their own world"
+)]
+
+mod agents;
+mod audit;
+mod cli;
+mod config;
+mod layers;
+mod run;

@@ -1,0 +1,146 @@
+//! `docs/tools.md`, written from what the registry says about itself.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::shell;
+
+const PAGE: &str = "docs/tools.md";
+const LEAD: &str = "# Tools\n\n\
+    <!-- Written by `cargo xtask docs` from the registry. Change the doc comments of the tools instead. -->\n\n\
+    Every tool, as `gantry tools NAME` shows it. Run one with `gantry call NAME '{…}'`. Unknown fields are refused with the\n\
+    nearest known name; every violation of a schema is listed at once.\n";
+
+pub(crate) fn run(only_check: bool) -> Result<()> {
+    println!("\n$ cargo xtask docs{}", if only_check { " --check" } else { "" });
+    let page = render()?;
+    let path = shell::root().join(PAGE);
+    if only_check {
+        let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
+        ensure!(current == page, "{PAGE} is out of date; run `cargo xtask docs`");
+        return Ok(());
+    }
+    std::fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))
+}
+
+fn render() -> Result<String> {
+    let data = tempfile::tempdir()?;
+    let data = data.path().to_string_lossy().into_owned();
+    let listing = shell::output(
+        &[
+            "cargo",
+            "run",
+            "--quiet",
+            "-p",
+            "gantry",
+            "--all-features",
+            "--",
+            "tools",
+            "--json",
+            "--data-dir",
+            &data,
+        ],
+        &[],
+    )?;
+    let tools: Vec<Value> = serde_json::from_str(&listing)?;
+    let mut page = LEAD.to_owned();
+    let mut toolset = "";
+    for tool in &tools {
+        let own = tool["toolset"].as_str().unwrap_or_default();
+        if own != toolset {
+            toolset = own;
+            write!(page, "\n## Toolset `{toolset}`\n")?;
+        }
+        write_tool(&mut page, tool)?;
+    }
+    Ok(page)
+}
+
+fn write_tool(page: &mut String, tool: &Value) -> Result<()> {
+    let flag = |name: &str, text: &'static str| tool[name].as_bool().unwrap_or_default().then_some(text);
+    let traits: Vec<&str> = [
+        flag("readOnly", "read-only"),
+        flag("destructive", "destructive"),
+        flag("idempotent", "idempotent"),
+        flag("openWorld", "reaches outside"),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(tool["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str))
+    .collect();
+    writeln!(page, "\n### `{}`\n", tool["name"].as_str().unwrap_or_default())?;
+    if !traits.is_empty() {
+        writeln!(page, "*{}*\n", traits.join(" · "))?;
+    }
+    writeln!(page, "{}\n", tool["description"].as_str().unwrap_or_default())?;
+    write_fields(page, "parameter", &tool["inputSchema"])?;
+    match &tool["outputSchema"] {
+        Value::Null => writeln!(page, "\nAnswers in plain text.")?,
+        schema => {
+            writeln!(page, "\nAnswers:\n")?;
+            write_fields(page, "field", schema)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_fields(page: &mut String, head: &str, schema: &Value) -> Result<()> {
+    let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array());
+    if let Some(alternatives) = alternatives.filter(|_| schema.get("properties").is_none()) {
+        for (index, schema) in alternatives.iter().enumerate() {
+            if index > 0 {
+                writeln!(page, "\nor\n")?;
+            }
+            write_fields(page, head, schema)?;
+        }
+        return Ok(());
+    }
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    writeln!(page, "| {head} | type | default | meaning |\n| --- | --- | --- | --- |")?;
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let default = match field.get("default") {
+            Some(default) if !default.is_null() => format!("`{default}`"),
+            _ if head == "parameter" && required.contains(&name.as_str()) => "required".to_owned(),
+            _ => String::new(),
+        };
+        let meaning = field["description"]
+            .as_str()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        writeln!(page, "| `{name}` | {} | {default} | {} |", type_name(field), meaning.replace('|', "\\|"))?;
+    }
+    Ok(())
+}
+
+fn type_name(schema: &Value) -> String {
+    let code = |value: &Value| format!("`{value}`");
+    if let Some(options) = schema["enum"].as_array() {
+        return options.iter().filter(|option| !option.is_null()).map(code).collect::<Vec<_>>().join(", ");
+    }
+    if let Some(value) = schema.get("const") {
+        return code(value);
+    }
+    if let Some(options) = ["anyOf", "oneOf"].iter().find_map(|key| schema[key].as_array()) {
+        let names = options.iter().map(type_name).filter(|name| name != "null");
+        return names.collect::<Vec<_>>().join(" or ");
+    }
+    let name = match &schema["type"] {
+        Value::String(name) => name.clone(),
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|name| *name != "null")
+            .collect::<Vec<_>>()
+            .join(" or "),
+        _ => "any".to_owned(),
+    };
+    match schema.get("items").filter(|_| name == "array") {
+        Some(items) => format!("list of {}", type_name(items)),
+        None => name,
+    }
+}
