@@ -29,36 +29,30 @@ pub(super) fn moves(verb: &str, found: &Named, plan: &Plan) -> String {
     text
 }
 
+/// How many of something were left alone, and its name for one and for many.
+pub(super) type Count<'a> = (usize, &'a str, &'a str);
+
 /// A last line about everything that matched, or could have, and was not touched; empty if there is nothing.
-pub(super) fn left_out(found: &Named, more: &[(usize, &str)]) -> String {
+pub(super) fn left_out(found: &Named, more: &[Count<'_>]) -> String {
     let kinds = [
-        (found.links, "symbolic link"),
-        (found.skipped, "sensitive path"),
-        (found.odd_names, "name that is not UTF-8"),
-        (found.too_deep, "directory more than 10 levels down"),
-        (found.unreadable, "unreadable directory"),
+        (found.links, "symbolic link", "symbolic links"),
+        (found.skipped, "sensitive path", "sensitive paths"),
+        (found.odd_names, "name that is not UTF-8", "names that are not UTF-8"),
+        (found.too_deep, "directory more than 10 levels down", "directories more than 10 levels down"),
+        (found.unreadable, "unreadable directory", "unreadable directories"),
     ];
-    let counted = kinds.iter().chain(more).filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = counted.map(|(count, what)| plural(*count, what)).collect();
+    let counted = kinds.iter().chain(more).filter(|(count, _, _)| *count > 0);
+    let parts: Vec<String> = counted
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+        .collect();
     if parts.is_empty() { String::new() } else { format!("\nSkipped: {}", parts.join(", ")) }
 }
 
 pub(super) fn files(count: usize) -> String {
-    plural(count, "file")
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
 /// A path as seen from the directory, or whole when it lies elsewhere.
 pub(super) fn shown(directory: &Path, path: &Path) -> String {
     path.strip_prefix(directory).unwrap_or(path).display().to_string()
-}
-
-fn plural(count: usize, what: &str) -> String {
-    // The noun is the first word or the last; "directory" and "name that …" bend in the middle.
-    match (count, what.strip_suffix("directory"), what.split_once(' ')) {
-        (1, _, _) => format!("1 {what}"),
-        (_, Some(start), _) => format!("{count} {start}directories"),
-        (_, None, Some(("directory", rest))) => format!("{count} directories {rest}"),
-        (_, None, Some((noun @ ("name" | "file"), rest))) => format!("{count} {noun}s {rest}"),
-        _ => format!("{count} {what}s"),
-    }
 }

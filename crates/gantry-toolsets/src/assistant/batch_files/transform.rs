@@ -174,7 +174,11 @@ fn report(found: &Named, judged: &Judged, dry_run: bool) -> String {
     if judged.unchanged > 0 {
         text.push_str(&format!("\nWithout the text: {}", files(judged.unchanged)));
     }
-    text.push_str(&left_out(found, &[(judged.large, "file over 10 MB"), (judged.binary, "binary file")]));
+    let skipped = [
+        (judged.large, "file over 10 MB", "files over 10 MB"),
+        (judged.binary, "binary file", "binary files"),
+    ];
+    text.push_str(&left_out(found, &skipped));
     if !judged.diffs.is_empty() {
         text.push_str(&format!("\n\n{}", judged.diffs));
     }
