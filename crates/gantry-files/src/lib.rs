@@ -18,6 +18,7 @@ mod list;
 mod lock;
 pub mod media;
 mod moving;
+mod named;
 pub mod patch;
 mod pending;
 mod place;
@@ -40,6 +41,7 @@ pub use glob::{GLOB_LIMIT, GlobError, Globbed, glob};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
+pub use named::{Named, NamedFile, NamedOptions};
 pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
 pub use search::{

@@ -13,7 +13,7 @@ use crate::error::FileError;
 use crate::handle;
 use crate::place::{LastLink, Missing, Place};
 use crate::replace::{self, Overwrite};
-use crate::scope::{FileMeta, Scope};
+use crate::scope::{FileMeta, OpenDir, Scope};
 
 const COPY_BYTES: usize = 1024 * 1024;
 
@@ -55,6 +55,26 @@ impl Scope {
         handle::sync_dir(&target.dir).map_err(|err| FileError::io("move to", asked_to, err))?;
         handle::sync_dir(&source.dir).map_err(|err| FileError::io("move", asked_from, err))?;
         Ok(Moved { from: source.path, to: target.path })
+    }
+
+    /// Whether nothing has this name yet, not even a broken link. Only a move itself can say so for sure.
+    pub fn is_free(&self, path: impl AsRef<Path>) -> Result<bool, FileError> {
+        let asked = path.as_ref();
+        let place = self.place(asked, LastLink::Keep, Missing::Note)?;
+        let Some(name) = &place.name else { return Ok(false) };
+        match handle::stat_at(&place.dir, name) {
+            Ok(_) => Ok(false),
+            Err(Errno::NOENT) => Ok(true),
+            Err(err) => Err(FileError::io("look at", asked, err)),
+        }
+    }
+
+    /// Makes a directory and those on the way to it, and opens it.
+    pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<OpenDir, FileError> {
+        let asked = path.as_ref();
+        // Whatever would lie in it: the directories on the way to that are the ones wanted.
+        self.place(&asked.join("entry"), LastLink::Keep, Missing::Make)?;
+        self.open_dir(asked)
     }
 
     /// Copies a file to a free name, with its mode, owner and attributes.

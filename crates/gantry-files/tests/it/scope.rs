@@ -264,3 +264,23 @@ fn names(dir: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+#[test]
+fn a_name_is_free_until_even_a_broken_link_has_it_and_directories_are_made_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("file"), "").unwrap();
+    symlink("nowhere", root.join("broken")).unwrap();
+    let scope = contained(&root);
+    for (path, free) in [("file", false), ("broken", false), (".", false), ("new", true), ("new/deep", true)]
+    {
+        assert_eq!(scope.is_free(path).unwrap(), free, "{path}");
+    }
+    assert!(matches!(scope.is_free("../x").unwrap_err(), FileError::Outside { .. }));
+    for path in ["a/b".into(), root.join("a/b"), root.join("c/"), "d".into()] {
+        assert_eq!(scope.make_dirs(&path).unwrap().path, scope.resolve(&path).unwrap());
+    }
+    assert!(matches!(scope.make_dirs("file").unwrap_err(), FileError::NotADirectory { .. }));
+    assert!(matches!(scope.make_dirs("../x").unwrap_err(), FileError::Outside { .. }));
+    assert_eq!(names(&root), ["a", "broken", "c", "d", "file"]);
+}

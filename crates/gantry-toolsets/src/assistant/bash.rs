@@ -1,0 +1,148 @@
+//! `bash` runs a command line and returns what it printed. A command that fails is an error.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_process::{Capture, Command, Cwd, Ended, Finished, Network, Stream, env, find_program};
+use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::resolved_for;
+use crate::blocking::blocking;
+use crate::machine::{file_error, process_error};
+use crate::{Ctx, IsolationLevel, Machine};
+
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+/// Of each stream.
+const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
+
+/// Run a shell command in the workspace and return its standard output. If it fails, the result is an error with
+/// standard output, standard error and, on the last line, the exit code, the signal or the timeout. The shell is
+/// `bash -c` (`sh -c` where there is no bash), not a login shell; its standard input is empty; its environment holds
+/// no credentials. Whatever the command leaves running in the background is ended with it. Of each stream the first
+/// 10 MiB are kept.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The command line.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// Milliseconds until the command and all it started are ended. 0 means no timeout.
+    #[serde(default = "default_timeout_ms")]
+    timeout_ms: u64,
+}
+
+fn default_timeout_ms() -> u64 {
+    DEFAULT_TIMEOUT_MS
+}
+
+#[derive(Debug, Deserialize)]
+struct NoField {}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("bash", Toolset::Assistant, machine, run)
+        .open_world()
+        .capabilities(&[Capability::ShellExec])
+        .labels(&[Label::Untrusted, Label::Private])
+        .touches(move |call, _: NoField| vec![Touch::write(resolved_for(&own, call, Path::new(".")))])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    let workspace =
+        blocking(&ctx, |ctx, _| ctx.state.free(&ctx.call)?.open_dir(&ctx.call.workspace).map_err(file_error));
+    let workspace = workspace.await?;
+    let Input { command, timeout_ms } = input;
+    let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
+    command.env = variables(&ctx.state, &ctx.call);
+    command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+    command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
+    command.sandbox = ctx.state.shell_sandbox(&ctx.call);
+    let finished =
+        ctx.state.processes().run(command, ctx.call.cancel.clone()).await.map_err(process_error)?;
+    if finished.ended.cancelled {
+        return Err(ToolError::Cancelled);
+    }
+    if finished.ended.exit.success() && !finished.ended.timed_out {
+        return Ok(Text(success_text(finished)));
+    }
+    let offline = ctx.state.network(&ctx.call) == Network::Denied;
+    Err(ToolError::failed(failure_text(finished, timeout_ms, offline)))
+}
+
+fn shell() -> OsString {
+    let directories = [PathBuf::from("/bin")];
+    find_program("bash", &directories).map_or_else(|| "/bin/sh".into(), PathBuf::into_os_string)
+}
+
+fn variables(machine: &Machine, call: &Call) -> env::Variables {
+    let isolation = machine.isolation(call);
+    let level = match isolation.level {
+        IsolationLevel::Shared => env::Isolation::Shared,
+        IsolationLevel::Scoped => env::Isolation::Scoped,
+        IsolationLevel::Sandboxed => env::Isolation::Sandboxed,
+        IsolationLevel::AirGapped => env::Isolation::AirGapped,
+    };
+    let configured: Vec<(OsString, OsString)> =
+        isolation.variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    env::assistant(machine.variables(), level, &configured)
+}
+
+fn success_text(finished: Finished) -> String {
+    let Finished { stdout, stderr, .. } = finished;
+    match (stdout.total_bytes, stderr.total_bytes) {
+        (0, 0) => "(no output)".to_owned(),
+        (0, count) => format!("(no output; {count} bytes on standard error, which 2>&1 would show)"),
+        _ => whole("standard output", stdout),
+    }
+}
+
+fn failure_text(finished: Finished, timeout_ms: u64, offline: bool) -> String {
+    let Finished { stdout, stderr, ended, .. } = finished;
+    let mut text = String::new();
+    let streams = [whole("standard output", stdout), whole("standard error", stderr)];
+    for part in streams.iter().filter(|part| !part.is_empty()) {
+        text.push_str(part);
+        if !part.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    if offline {
+        text.push_str("(the command ran without network: no sockets can be opened)\n");
+    }
+    if ended.survivors > 0 {
+        text.push_str(&format!("({} processes could not be ended)\n", ended.survivors));
+    }
+    text.push_str(&how_it_ended(&ended, timeout_ms));
+    text
+}
+
+fn how_it_ended(ended: &Ended, timeout_ms: u64) -> String {
+    match (ended.timed_out, ended.exit.signal, ended.exit.code) {
+        (true, _, _) => format!("timed out after {timeout_ms} ms"),
+        (false, Some(signal), _) => format!("killed by {signal}"),
+        (false, None, Some(code)) => format!("exit code {code}"),
+        (false, None, None) => "exit code unknown: the process that watched the command was lost".to_owned(),
+    }
+}
+
+/// What a stream held; a cut is said at its end.
+fn whole(name: &str, stream: Stream) -> String {
+    let Stream { mut text, total_bytes, truncated } = stream;
+    if truncated {
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!(
+            "({name} was cut: these are the first {MAX_OUTPUT_BYTES} of {total_bytes} bytes)"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+mod tests;

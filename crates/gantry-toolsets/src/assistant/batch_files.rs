@@ -1,0 +1,211 @@
+//! `batch_files` renames, moves or changes many files at once: first the whole plan, then the changes.
+
+mod apply;
+mod name_pattern;
+mod plan;
+mod report;
+mod transform;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gantry_files::{Named, NamedOptions, Scope};
+use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::name_pattern::{NamePattern, NameTemplate};
+use super::paths::resolved;
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+const MAX_FILES: usize = 10_000;
+const MAX_DEPTH: usize = 10;
+
+/// Rename, move or change many files at once. Works on the files in `directory` and its subdirectories (at most 10
+/// levels down, at most 10,000 files) whose names match `pattern`; symbolic links and `.git` are left alone.
+/// All targets are checked before the first change, and no existing file is ever overwritten by a rename or a move:
+/// if one target is taken, or two files would get the same one, nothing is changed. If a rename or move fails half
+/// way, those already done are undone. Use `dry_run` first to see what would happen.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Which file names to take, as a whole: `*` stands for any characters, also none, `?` for exactly one, all else
+    /// for itself. Case matters. It is compared with the name only, never with the path.
+    #[schemars(length(min = 1, max = 255))]
+    pattern: String,
+    /// The directory to work in; a relative one starts at the workspace.
+    #[schemars(length(min = 1))]
+    directory: String,
+    /// `rename` needs `rename_to`, `move` needs `destination`, `transform` needs `find` and `replace`.
+    operation: Operation,
+    /// For `rename`: the new name, in the same directory. `$1` to `$9` are what the wildcards of `pattern` matched, in
+    /// order (each `*` takes as much as it can, from left to right); `$0` is the whole old name, `$$` a dollar sign.
+    /// With pattern `*.txt`, `$1.md` turns `notes.txt` into `notes.md`.
+    rename_to: Option<String>,
+    /// For `move`: the directory that all files go to, directly, keeping their names; it is made if missing. A
+    /// relative one starts at the workspace. It may be on another device.
+    destination: Option<String>,
+    /// For `transform`: the text to look for, literally; every occurrence is replaced. Line breaks match LF and CRLF.
+    /// Files over 10 MB and binary files are skipped.
+    find: Option<String>,
+    /// For `transform`: the text in its place, literally; may be empty. Encoding and line endings of a file are kept.
+    replace: Option<String>,
+    /// Only tell what would happen: for `transform` as a unified diff.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    Rename,
+    Move,
+    Transform,
+}
+
+/// What was meant: the fields of one operation, checked.
+enum Task<'a> {
+    Rename(NameTemplate),
+    Move { destination: &'a Path },
+    Transform { find: &'a str, replace: &'a str },
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("batch_files", Toolset::Assistant, machine, run)
+        .capabilities(&[Capability::FilesystemList, Capability::FilesystemEdit])
+        .labels(&[Label::Private])
+        .touches(move |call, input: Input| touches(&own, call, &input))
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    blocking(&ctx, move |ctx, cancelled| {
+        let pattern = NamePattern::parse(&input.pattern)?;
+        let task = task(&input, &pattern)?;
+        let scope = ctx.state.free(&ctx.call)?;
+        let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.sensitive().contains(path);
+        let found = find(&scope, &input.directory, &pattern, &skip, cancelled)?;
+        if found.truncated {
+            let text = format!("too many files in {}: nothing was changed", found.directory.display());
+            return Err(ToolError::input(text)
+                .with_hint(format!("at most {MAX_FILES} files may match; narrow pattern or directory")));
+        }
+        let text = match task {
+            Task::Transform { find, replace } => {
+                transform::run(&scope, &found, &transform::Texts { find, replace }, input.dry_run, cancelled)?
+            }
+            Task::Rename(template) => {
+                let plan = plan::renames(&scope, &found, &pattern, &template)?;
+                moved(&scope, &found, plan, ["Renamed", "Would rename"], input.dry_run, cancelled)?
+            }
+            Task::Move { destination } => {
+                let plan = plan::moves(&scope, &found, destination)?;
+                moved(&scope, &found, plan, ["Moved", "Would move"], input.dry_run, cancelled)?
+            }
+        };
+        Ok(Text(text))
+    })
+    .await
+}
+
+fn moved(
+    scope: &Scope,
+    found: &Named,
+    plan: plan::Plan,
+    [done, would]: [&str; 2],
+    dry_run: bool,
+    cancelled: &AtomicBool,
+) -> Result<String, ToolError> {
+    if dry_run {
+        return Ok(report::moves(&format!("{would} (dry run)"), found, &plan));
+    }
+    apply::moves(scope, found, &plan, cancelled)?;
+    Ok(report::moves(done, found, &plan))
+}
+
+/// Sorts the fields by operation; everything missing or out of place is said at once.
+fn task<'a>(input: &'a Input, pattern: &NamePattern) -> Result<Task<'a>, ToolError> {
+    let fields = [
+        ("rename_to", &input.rename_to, Operation::Rename),
+        ("destination", &input.destination, Operation::Move),
+        ("find", &input.find, Operation::Transform),
+        ("replace", &input.replace, Operation::Transform),
+    ];
+    let name = match input.operation {
+        Operation::Rename => "rename",
+        Operation::Move => "move",
+        Operation::Transform => "transform",
+    };
+    let mut problems = Vec::new();
+    for (field, value, operation) in fields {
+        match (operation == input.operation, value) {
+            (true, None) => problems.push(format!("{name} needs {field}")),
+            (false, Some(_)) => problems.push(format!("{name} does not take {field}")),
+            _ => {}
+        }
+    }
+    if !problems.is_empty() {
+        return Err(ToolError::input(problems.join("; ")));
+    }
+    let text = |field: &'a Option<String>| field.as_deref().unwrap_or_default();
+    match input.operation {
+        Operation::Rename => Ok(Task::Rename(NameTemplate::parse(text(&input.rename_to), pattern)?)),
+        Operation::Move if text(&input.destination).is_empty() => {
+            Err(ToolError::input("destination is empty"))
+        }
+        Operation::Move => Ok(Task::Move { destination: Path::new(text(&input.destination)) }),
+        Operation::Transform if text(&input.find).is_empty() => Err(ToolError::input("find is empty")),
+        Operation::Transform if input.find == input.replace => {
+            Err(ToolError::input("find and replace are equal"))
+        }
+        Operation::Transform => {
+            Ok(Task::Transform { find: text(&input.find), replace: text(&input.replace) })
+        }
+    }
+}
+
+fn find(
+    scope: &Scope,
+    directory: &str,
+    pattern: &NamePattern,
+    skip: &dyn Fn(&Path) -> bool,
+    cancelled: &AtomicBool,
+) -> Result<Named, ToolError> {
+    let wanted = |name: &str| pattern.matches(name);
+    let options = NamedOptions { wanted: &wanted, skip, depth: MAX_DEPTH, limit: MAX_FILES, cancelled };
+    scope.named(directory, options).map_err(file_error)
+}
+
+/// The directory, the destination, every file that matches now, and the name each would get.
+fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
+    let directory = Path::new(&input.directory);
+    let Ok(scope) = machine.free(call) else { return vec![Touch::write(call.workspace.join(directory))] };
+    let mut touches = vec![Touch::write(resolved(&scope, directory))];
+    let destination = input.destination.as_deref().map(|path| resolved(&scope, Path::new(path)));
+    touches.extend(destination.clone().map(Touch::write));
+    // An input that does not get this far changes nothing.
+    let Ok(pattern) = NamePattern::parse(&input.pattern) else { return touches };
+    let Ok(task) = task(input, &pattern) else { return touches };
+    let Ok(found) = find(&scope, &input.directory, &pattern, &|_| false, &AtomicBool::new(false)) else {
+        return touches;
+    };
+    for file in found.files {
+        let target = match (&task, &destination) {
+            (Task::Rename(template), _) => {
+                pattern.captures(&file.name).map(|parts| file.path.with_file_name(template.fill(&parts)))
+            }
+            (Task::Move { .. }, Some(destination)) => Some(destination.join(&file.name)),
+            _ => None,
+        };
+        touches.push(Touch::write(file.path));
+        touches.extend(target.map(Touch::write));
+    }
+    touches
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+mod tests;

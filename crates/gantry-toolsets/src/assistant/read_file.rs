@@ -1,0 +1,169 @@
+//! `read_file` returns a whole text file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gantry_files::{FileError, text};
+use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{absolute, resolved_for};
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+const MAX_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Read a whole text file of at most 10 MiB. UTF-8, and UTF-16 with a byte-order mark, are decoded; the mark is left
+/// out. Other content is binary and refused with its type.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Absolute path of the file. Links are followed.
+    path: String,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("read_file", Toolset::Assistant, machine, run)
+        .read_only()
+        .capabilities(&[Capability::FilesystemRead])
+        .labels(&[Label::Private])
+        .touches(move |call, input: Input| {
+            vec![Touch::read(resolved_for(&own, call, Path::new(&input.path)))]
+        })
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let path = absolute(&ctx.call, &input.path)?;
+        let file = ctx.state.free(&ctx.call)?.open(path).map_err(file_error)?;
+        let bytes = file.read_all(MAX_BYTES).map_err(|err| match err {
+            FileError::TooLarge { .. } => {
+                file_error(err).with_hint("Read with offset and limit reads it in parts")
+            }
+            other => file_error(other),
+        })?;
+        let decoded = text::decode(&bytes)
+            .map_err(|err| file_error(FileError::Binary { path: path.into(), mime: err.mime }))?;
+        Ok(Text(decoded.text.into_owned()))
+    })
+    .await
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::{Value, json};
+
+    use super::MAX_BYTES;
+    use crate::testing::Bench;
+
+    async fn read(bench: &Bench, path: impl AsRef<std::path::Path>) -> Result<Value, Value> {
+        bench.call("read_file", json!({"path": path.as_ref()})).await
+    }
+
+    #[tokio::test]
+    async fn text_comes_back_byte_for_byte() {
+        let bench = Bench::new();
+        for text in ["", "a", "one\r\ntwo\n\n", "größe €\u{1F600}\0end", "$1 `x` \"q\"\n"] {
+            let path = bench.write("dir/file", text);
+            assert_eq!(read(&bench, path).await, Ok(json!(text)));
+        }
+    }
+
+    #[tokio::test]
+    async fn marked_text_is_decoded_without_its_mark() {
+        let bench = Bench::new();
+        let little = bench.write("little", b"\xff\xfeh\0\xe9\0\n\0");
+        let big = bench.write("big", b"\xfe\xff\0h\0\xe9\0\n");
+        let marked = bench.write("marked", "\u{feff}hé\n");
+        for path in [little, big, marked] {
+            assert_eq!(read(&bench, &path).await, Ok(json!("hé\n")), "{path:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn binary_files_are_refused_with_their_type() {
+        let bench = Bench::new();
+        let png = bench.write("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\xff");
+        let latin = bench.write("latin", b"gr\xf6sse");
+        assert_eq!(
+            read(&bench, &png).await,
+            Err(json!(format!("binary file (image/png): {}", png.display())))
+        );
+        let unknown = format!("binary file (application/octet-stream): {}", latin.display());
+        assert_eq!(read(&bench, &latin).await, Err(json!(unknown)));
+    }
+
+    #[tokio::test]
+    async fn a_relative_path_is_refused_and_the_absolute_one_named() {
+        let bench = Bench::new();
+        let path = bench.write("a.txt", "a");
+        let meant = format!("path must be absolute: \"a.txt\" (in the workspace it is {})", path.display());
+        assert_eq!(read(&bench, "a.txt").await, Err(json!(meant)));
+        for path in ["./a.txt", "../a", "~/a", ""] {
+            let error = read(&bench, path).await.unwrap_err();
+            assert!(error.as_str().unwrap().starts_with("path must be absolute: "), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn ten_mebibytes_are_read_and_one_byte_more_is_refused_with_a_way_to_page() {
+        let bench = Bench::new();
+        let path = bench.write("large", "x".repeat(MAX_BYTES as usize));
+        assert_eq!(read(&bench, &path).await.unwrap().as_str().unwrap().len(), 10_485_760);
+        bench.write("large", "x".repeat(MAX_BYTES as usize + 1));
+        let expected = format!(
+            "file is too large: {} has 10485761 bytes, at most 10485760 (Read with offset and limit reads it in parts)",
+            path.display()
+        );
+        assert_eq!(read(&bench, &path).await, Err(json!(expected)));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_an_error_that_names_it() {
+        let bench = Bench::new();
+        let root = bench.workspace();
+        let missing = root.join("missing");
+        let expected = format!("no such file or directory: {}", missing.display());
+        assert_eq!(read(&bench, &missing).await, Err(json!(expected)));
+        let expected =
+            format!("not a regular file but a directory: {} (list the directory instead)", root.display());
+        assert_eq!(read(&bench, &root).await, Err(json!(expected)));
+        let error = bench.call("read_file", json!({"path": "/x", "file": 1})).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "invalid_input");
+    }
+
+    #[tokio::test]
+    async fn the_data_directory_is_closed_to_everyone() {
+        let bench = Bench::new();
+        std::fs::write(bench.data().join("token"), "secret").unwrap();
+        symlink(bench.data(), bench.workspace().join("link")).unwrap();
+        for path in [
+            bench.data().join("token"),
+            bench.workspace().join("link/token"),
+            bench.workspace().join("../data/token"),
+            format!("/proc/self/root{}", bench.data().join("token").display()).into(),
+        ] {
+            let error = read(&bench, &path).await.unwrap_err();
+            assert_eq!(error["error"]["code"], "denied", "{path:?}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn agents_need_approval_for_sensitive_files_also_through_a_link() {
+        let bench = Bench::new();
+        let key = bench.write(".ssh/id_ed25519", "key");
+        symlink(&key, bench.workspace().join("notes.txt")).unwrap();
+        for path in [key.clone(), bench.workspace().join("notes.txt")] {
+            let call = bench.agent_call("a");
+            let error = bench.call_as(call, "read_file", json!({"path": path})).await.unwrap_err();
+            assert_eq!(error["error"]["code"], "approval_needed", "{path:?}");
+        }
+        assert_eq!(read(&bench, &key).await, Ok(json!("key")));
+    }
+}

@@ -1,0 +1,149 @@
+//! `write_file` makes a file or replaces its whole content, atomically.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gantry_files::WriteOptions;
+use gantry_tool::{Capability, Text, Tool, ToolError, Toolset, Touch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::paths::{absolute, resolved_for};
+use crate::blocking::blocking;
+use crate::machine::file_error;
+use crate::{Ctx, Machine};
+
+/// Write a file, as UTF-8. An existing file is replaced as a whole, atomically, and keeps its mode and owner; missing
+/// parent directories are made. Links are resolved first: a link stays, and the file it leads to is replaced.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Absolute path of the file.
+    path: String,
+    /// The whole new content, written as it is: no newline is added.
+    content: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct PathOnly {
+    path: String,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    let own = machine.clone();
+    Tool::new("write_file", Toolset::Assistant, machine, run)
+        .idempotent()
+        .capabilities(&[Capability::FilesystemWrite])
+        .touches(move |call, input: PathOnly| {
+            vec![Touch::write(resolved_for(&own, call, Path::new(&input.path)))]
+        })
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let path = absolute(&ctx.call, &input.path)?;
+        let options = WriteOptions { make_parents: true, only_new: false };
+        let content = input.content.as_bytes();
+        let written = ctx.state.free(&ctx.call)?.replace(path, &[content], options).map_err(file_error)?;
+        let count = written.bytes;
+        let plural = if count == 1 { "" } else { "s" };
+        Ok(Text(format!("Wrote {count} byte{plural} to {}", written.path.display())))
+    })
+    .await
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use crate::testing::Bench;
+
+    async fn write(bench: &Bench, path: impl AsRef<Path>, content: &str) -> Result<Value, Value> {
+        bench.call("write_file", json!({"path": path.as_ref(), "content": content})).await
+    }
+
+    #[tokio::test]
+    async fn writes_what_it_says_and_says_what_it_wrote() {
+        let bench = Bench::new();
+        let path = bench.workspace().join("new/deep/a.txt");
+        assert_eq!(
+            write(&bench, &path, "hello wörld").await,
+            Ok(json!(format!("Wrote 12 bytes to {}", path.display())))
+        );
+        assert_eq!(bench.read("new/deep/a.txt"), "hello wörld");
+        assert_eq!(write(&bench, &path, "x").await, Ok(json!(format!("Wrote 1 byte to {}", path.display()))));
+        assert_eq!(bench.read("new/deep/a.txt"), "x");
+        assert_eq!(write(&bench, &path, "").await, Ok(json!(format!("Wrote 0 bytes to {}", path.display()))));
+        assert_eq!(bench.read("new/deep/a.txt"), "");
+    }
+
+    #[tokio::test]
+    async fn a_links_target_is_replaced_and_the_link_and_the_mode_stay() {
+        let bench = Bench::new();
+        let target = bench.write("real/target.sh", "old");
+        std::fs::set_permissions(&target, PermissionsExt::from_mode(0o750)).unwrap();
+        let link = bench.workspace().join("link");
+        symlink("real/target.sh", &link).unwrap();
+        assert_eq!(
+            write(&bench, &link, "new").await,
+            Ok(json!(format!("Wrote 3 bytes to {}", target.display())))
+        );
+        assert_eq!(bench.read("real/target.sh"), "new");
+        assert!(link.is_symlink());
+        assert_eq!(target.metadata().unwrap().permissions().mode() & 0o7777, 0o750);
+    }
+
+    #[tokio::test]
+    async fn relative_paths_and_directories_are_refused_and_nothing_is_made() {
+        let bench = Bench::new();
+        let meant = bench.workspace().join("new/a");
+        let expected =
+            format!("path must be absolute: \"new/a\" (in the workspace it is {})", meant.display());
+        assert_eq!(write(&bench, "new/a", "x").await, Err(json!(expected)));
+        let root = bench.workspace();
+        let expected =
+            format!("not a regular file but a directory: {} (list the directory instead)", root.display());
+        assert_eq!(write(&bench, &root, "x").await, Err(json!(expected)));
+        assert!(write(&bench, root.join("dir/"), "x").await.is_err());
+        bench.write("file", "");
+        let below = root.join("file/below");
+        let expected = format!("not a directory: {}", below.display());
+        assert_eq!(write(&bench, &below, "x").await, Err(json!(expected)));
+        assert_eq!(std::fs::read_dir(root).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_data_directory_is_closed_to_everyone() {
+        let bench = Bench::new();
+        symlink(bench.data(), bench.workspace().join("link")).unwrap();
+        let paths = [
+            bench.data().join("new/x"),
+            bench.workspace().join("link/x"),
+            bench.workspace().join("../data/x"),
+        ];
+        for path in paths {
+            let error = write(&bench, &path, "x").await.unwrap_err();
+            assert_eq!(error["error"]["code"], "denied", "{path:?}: {error}");
+        }
+        assert!(!bench.data().join("new").exists() && !bench.data().join("x").exists());
+    }
+
+    #[tokio::test]
+    async fn agents_need_approval_for_start_files_and_supervised_ones_for_any() {
+        let bench = Bench::new();
+        let input = json!({"path": bench.workspace().join(".bashrc"), "content": "x"});
+        let error = bench.call_as(bench.agent_call("a"), "write_file", input).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "approval_needed");
+        let mut supervised = bench.agent_call("a");
+        supervised.autonomy = gantry_tool::Autonomy::Supervised;
+        let input = json!({"path": bench.workspace().join("plain"), "content": "x"});
+        let error = bench.call_as(supervised, "write_file", input.clone()).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "approval_needed");
+        assert_eq!(std::fs::read_dir(bench.workspace()).unwrap().count(), 0);
+        bench.call_as(bench.agent_call("a"), "write_file", input).await.unwrap();
+    }
+}

@@ -1,0 +1,130 @@
+//! A denial denies: every tool, for every kind of caller, by every way in. Nothing happens, and it is on record.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_tool::testing::{MemoryAudit, MemoryResults};
+use gantry_tool::{
+    Answer, Autonomy, Call, Decision, Gate, GateParts, Phase, Policy, Principal, RefusalCode, Rule,
+    SensitivePaths, Surface,
+};
+use gantry_toolsets::testing::Bench;
+
+use crate::probes::valid_input;
+
+const SURFACES: [Surface; 5] =
+    [Surface::Cli, Surface::Http, Surface::Websocket, Surface::Mcp, Surface::Agent];
+
+fn callers(workspace: &Path) -> Vec<Call> {
+    let call = |principal, autonomy| {
+        let mut call = Call::new(principal, Surface::Cli, workspace.to_owned());
+        call.autonomy = autonomy;
+        call
+    };
+    let agent = || Principal::Agent { id: "a".into() };
+    vec![
+        call(Principal::Operator, Autonomy::Supervised),
+        call(agent(), Autonomy::Supervised),
+        call(agent(), Autonomy::Guided),
+        call(agent(), Autonomy::Autonomous),
+        call(Principal::Mcp { client: "m".into() }, Autonomy::Supervised),
+        call(Principal::Client { token: "t".into() }, Autonomy::Supervised),
+        call(Principal::Scheduler, Autonomy::Guided),
+    ]
+}
+
+/// The bench's tools behind a gate with one more rule.
+fn gate_with(bench: &Bench, rule: Rule) -> (Gate, Arc<MemoryAudit>) {
+    let audit = Arc::new(MemoryAudit::default());
+    let policy = Policy::new(vec![rule], SensitivePaths::default(), vec![bench.data()]);
+    let parts = GateParts::new(audit.clone(), Arc::new(MemoryResults::default()));
+    (Gate::new(GateParts { registry: bench.gate.registry().clone(), policy, ..parts }), audit)
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_or_asks_stops_every_tool_for_every_caller_on_every_surface() {
+    let bench = Bench::new();
+    bench.write("plain.txt", "a secret that must stay\n");
+    let before = tree(&bench.workspace());
+    for tool in bench.gate.registry().entries() {
+        for decision in [Decision::Deny, Decision::Ask] {
+            for template in callers(&bench.workspace()) {
+                let rule = Rule::new("stop-it", tool.name(), decision, "as tested").unwrap();
+                let (gate, audit) = gate_with(&bench, rule.for_principals(vec![template.principal.kind()]));
+                for surface in SURFACES {
+                    let call = Call { surface, ..template.clone() };
+                    let told = format!("{} {} {:?} {surface:?}", tool.name(), call.principal, call.autonomy);
+                    let asks = decision == Decision::Ask && call.autonomy != Autonomy::Autonomous;
+                    let expected = if asks { RefusalCode::ApprovalNeeded } else { RefusalCode::Denied };
+                    let outcome = gate.call(call, tool.name(), valid_input(&tool, &bench.workspace())).await;
+                    let Answer::Refused(refusal) = outcome.answer else {
+                        panic!("{told}: {:?}", outcome.answer)
+                    };
+                    assert_eq!(refusal.code, expected, "{told}: {refusal}");
+                    assert!(refusal.message.ends_with("as tested (rule stop-it)"), "{told}: {refusal}");
+                }
+                check_record(&gate, &audit, tool.name(), &template.principal);
+            }
+        }
+        assert_eq!(tree(&bench.workspace()), before, "{}", tool.name());
+    }
+}
+
+/// One line for each surface and nothing else, and as many counted.
+fn check_record(gate: &Gate, audit: &MemoryAudit, tool: &str, principal: &Principal) {
+    let records = audit.records();
+    assert_eq!(records.len(), SURFACES.len(), "{tool} {principal}");
+    for (record, _) in records {
+        let facts = (record.phase, record.tool.as_str(), record.principal, record.rule.as_deref());
+        assert_eq!(facts, (Phase::Refused, tool, principal.to_string(), Some("stop-it")));
+        assert!(record.input.is_some() && record.error.is_some(), "{tool} {principal}");
+    }
+    let line = format!("tool_execution_total{{tool=\"{tool}\",status=\"denied\"}} {}\n", SURFACES.len());
+    assert!(gate.metrics().render().contains(&line), "{tool}: {}", gate.metrics().render());
+}
+
+#[tokio::test]
+async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
+    for tool in Bench::new().gate.registry().entries() {
+        let bench = Bench::new();
+        bench.write("plain.txt", "a secret that may go\n");
+        let before = tree(&bench.workspace());
+        let rule = Rule::new("stop-it", "*", Decision::Deny, "as tested").unwrap();
+        let (gate, _) = gate_with(&bench, rule.for_principals(vec![gantry_tool::PrincipalKind::Agent]));
+        let input = valid_input(&tool, &bench.workspace());
+        let outcome = gate.call(bench.operator_call(), tool.name(), input).await;
+        let refused = matches!(outcome.answer, Answer::Refused(_));
+        assert!(!refused, "{}: {:?}", tool.name(), outcome.answer);
+        // So the denials above would have been seen, had they not denied.
+        let changes = matches!(
+            tool.name(),
+            "local__Write"
+                | "local__Bash"
+                | "tool::file_write"
+                | "tool::apply_patch"
+                | "write"
+                | "exec"
+                | "bash"
+                | "write_file"
+                | "batch_files"
+        );
+        assert_eq!(tree(&bench.workspace()) != before, changes, "{}: {:?}", tool.name(), outcome.answer);
+    }
+}
+
+fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                files.insert(path.clone(), std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}

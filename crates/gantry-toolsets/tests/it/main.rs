@@ -1,0 +1,12 @@
+//! Promises that hold for every tool of every set, checked by walking the registry: a tool that arrives is covered, or
+//! its absence from `probes.rs` is a failure.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests look at the file system from outside, and fail by panicking"
+)]
+
+mod containment;
+mod denials;
+mod probes;

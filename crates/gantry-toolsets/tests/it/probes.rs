@@ -1,0 +1,131 @@
+//! For every tool, inputs built around a path: the one list to add to when a tool arrives.
+
+use std::path::Path;
+
+use gantry_tool::Tool;
+use serde_json::{Value, json};
+
+/// One way to hand a path to a tool.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe {
+    /// The input field that carries the path.
+    pub(crate) field: &'static str,
+    pub(crate) access: Access,
+    pub(crate) build: fn(&str) -> Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads the file, or what is in the directory.
+    Read,
+    Write,
+    /// The path is where a command starts.
+    StartIn,
+    /// The path stands in a command's text or arguments.
+    Command,
+}
+
+impl Access {
+    pub(crate) fn starts_a_command(self) -> bool {
+        matches!(self, Access::StartIn | Access::Command)
+    }
+}
+
+/// What every write tries to leave behind.
+pub(crate) const PLANTED: &str = "planted-by-a-probe";
+
+/// Reads and writes the files of a directory that the tests care about.
+const LOOK_AROUND: &str = "cat secret token inner.txt; ls -a; echo planted-by-a-probe > planted-file";
+/// A change of content that is not there, so that the refusal would show what is, and a file made anew.
+const PATCH: &str = "@@ -1 +1 @@\n-no such line\n+planted-by-a-probe\n";
+const NEW_FILE: &str = "--- /dev/null\n+++ b/planted-file\n@@ -0,0 +1 @@\n+planted-by-a-probe\n";
+
+/// All probes of a tool; empty for one that is not known here or takes no path at all.
+pub(crate) fn probes(tool: &str) -> Vec<Probe> {
+    use Access::{Command, Read, StartIn, Write};
+    let probe = |field, access, build| Probe { field, access, build };
+    let path = |access, build| Probe { field: "path", access, build };
+    match tool {
+        "local__Read" => vec![path(Read, |path| json!({"path": path}))],
+        "local__Write" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
+        "local__Edit" => vec![
+            path(Write, |path| json!({"path": path, "oldString": "secret", "newString": PLANTED})),
+            path(Read, |path| json!({"path": path, "oldString": "the secrets", "newString": PLANTED})),
+        ],
+        "local__Glob" => vec![path(Read, |path| json!({"path": path, "pattern": "**/*"}))],
+        "local__Grep" => vec![path(Read, |path| json!({"path": path, "pattern": "secret.outside"}))],
+        "local__Bash" => vec![
+            probe("workdir", StartIn, |path| json!({"command": LOOK_AROUND, "workdir": path})),
+            probe("command", Command, |path| json!({"command": on_path(path)})),
+        ],
+        "tool::file_read" => vec![path(Read, |path| json!({"path": path}))],
+        "tool::file_list" => vec![path(Read, |path| json!({"path": path, "recursive": true}))],
+        "tool::file_write" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
+        "tool::apply_patch" => vec![
+            path(Read, |path| json!({"path": path, "patch": PATCH})),
+            path(Write, |path| json!({"path": path, "patch": NEW_FILE})),
+        ],
+        "tool::shell_exec" => vec![
+            probe("cwd", StartIn, |path| json!({"argv": ["cat", "secret", "token"], "cwd": path})),
+            probe("argv", Command, |path| json!({"argv": ["cat", path]})),
+        ],
+        "read" => vec![path(Read, |path| json!({"path": path}))],
+        "write" => vec![
+            path(Write, |path| json!({"path": path, "data": PLANTED})),
+            path(Write, |path| json!({"path": path, "data": PLANTED, "start_line": 1, "end_line": 1})),
+        ],
+        "exec" => vec![
+            probe("cwd", StartIn, |path| json!({"command": LOOK_AROUND, "cwd": path, "source_rc": false})),
+            probe("command", Command, |path| json!({"command": on_path(path), "source_rc": false})),
+        ],
+        "bash" => vec![probe("command", Command, |path| json!({"command": on_path(path)}))],
+        "read_file" => vec![path(Read, |path| json!({"path": path}))],
+        "write_file" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
+        "batch_files" => vec![
+            probe("directory", Read, |path| transform(path, true)),
+            probe("directory", Write, |path| transform(path, false)),
+            probe(
+                "directory",
+                Write,
+                |path| json!({"pattern": "*", "directory": path, "operation": "rename", "rename_to": "$1-planted"}),
+            ),
+            probe(
+                "directory",
+                Write,
+                |path| json!({"pattern": "*", "directory": path, "operation": "move", "destination": "taken-out"}),
+            ),
+            probe(
+                "destination",
+                Write,
+                |path| json!({"pattern": "plain*", "directory": ".", "operation": "move", "destination": path}),
+            ),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn transform(path: &str, dry_run: bool) -> Value {
+    json!({"pattern": "*", "directory": path, "operation": "transform",
+        "find": "secret", "replace": PLANTED, "dry_run": dry_run})
+}
+
+fn on_path(path: &str) -> String {
+    let quoted = format!("'{}'", path.replace('\'', "'\\''"));
+    format!("cat {quoted}; ls -a {quoted}; echo planted-by-a-probe > {quoted}")
+}
+
+/// An input that the tool's schema takes and that would have an effect in the workspace, if the tool can have one.
+pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
+    let mut known = probes(tool.name());
+    known.sort_by_key(|probe| probe.access != Access::Write);
+    match (tool.name(), known.first()) {
+        ("local__Bash" | "bash" | "exec", _) => json!({"command": "echo planted-by-a-probe > planted-file"}),
+        ("local__Process", _) => json!({"action": "list"}),
+        ("result_read", _) => json!({"handle": "none"}),
+        (_, Some(probe)) if probe.field == "path" => {
+            (probe.build)(&workspace.join("planted-file").display().to_string())
+        }
+        (_, Some(probe)) => (probe.build)(&workspace.display().to_string()),
+        (name, None) => panic!("{name} has no input in probes.rs; say there how one is built"),
+    }
+}
