@@ -89,10 +89,6 @@ impl Machine {
         &self.parts.processes
     }
 
-    pub(crate) fn files(&self) -> &Files {
-        &self.parts.files
-    }
-
     pub(crate) fn results(&self) -> &dyn ResultStore {
         &*self.parts.results
     }
