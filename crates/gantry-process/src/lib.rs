@@ -10,6 +10,7 @@ pub mod env;
 mod error;
 mod exit;
 pub mod keeper;
+mod keepers;
 mod link;
 mod log;
 mod log_directory;

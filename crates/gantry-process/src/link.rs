@@ -83,6 +83,11 @@ impl Link {
         let _ = self.requests.write_all(&[request]).await;
     }
 
+    /// Whether the keeper still runs; only a spare may have ended without our noticing.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     pub(crate) fn keeper_pid(&self) -> Option<i32> {
         self.child.id().and_then(|pid| i32::try_from(pid).ok())
     }

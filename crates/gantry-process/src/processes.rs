@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capture::{Captured, Collector, Spill, SpillState};
 use crate::command::{Capture, Command, Cwd, Stdin};
 use crate::error::ProcessError;
+use crate::keepers::Keepers;
 use crate::log::{Log, LogPage};
 use crate::log_directory::LogDirectory;
 use crate::order::Output;
@@ -41,6 +42,8 @@ pub struct ProcessesOptions {
     pub max_finished: usize,
     /// How long `write` waits for a command that does not read.
     pub stdin_timeout: Duration,
+    /// Keep one keeper started ahead of the next command. Not worth it for an engine that runs one command and ends.
+    pub spare_keeper: bool,
 }
 
 impl ProcessesOptions {
@@ -54,6 +57,7 @@ impl ProcessesOptions {
             max_sessions: 64,
             max_finished: 256,
             stdin_timeout: Duration::from_secs(5),
+            spare_keeper: true,
         }
     }
 }
@@ -72,7 +76,7 @@ pub struct Processes {
 }
 
 struct Inner {
-    options: Arc<ProcessesOptions>,
+    keepers: Arc<Keepers>,
     logs: Arc<LogDirectory>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// One permit for each session that may run.
@@ -89,7 +93,7 @@ impl Processes {
         let live = Arc::new(Semaphore::new(options.max_sessions.min(Semaphore::MAX_PERMITS)));
         let inner = Inner {
             live,
-            options: Arc::new(options),
+            keepers: Arc::new(Keepers::new(options)),
             logs,
             sessions: Mutex::default(),
             stop: CancellationToken::new(),
@@ -119,12 +123,12 @@ impl Processes {
         let spill = Spill {
             directory: Arc::clone(&self.inner.logs),
             id,
-            max: self.inner.options.max_log_bytes,
+            max: self.inner.keepers.options.max_log_bytes,
             state: SpillState::Closed,
         };
         let (collector, sinks, output) = Collector::new(capture, spill).map_err(ProcessError::Prepare)?;
         let wiring = Wiring { stdin: None, sinks, output, collector };
-        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.options), command, wiring);
+        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
         let finish = async { Ok::<_, ProcessError>((gone(started.await)??, gone(ended.await)?)) };
         tokio::pin!(finish);
         let (started, (ended, captured)) = tokio::select! {
@@ -171,7 +175,7 @@ impl Processes {
         }
         let permit = Arc::clone(&self.inner.live)
             .try_acquire_owned()
-            .map_err(|_| ProcessError::TooManySessions(self.inner.options.max_sessions))?;
+            .map_err(|_| ProcessError::TooManySessions(self.inner.keepers.options.max_sessions))?;
         let id = SessionId::new();
         let described = describe(&command);
         let logs = Arc::clone(&self.inner.logs);
@@ -188,9 +192,9 @@ impl Processes {
                 (Some(source.into()), Some(feed))
             }
         };
-        let output = Output::Log { max: self.inner.options.max_log_bytes };
+        let output = Output::Log { max: self.inner.keepers.options.max_log_bytes };
         let wiring = Wiring { stdin, sinks: vec![file.into()], output, collector: Collector::Nothing };
-        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.options), command, wiring);
+        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
         let started = gone(started.await)??;
         let (ended_tx, ended_rx) = watch::channel(None);
         let session = Session {
@@ -277,7 +281,7 @@ impl Processes {
             }
             Ok(())
         };
-        match tokio::time::timeout(self.inner.options.stdin_timeout, attempt).await {
+        match tokio::time::timeout(self.inner.keepers.options.stdin_timeout, attempt).await {
             Ok(result) => result?,
             Err(_) => return Ok(Written { bytes, complete: false }),
         }
@@ -325,6 +329,7 @@ impl Processes {
         for session in sessions {
             session.wait(MAX_WAIT).await;
         }
+        self.inner.keepers.dismiss_spare();
     }
 
     async fn end(&self, id: SessionId, ask: Ask) -> Result<bool, ProcessError> {
@@ -372,12 +377,12 @@ impl Processes {
             .filter_map(|session| Some((session.ended.borrow().as_ref()?.ended_at, session.id)))
             .collect();
         finished.sort_by_key(|(ended_at, _)| *ended_at);
-        let excess = finished.len().saturating_sub(self.inner.options.max_finished);
+        let excess = finished.len().saturating_sub(self.inner.keepers.options.max_finished);
         for (_, id) in finished.into_iter().take(excess) {
             self.inner.remove(id);
         }
         let engine = Arc::downgrade(&self.inner);
-        let retention = self.inner.options.retention;
+        let retention = self.inner.keepers.options.retention;
         tokio::spawn(async move {
             tokio::time::sleep(retention).await;
             if let Some(inner) = engine.upgrade() {

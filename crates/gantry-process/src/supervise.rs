@@ -15,10 +15,10 @@ use crate::command::{Command, Cwd};
 use crate::error::ProcessError;
 use crate::exit::{Exit, Signal};
 use crate::keeper::{KILL_LIMIT, TERM_GRACE};
+use crate::keepers::Keepers;
 use crate::link::Link;
 use crate::lost;
 use crate::order::{KILL, LogReport, Order, Output, Report, Step, TERMINATE, Text};
-use crate::processes::ProcessesOptions;
 use crate::session::Ended;
 
 /// After the command's end its pipes are at theirs, unless somebody outside its tree holds them open.
@@ -53,12 +53,12 @@ pub(crate) struct Started {
     pub(crate) started_at: SystemTime,
 }
 
-pub(crate) fn supervise(options: Arc<ProcessesOptions>, command: Command, wiring: Wiring) -> Supervised {
+pub(crate) fn supervise(keepers: Arc<Keepers>, command: Command, wiring: Wiring) -> Supervised {
     let (started_tx, started) = oneshot::channel();
     let (ended_tx, ended) = oneshot::channel();
     let (asks, asks_rx) = mpsc::channel(4);
     tokio::spawn(async move {
-        let mut supervisor = match Supervisor::start(&options, command, wiring, asks_rx, started_tx).await {
+        let mut supervisor = match Supervisor::start(&keepers, command, wiring, asks_rx, started_tx).await {
             Ok(supervisor) => supervisor,
             Err((started, err)) => {
                 let _ = started.send(Err(err));
@@ -68,6 +68,7 @@ pub(crate) fn supervise(options: Arc<ProcessesOptions>, command: Command, wiring
         let mut collector = std::mem::replace(&mut supervisor.collector, Collector::Nothing);
         let verdict = supervisor.watch(&mut collector).await;
         supervisor.finish(verdict, collector, ended_tx).await;
+        keepers.start_spare();
     });
     Supervised { started, ended, asks }
 }
@@ -101,7 +102,7 @@ enum Verdict {
 
 impl Supervisor {
     async fn start(
-        options: &ProcessesOptions,
+        keepers: &Keepers,
         command: Command,
         wiring: Wiring,
         asks: mpsc::Receiver<Ask>,
@@ -109,10 +110,13 @@ impl Supervisor {
     ) -> Result<Self, (StartedSender, ProcessError)> {
         let begun = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
-        let mut link = match Link::start(options) {
+        let mut link = match keepers.take() {
             Ok(link) => link,
             Err(source) => {
-                return Err((started, ProcessError::Keeper { keeper: options.keeper.clone(), source }));
+                return Err((
+                    started,
+                    ProcessError::Keeper { keeper: keepers.options.keeper.clone(), source },
+                ));
             }
         };
         let mut descriptors = Vec::with_capacity(4);
@@ -145,7 +149,7 @@ impl Supervisor {
             asks,
             collector: wiring.collector,
             started_tx: Some(started),
-            keeper: options.keeper.clone(),
+            keeper: keepers.options.keeper.clone(),
             program,
             directory,
             begun,

@@ -2,11 +2,13 @@
 //!
 //! resolve → validate → decide → record → run → bound → label → record. Nothing else in the program can run a tool.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::budget;
@@ -380,25 +382,34 @@ enum Stopped {
     Deadline,
 }
 
-/// Step 5. The tool runs as a task of its own: a panic is its own, and dropping the call ends it.
+/// Step 5. A panic is the tool's own; the deadline cancels it; dropping the call drops it.
 async fn run(call: &Arc<Call>, tool: &Tool, input: Value) -> Result<Reply, Stopped> {
-    let mut task = AbortOnDropHandle::new(tokio::spawn(tool.run(call.clone(), input)));
-    let joined = match call.deadline {
-        None => (&mut task).await,
-        Some(deadline) => match tokio::time::timeout_at(deadline.into(), &mut task).await {
-            Ok(joined) => joined,
-            Err(_) => {
-                call.cancel.cancel();
-                // Whatever it answers now comes too late; waiting only lets it end its processes.
-                let _ = tokio::time::timeout(CLEAN_UP_TIME, &mut task).await;
-                return Err(Stopped::Deadline);
-            }
-        },
-    };
-    match joined {
+    let mut running = pin!(unpanicked(tool.run(call.clone(), input)));
+    let Some(deadline) = call.deadline else { return running.await.map_err(Stopped::Tool) };
+    match tokio::time::timeout_at(deadline.into(), &mut running).await {
         Ok(result) => result.map_err(Stopped::Tool),
-        Err(err) => Err(Stopped::Tool(ToolError::internal(format!("the tool panicked: {err}")))),
+        Err(_) => {
+            call.cancel.cancel();
+            // Whatever it answers now comes too late; waiting only lets it end its processes.
+            let _ = tokio::time::timeout(CLEAN_UP_TIME, running).await;
+            Err(Stopped::Deadline)
+        }
     }
+}
+
+/// The tool's answer, or an internal error in place of its panic. Nothing of a tool that panicked is used again.
+async fn unpanicked(
+    mut running: Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>,
+) -> Result<Reply, ToolError> {
+    std::future::poll_fn(|cx| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+        polled.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Poll::Ready(Err(ToolError::internal(format!("the tool panicked: {text}"))))
+        })
+    })
+    .await
 }
 
 fn warning_in(value: &Value) -> Option<String> {

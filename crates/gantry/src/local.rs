@@ -102,7 +102,12 @@ const MAIN_AGENT: &str = "main";
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, data.process_logs());
-    Ok(Processes::new(ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options }))
+    // One command and then the end: a spare would only be started to be let go.
+    Ok(Processes::new(ProcessesOptions {
+        keeper_args: vec![KEEPER_ARGUMENT.into()],
+        spare_keeper: false,
+        ..options
+    }))
 }
 
 fn agent_isolation(config: &Config) -> BTreeMap<String, gantry_toolsets::Isolation> {

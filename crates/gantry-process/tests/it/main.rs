@@ -7,5 +7,6 @@ mod output;
 mod running;
 mod sandbox;
 mod sessions;
+mod spare;
 mod support;
 mod trees;

@@ -1,0 +1,70 @@
+//! The keeper started ahead: used once, replaced when it dies, gone with the engine.
+
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Bench, bench, keeper};
+
+async fn keeper_of(bench: &Bench) -> String {
+    let command = bench.shell("cut -d' ' -f4 /proc/$$/stat");
+    bench.processes.run(command, CancellationToken::new()).await.unwrap().stdout.text.trim().to_owned()
+}
+
+/// Living children of this process that run the keeper.
+fn keepers() -> Vec<i32> {
+    let name = keeper();
+    let children = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let (state, parent) = (fields.next()?, fields.next()?);
+        let ours = parent == std::process::id().to_string() && state != "Z";
+        (ours && std::fs::read_link(entry.path().join("exe")).ok()? == name.canonicalize().ok()?)
+            .then_some(pid)
+    });
+    children.collect()
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < limit, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_command_takes_the_spare_and_leaves_another() {
+    let bench = bench();
+    keeper_of(&bench).await;
+    for _ in 0..3 {
+        until("a spare waits", || keepers().len() == 1).await;
+        let spare = keepers()[0].to_string();
+        assert_eq!(keeper_of(&bench).await, spare);
+    }
+}
+
+#[tokio::test]
+async fn a_spare_that_died_is_no_loss() {
+    let bench = bench();
+    keeper_of(&bench).await;
+    until("a spare waits", || keepers().len() == 1).await;
+    let spare = keepers()[0];
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(spare).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    until("it is dead", || keepers().is_empty()).await;
+    assert_ne!(keeper_of(&bench).await, spare.to_string());
+}
+
+#[tokio::test]
+async fn the_spare_goes_with_the_engine() {
+    let bench = bench();
+    keeper_of(&bench).await;
+    until("a spare waits", || keepers().len() == 1).await;
+    bench.processes.shutdown().await;
+    until("no keeper is left", || keepers().is_empty()).await;
+}
