@@ -4,7 +4,7 @@
 //! the head says, never shorter; that is how a cut tail is found. Reading and verifying is `audit_read`.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -17,10 +17,10 @@ use rustix::fs::{FlockOperation, flock};
 
 /// Lines that need not be on disk at once are there this long after they were written, plus one sync.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
-/// The head holds two slots, written in turn: a torn write spoils one of them at most.
-const SLOT_BYTES: usize = 256;
-/// A line is bounded by the gate; one longer than this in the tail is damage, not a line.
-const LONGEST_LINE: u64 = 1 << 20;
+/// The head is one record well below a disk sector, written in place: it is old or new, never half of each.
+const HEAD_BYTES: usize = 256;
+/// The log is searched backwards for line ends in windows of this size.
+const WINDOW: u64 = 1 << 16;
 
 pub(crate) const NO_MAC: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -47,6 +47,8 @@ struct Tail {
     mac: String,
     /// The newest line known to be on disk.
     synced: u64,
+    /// Why nothing may be appended any more: after a failed sync nobody knows what is on disk.
+    broken: Option<String>,
 }
 
 impl AuditLog {
@@ -58,15 +60,20 @@ impl AuditLog {
         };
         let lock = options().open(path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        let key = Key::load_or_make(path)?;
+        let (key, made) = Key::load_or_make(path)?;
         let shared = Shared {
             log: options().append(true).open(path)?,
             head: options().open(path.with_extension("head"))?,
             key,
-            tail: Mutex::new(Tail { length: 0, seq: 0, mac: NO_MAC.to_owned(), synced: 0 }),
+            tail: Mutex::new(Tail { length: 0, seq: 0, mac: NO_MAC.to_owned(), synced: 0, broken: None }),
             lock,
         };
-        let opened = shared.recover();
+        if made {
+            // From here on a head that is missing or empty was taken away.
+            shared.key.write_head(&shared.head, 0, NO_MAC)?;
+            sync_folder(path)?;
+        }
+        let opened = shared.catch_up(&mut shared.tail());
         flock(&shared.lock, FlockOperation::Unlock)?;
         opened?;
         let shared = Arc::new(shared);
@@ -125,33 +132,43 @@ impl Shared {
             self.log.set_len(tail.length)?;
             return Err(err);
         }
-        *tail = Tail { length: tail.length + line.len() as u64, seq, mac, synced: tail.synced };
+        tail.length += line.len() as u64;
+        (tail.seq, tail.mac) = (seq, mac);
         Ok(())
     }
 
-    /// Reads on when another process has appended since.
+    /// Reads on when the log is not as this process left it: others append, and some do worse.
+    ///
+    /// A last line without its end is what a crash left of a line nobody was told about: it is removed, and the log says
+    /// so. A log shorter than its head says was cut: numbering goes on behind the head, so that the gap stays to be seen.
     fn catch_up(&self, tail: &mut Tail) -> io::Result<()> {
-        let length = self.log.metadata()?.len();
-        if length != tail.length {
-            let (seq, mac) = last_line(&self.log, length)?.unwrap_or_else(|| (0, NO_MAC.to_owned()));
-            *tail = Tail { length, seq, mac, synced: tail.synced };
+        if let Some(reason) = &tail.broken {
+            return Err(io::Error::other(reason.clone()));
         }
-        Ok(())
-    }
-
-    /// At start: a last line without its end is what a crash left of a line nobody was told about. It is removed,
-    /// and the log says so.
-    fn recover(&self) -> io::Result<()> {
-        let mut tail = self.tail();
         let length = self.log.metadata()?.len();
+        if length == tail.length && length > 0 {
+            return Ok(());
+        }
         let whole = end_of_last_line(&self.log, length)?;
         if whole < length {
             self.log.set_len(whole)?;
-            self.catch_up(&mut tail)?;
-            let note = serde_json::json!({"phase": "recovered", "droppedBytes": length - whole});
-            return self.write_line(&mut tail, note);
         }
-        self.catch_up(&mut tail)
+        let last = last_line(&self.log, whole)?.unwrap_or_else(|| (0, NO_MAC.to_owned()));
+        (tail.length, (tail.seq, tail.mac)) = (whole, last);
+        match self.key.read_head(&self.head) {
+            Ok((seq, mac)) if seq > tail.seq => (tail.seq, tail.mac) = (seq, mac),
+            Ok(_) => {}
+            // Without a genuine head nobody can say what is missing; a number left out says that something may be.
+            Err(HeadForged) => {
+                tail.seq += 1;
+                self.key.write_head(&self.head, tail.seq, &tail.mac)?;
+            }
+        }
+        if whole < length {
+            let note = serde_json::json!({"phase": "recovered", "droppedBytes": length - whole});
+            return self.write_line(tail, note);
+        }
+        Ok(())
     }
 
     /// Puts the log on disk, then moves the head up to what is there.
@@ -163,7 +180,10 @@ impl Shared {
             }
             (tail.seq, tail.mac.clone())
         };
-        self.log.sync_data()?;
+        if let Err(err) = self.log.sync_data() {
+            self.tail().broken = Some(format!("it could not be put on disk earlier: {err}"));
+            return Err(err);
+        }
         let mut tail = self.tail();
         tail.synced = tail.synced.max(seq);
         flock(&self.lock, FlockOperation::LockExclusive)?;
@@ -203,15 +223,16 @@ impl Key {
         Ok(Key(bytes))
     }
 
-    fn load_or_make(log: &Path) -> io::Result<Key> {
+    /// The key, and whether it was made just now.
+    fn load_or_make(log: &Path) -> io::Result<(Key, bool)> {
         match Key::load(log) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 let mut bytes = [0; 32];
                 File::open("/dev/urandom")?.read_exact(&mut bytes)?;
                 crate::data_dir::replace_private(&Key::path(log), &bytes)?;
-                Ok(Key(bytes))
+                Ok((Key(bytes), true))
             }
-            loaded => loaded,
+            loaded => Ok((loaded?, false)),
         }
     }
 
@@ -237,89 +258,68 @@ impl Key {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// The newest sealed head; `None` for an empty head file, an error when neither slot is genuine.
-    pub(crate) fn read_head(&self, head: &File) -> Result<Option<(u64, String)>, HeadForged> {
-        let mut bytes = [0; 2 * SLOT_BYTES];
-        let mut filled = 0;
-        while let Ok(read) = head.read_at(&mut bytes[filled..], filled as u64) {
-            filled += read;
-            if read == 0 || filled == bytes.len() {
-                break;
-            }
-        }
-        if filled == 0 {
-            return Ok(None);
-        }
-        let newest =
-            bytes.chunks(SLOT_BYTES).filter_map(|slot| self.open_slot(slot)).max_by_key(|(seq, _)| *seq);
-        newest.map(Some).ok_or(HeadForged)
-    }
-
-    fn advance_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
-        let current = self.read_head(head).ok().flatten().map_or(0, |(seq, _)| seq);
-        if seq <= current {
-            return Ok(());
-        }
-        let slot = self.seal(seq, mac);
-        let offset = if self.slot_of(head, current) == 0 { SLOT_BYTES } else { 0 };
-        head.write_all_at(&slot, offset as u64)
-    }
-
-    /// Which slot holds `seq`, so that the other one is written next.
-    fn slot_of(&self, head: &File, seq: u64) -> usize {
-        let mut second = [0; SLOT_BYTES];
-        let read = head.read_exact_at(&mut second, SLOT_BYTES as u64);
-        match read.ok().and_then(|()| self.open_slot(&second)) {
-            Some((found, _)) if found == seq => 1,
-            _ => 0,
-        }
-    }
-
-    fn seal(&self, seq: u64, mac: &str) -> Vec<u8> {
-        let seal = self.mac("head", &format!("{seq} {mac}"));
-        let mut slot = format!("{seq} {mac} {seal}\n").into_bytes();
-        slot.resize(SLOT_BYTES, b' ');
-        slot
-    }
-
-    fn open_slot(&self, slot: &[u8]) -> Option<(u64, String)> {
-        let text = std::str::from_utf8(slot).ok()?.trim();
+    /// The number and hash the sealed head vouches for.
+    pub(crate) fn read_head(&self, head: &File) -> Result<(u64, String), HeadForged> {
+        let mut bytes = [0; HEAD_BYTES];
+        head.read_exact_at(&mut bytes, 0).map_err(|_| HeadForged)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| HeadForged)?.trim_end();
         let mut words = text.split(' ');
-        let (seq, mac, seal) = (words.next()?, words.next()?, words.next()?);
-        (self.mac("head", &format!("{seq} {mac}")) == seal)
-            .then(|| Some((seq.parse().ok()?, mac.to_owned())))?
+        let (Some(seq), Some(mac), Some(seal)) = (words.next(), words.next(), words.next()) else {
+            return Err(HeadForged);
+        };
+        if self.mac("head", &format!("{seq} {mac}")) != seal {
+            return Err(HeadForged);
+        }
+        Ok((seq.parse().map_err(|_| HeadForged)?, mac.to_owned()))
+    }
+
+    /// Moves the head up, never down.
+    fn advance_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
+        match self.read_head(head) {
+            Ok((current, _)) if current >= seq => Ok(()),
+            Ok(_) | Err(HeadForged) => self.write_head(head, seq, mac),
+        }
+    }
+
+    fn write_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
+        let seal = self.mac("head", &format!("{seq} {mac}"));
+        let mut record = format!("{seq} {mac} {seal}\n").into_bytes();
+        record.resize(HEAD_BYTES, b' ');
+        head.write_all_at(&record, 0)
     }
 }
 
-/// The head file is there and neither of its slots is sealed with this key.
+/// The head is missing, or not sealed with this key.
 #[derive(Debug)]
 pub(crate) struct HeadForged;
 
 /// Where the last whole line ends.
 fn end_of_last_line(log: &File, length: u64) -> io::Result<u64> {
-    let window = length.min(LONGEST_LINE);
-    let bytes = read_at(log, length - window, window)?;
-    Ok(match bytes.iter().rposition(|byte| *byte == b'\n') {
-        Some(at) => length - window + at as u64 + 1,
-        None => length - window,
-    })
+    let mut end = length;
+    while end > 0 {
+        let start = end.saturating_sub(WINDOW);
+        let bytes = read_at(log, start, end - start)?;
+        if let Some(at) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
-/// Number and hash of the last line.
+/// Number and hash of the last line of a log that ends with a whole one.
 fn last_line(log: &File, length: u64) -> io::Result<Option<(u64, String)>> {
-    if length == 0 {
-        return Ok(None);
-    }
-    let window = length.min(LONGEST_LINE);
-    let bytes = read_at(log, length - window, window)?;
-    let line =
-        bytes.strip_suffix(b"\n").unwrap_or(&bytes).rsplit(|byte| *byte == b'\n').next().unwrap_or(&bytes);
     #[derive(serde::Deserialize)]
     struct Ends {
         seq: u64,
         mac: String,
     }
-    let ends: Ends = serde_json::from_slice(line).map_err(|err| {
+    if length == 0 {
+        return Ok(None);
+    }
+    let start = end_of_last_line(log, length - 1)?;
+    let line = read_at(log, start, length - start)?;
+    let ends: Ends = serde_json::from_slice(&line).map_err(|err| {
         io::Error::new(
             io::ErrorKind::InvalidData,
             format!("its last line is damaged ({err}); run `gantry audit verify`"),
@@ -328,9 +328,16 @@ fn last_line(log: &File, length: u64) -> io::Result<Option<(u64, String)>> {
     Ok(Some((ends.seq, ends.mac)))
 }
 
-fn read_at(mut log: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    log.seek(SeekFrom::Start(offset))?;
-    log.read_exact(&mut bytes)?;
+fn read_at(log: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    log.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
+}
+
+/// Makes new names in the log's folder last.
+fn sync_folder(log: &Path) -> io::Result<()> {
+    match log.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }

@@ -24,15 +24,23 @@ impl DataDir {
         DataDir { root }
     }
 
-    /// Makes the directory for its owner only, and takes access from others if it was too open.
+    /// Makes the directory, for its owner only. One that is open to others is closed if it is ours or empty; somebody
+    /// else's is refused, since closing it would lock them out.
     pub fn create(&self) -> Result<(), DataDirError> {
         let failed = |source| DataDirError { path: self.root.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(failed)?;
         let mode = std::fs::metadata(&self.root).map_err(failed)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            std::fs::set_permissions(&self.root, Permissions::from_mode(0o700)).map_err(failed)?;
+        if mode & 0o077 == 0 {
+            return Ok(());
         }
-        Ok(())
+        let empty = std::fs::read_dir(&self.root).map_err(failed)?.next().is_none();
+        let ours = ["audit.key", "gantry.toml"].iter().any(|name| self.root.join(name).exists());
+        if !empty && !ours {
+            return Err(failed(io::Error::other(
+                "it is open to other users and holds files that are not Gantry's",
+            )));
+        }
+        std::fs::set_permissions(&self.root, Permissions::from_mode(0o700)).map_err(failed)
     }
 
     pub fn root(&self) -> &Path {
@@ -54,8 +62,11 @@ impl DataDir {
     }
 
     /// Writes the configuration so that a crash leaves the old or the new file, readable by its owner only.
+    ///
+    /// A link to the file stays one: what it leads to is replaced.
     pub fn write_config(path: &Path, text: &str) -> io::Result<()> {
-        replace_private(path, text.as_bytes())
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        replace_private(&real, text.as_bytes())
     }
 
     pub fn audit_log(&self) -> PathBuf {

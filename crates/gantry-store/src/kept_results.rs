@@ -33,16 +33,20 @@ impl KeptResults {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            let metadata = entry.metadata()?;
-            files.push((metadata.modified()?, metadata.len(), entry.path()));
+            if let Ok(metadata) = entry.metadata() {
+                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
         }
         files.sort();
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum::<u64>() + needed;
         for (modified, bytes, path) in files {
             let expired = modified.elapsed().is_ok_and(|age| age > self.kept_for);
             if expired || total > self.kept_bytes {
-                fs::remove_file(path)?;
-                total -= bytes;
+                // Another process may have made the same room.
+                match fs::remove_file(path) {
+                    Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+                    _ => total -= bytes,
+                }
             }
         }
         Ok(())
@@ -77,8 +81,15 @@ impl ResultStore for KeptResults {
             characters: text.chars().count(),
         };
         let about = serde_json::to_string(&kept).map_err(|err| ResultError::Storage(err.to_string()))?;
+        let bytes = (about.len() + 1 + text.len()) as u64;
+        if bytes > self.kept_bytes {
+            return Err(ResultError::Storage(format!(
+                "it has {bytes} bytes, and {} are kept in all",
+                self.kept_bytes
+            )));
+        }
         fs::create_dir_all(&self.folder).map_err(failed)?;
-        self.make_room((about.len() + 1 + text.len()) as u64).map_err(failed)?;
+        self.make_room(bytes).map_err(failed)?;
         write(&self.folder.join(&kept.handle), &format!("{about}\n{text}")).map_err(failed)?;
         Ok(kept)
     }
@@ -150,7 +161,9 @@ fn passages(text: &str, pattern: &str, skip: usize, limit: usize) -> Result<Resu
     })
 }
 
+/// A match and what is around it; of a long match only the beginning.
 fn surroundings(text: &str, start: usize, end: usize) -> &str {
+    let end = text[start..end].char_indices().nth(CONTEXT_CHARS).map_or(end, |(at, _)| start + at);
     let from = text[..start].char_indices().rev().nth(CONTEXT_CHARS - 1).map_or(0, |(at, _)| at);
     let to = text[end..].char_indices().nth(CONTEXT_CHARS).map_or(text.len(), |(at, _)| end + at);
     &text[from..to]
@@ -214,6 +227,11 @@ mod tests {
         results.keep("operator", "T", &"c".repeat(1_000)).unwrap();
         assert!(results.read("operator", &first.handle, 0, 1, None).is_err(), "the oldest makes room");
         assert!(results.read("operator", &second.handle, 0, 1, None).is_ok());
+        assert!(
+            results.keep("operator", "T", &"d".repeat(3_000)).is_err(),
+            "too long to keep beside nothing"
+        );
+        assert!(results.read("operator", &second.handle, 0, 1, None).is_ok(), "and nothing went for it");
         results.kept_for = Duration::ZERO;
         assert!(results.read("operator", &second.handle, 0, 1, None).is_err(), "expired");
     }

@@ -99,6 +99,73 @@ fn a_lost_or_forged_head_is_found() {
 }
 
 #[test]
+fn a_cut_stays_to_be_seen_after_more_lines() {
+    let (_folder, path) = written(10);
+    let cut: String =
+        fs::read_to_string(&path).unwrap().lines().take(4).map(|line| format!("{line}\n")).collect();
+    fs::write(&path, cut).unwrap();
+    let log = AuditLog::open(&path).unwrap();
+    for _ in 0..5 {
+        log.append(&record("after", None), Durability::Now).unwrap();
+    }
+    assert_eq!(problems(&path), [ProblemKind::Removed { from: 5, to: 10 }]);
+}
+
+#[test]
+fn a_cut_under_a_running_writer_stays_to_be_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::open(&path).unwrap();
+    for _ in 0..5 {
+        log.append(&record("before", None), Durability::Now).unwrap();
+    }
+    let cut: String =
+        fs::read_to_string(&path).unwrap().lines().take(2).map(|line| format!("{line}\n")).collect();
+    fs::write(&path, cut).unwrap();
+    log.append(&record("after", None), Durability::Now).unwrap();
+    assert_eq!(problems(&path), [ProblemKind::Removed { from: 3, to: 5 }]);
+}
+
+#[test]
+fn emptied_files_are_found_and_stay_found() {
+    for emptied in [&["log", "head"][..], &["head"]] {
+        let (_folder, path) = written(5);
+        for extension in emptied {
+            fs::write(path.with_extension(extension), "").unwrap();
+        }
+        assert!(problems(&path).contains(&ProblemKind::HeadForged), "{emptied:?}");
+        let log = AuditLog::open(&path).unwrap();
+        log.append(&record("after", None), Durability::Now).unwrap();
+        assert!(
+            matches!(problems(&path)[..], [ProblemKind::Removed { .. }]),
+            "{emptied:?}: {:?}",
+            problems(&path)
+        );
+    }
+}
+
+#[test]
+fn a_line_of_any_length_can_be_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let long = AuditRecord { error: Some("x".repeat(3 << 20)), ..record("long", None) };
+    AuditLog::open(&path).unwrap().append(&long, Durability::Now).unwrap();
+    AuditLog::open(&path).unwrap().append(&record("next", None), Durability::Now).unwrap();
+    assert_eq!((verify(&path).unwrap().lines, problems(&path)), (2, vec![]));
+}
+
+#[test]
+fn half_a_line_of_another_process_does_not_stop_a_running_one() {
+    let (_folder, path) = written(3);
+    let log = AuditLog::open(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"{\"seq\":4");
+    fs::write(&path, bytes).unwrap();
+    log.append(&record("after", None), Durability::Now).unwrap();
+    assert_eq!((verify(&path).unwrap().lines, problems(&path)), (5, vec![]));
+}
+
+#[test]
 fn a_log_rewritten_without_the_key_is_found() {
     let (_folder, path) = written(5);
     let (_other, forged) = written(5);
@@ -150,15 +217,16 @@ fn lines_reach_the_head_soon_without_being_asked() {
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     log.append(&record("t", None), Durability::Soon).unwrap();
-    let until = Instant::now() + Duration::from_secs(2);
+    // Promised within 50 ms; a busy machine may be slower to let the thread run.
+    let until = Instant::now() + Duration::from_millis(500);
     while verify(&path).unwrap().head != Some(1) {
         assert!(Instant::now() < until, "the syncing thread never ran");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_leaves_the_log_whole() {
+fn a_full_disk_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
