@@ -12,10 +12,10 @@ pub struct DataDir {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use the data directory {path}: {source}", path = path.display())]
+#[error("cannot use the data directory {path}: {cause}", path = path.display())]
 pub struct DataDirError {
     path: PathBuf,
-    source: io::Error,
+    cause: io::Error,
 }
 
 impl DataDir {
@@ -27,7 +27,7 @@ impl DataDir {
     /// Makes the directory, for its owner only. One that is open to others is closed if it is ours or empty; somebody
     /// else's is refused, since closing it would lock them out.
     pub fn create(&self) -> Result<(), DataDirError> {
-        let failed = |source| DataDirError { path: self.root.clone(), source };
+        let failed = |cause| DataDirError { path: self.root.clone(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(failed)?;
         let mode = std::fs::metadata(&self.root).map_err(failed)?.permissions().mode();
         if mode & 0o077 == 0 {

@@ -23,19 +23,26 @@ pub(crate) fn characters(reply: &Reply) -> usize {
 }
 
 /// The reply shortened to about `budget` characters, with its handle and true size.
-pub(crate) fn shorten(reply: Reply, budget: usize, handle: &str, total: usize) -> Reply {
+///
+/// Without a handle the whole was not kept.
+pub(crate) fn shorten(reply: Reply, budget: usize, handle: Option<&str>, total: usize) -> Reply {
+    let more = match handle {
+        Some(handle) => format!("result_read with handle {handle} shows the rest"),
+        None => "the rest could not be kept".to_owned(),
+    };
     match reply {
         Reply::Text(text) => {
-            let note =
-                format!("\n… {total} characters in all; result_read with handle {handle} shows the rest …\n");
+            let note = format!("\n… {total} characters in all; {more} …\n");
             Reply::Text(head_and_tail(&text, budget.saturating_sub(note.chars().count()), &note))
         }
         Reply::Json(mut value) => {
             let room = budget.saturating_sub(200);
-            shorten_strings(&mut value, room, handle);
+            shorten_strings(&mut value, room, &more);
             while json_characters(&value) > room && shorten_longest_list(&mut value) {}
             if let Value::Object(object) = &mut value {
-                object.insert("resultHandle".into(), json!(handle));
+                if let Some(handle) = handle {
+                    object.insert("resultHandle".into(), json!(handle));
+                }
                 object.insert("resultCharacters".into(), json!(total));
             }
             Reply::Json(value)
@@ -75,7 +82,7 @@ fn is_image(value: &Value) -> bool {
 }
 
 /// Lowers one common cap on string lengths until the strings fit beside the rest.
-fn shorten_strings(value: &mut Value, room: usize, handle: &str) {
+fn shorten_strings(value: &mut Value, room: usize, more: &str) {
     let mut lengths = Vec::new();
     collect_lengths(value, &mut lengths);
     let rest = json_characters(value).saturating_sub(lengths.iter().sum());
@@ -87,7 +94,7 @@ fn shorten_strings(value: &mut Value, room: usize, handle: &str) {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) { low = middle } else { high = middle - 1 }
     }
-    cut_strings(value, low, handle);
+    cut_strings(value, low, more);
 }
 
 fn collect_lengths(value: &Value, lengths: &mut Vec<usize>) {
@@ -101,20 +108,18 @@ fn collect_lengths(value: &Value, lengths: &mut Vec<usize>) {
     }
 }
 
-fn cut_strings(value: &mut Value, cap: usize, handle: &str) {
+fn cut_strings(value: &mut Value, cap: usize, more: &str) {
     let image = is_image(value);
     match value {
         Value::String(text) if escaped_characters(text) > cap => {
             let count = text.chars().count();
-            let note = format!("\n… cut; {count} characters in all, see result_read {handle} …\n");
+            let note = format!("\n… {count} characters in all; {more} …\n");
             // Escapes make a string longer than its characters: cut by the share that fits.
             let share = cap.saturating_sub(note.chars().count()) * count / escaped_characters(text).max(1);
             *text = head_and_tail(text, share, &note);
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| cut_strings(item, cap, handle)),
-        Value::Object(object) if !image => {
-            object.values_mut().for_each(|item| cut_strings(item, cap, handle))
-        }
+        Value::Array(items) => items.iter_mut().for_each(|item| cut_strings(item, cap, more)),
+        Value::Object(object) if !image => object.values_mut().for_each(|item| cut_strings(item, cap, more)),
         _ => {}
     }
 }
@@ -170,7 +175,7 @@ mod tests {
 
     fn shortened(value: Value, budget: usize) -> Value {
         let total = json_characters(&value);
-        match shorten(Reply::Json(value), budget, "h1", total) {
+        match shorten(Reply::Json(value), budget, Some("h1"), total) {
             Reply::Json(value) => value,
             Reply::Text(_) => unreachable!("JSON stays JSON"),
         }
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn text_keeps_head_and_tail() {
-        let Reply::Text(short) = shorten(Reply::Text("é".repeat(1_000)), 500, "h2", 1_000) else {
+        let Reply::Text(short) = shorten(Reply::Text("é".repeat(1_000)), 500, Some("h2"), 1_000) else {
             unreachable!()
         };
         assert!(

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
+use crate::audited::{self, bounded_text};
 use crate::budget;
 use crate::call::{Autonomy, Call};
 use crate::envelope;
@@ -25,8 +26,6 @@ use crate::tool::{Reply, Tool};
 
 /// After the deadline a tool gets this long to end its processes before it is dropped.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
-/// Longer strings stand in the audit log as their beginning, length and hash.
-const AUDITED_STRING_CHARS: usize = 512;
 
 /// What a gate is made of.
 pub struct GateParts {
@@ -117,7 +116,7 @@ impl Gate {
         if let Err(violations) = tool.validate(&mut input) {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
-        let verdict = self.decide(&call, &tool, &input);
+        let verdict = self.decide(&call, &tool, &input).await;
         if verdict.decision != Decision::Allow {
             return self.refuse_denied(&call, &tool, &input, &verdict);
         }
@@ -126,16 +125,23 @@ impl Gate {
         }
         call.avoid_sensitive = !self.parts.policy.allows_sensitive(&call, &tool, &input);
 
-        let started = Instant::now();
         let call = Arc::new(call);
+        let mut ending = Ending {
+            gate: self,
+            call: &call,
+            tool: &tool,
+            started: Instant::now(),
+            took: None,
+            recorded: false,
+        };
         let result = run(&call, &tool, input).await;
-        let took = started.elapsed();
+        ending.ran();
 
         let (answer, error) = self.answer(&tool, result);
-        let (answer, mut warnings) = self.bound(&call, &tool, answer);
-        let (answer, label_warnings) = self.label(answer);
-        warnings.extend(label_warnings);
-        warnings.extend(self.record_end(&call, &tool, &answer, error, took));
+        let answer = self.mask(answer);
+        let (answer, mut warnings) = self.bound(&call, &tool, answer).await;
+        warnings.extend(warning(&answer));
+        warnings.extend(ending.record(&answer, error));
         Outcome {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
@@ -150,10 +156,16 @@ impl Gate {
         self.parts.audit.flush()
     }
 
-    /// Step 3. Whatever is asked of nobody is denied.
-    fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Verdict {
-        let touches = tool.touched(call, input);
-        self.parts.policy.decide(&Request { call, tool, input, touches: &touches })
+    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge.
+    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Verdict {
+        match tool.touched(call, input).await {
+            Ok(touches) => self.parts.policy.decide(&Request { call, tool, input, touches: &touches }),
+            Err(reason) => Verdict {
+                decision: Decision::Deny,
+                rule: "unknown-touches".into(),
+                reason: format!("what the call would touch cannot be told: {reason}"),
+            },
+        }
     }
 
     /// Step 4. A call that may change something waits for its line to be on disk.
@@ -209,9 +221,29 @@ impl Gate {
         }
     }
 
+    /// Step 7, first half: known secrets go before anything is cut, kept or shown.
+    fn mask(&self, mut answer: Answer) -> Answer {
+        match &mut answer {
+            Answer::Success(reply) | Answer::ToolError(reply) => match reply {
+                Reply::Text(text) => self.parts.masker.mask_text(text),
+                Reply::Json(value) => self.parts.masker.mask_values(value),
+            },
+            Answer::Refused(refusal) => self.mask_refusal(refusal),
+        }
+        answer
+    }
+
+    fn mask_refusal(&self, refusal: &mut Refusal) {
+        self.parts.masker.mask_text(&mut refusal.message);
+        refusal
+            .violations
+            .iter_mut()
+            .for_each(|violation| self.parts.masker.mask_text(&mut violation.message));
+    }
+
     /// Step 6.
-    fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
-        if !call.surface.is_model_facing() {
+    async fn bound(&self, call: &Call, tool: &Tool, answer: Answer) -> (Answer, Vec<String>) {
+        if !call.surface.is_model_facing() || tool.is_paged() {
             return (answer, Vec::new());
         }
         let (reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
@@ -219,80 +251,30 @@ impl Gate {
             Answer::ToolError(reply) => (reply, Answer::ToolError),
             Answer::Refused(_) => return (answer, Vec::new()),
         };
+        let limit = self.parts.max_result_chars;
         let total = budget::characters(&reply);
-        if total <= self.parts.max_result_chars {
+        if total <= limit {
             return (rewrap(reply), Vec::new());
         }
-        // What is kept can be read again by its owner, so secrets must not be in it either.
-        let mut whole = reply.to_text();
-        self.parts.masker.mask_text(&mut whole);
-        match self.parts.results.keep(&call.principal.to_string(), tool.name(), &whole) {
-            Ok(kept) => {
-                (rewrap(budget::shorten(reply, self.parts.max_result_chars, &kept.handle, total)), Vec::new())
-            }
+        let (results, owner, name) =
+            (self.parts.results.clone(), call.principal.to_string(), tool.name().to_owned());
+        let whole = reply.to_text();
+        let kept = tokio::task::spawn_blocking(move || results.keep(&owner, &name, &whole)).await;
+        let kept = kept.map_err(|err| err.to_string()).and_then(|kept| kept.map_err(|err| err.to_string()));
+        match kept {
+            Ok(kept) => (rewrap(budget::shorten(reply, limit, Some(&kept.handle), total)), Vec::new()),
             Err(err) => {
                 let warning = format!("the result was shortened and its whole could not be kept: {err}");
-                (
-                    rewrap(budget::shorten(reply, self.parts.max_result_chars, "(not kept)", total)),
-                    vec![warning],
-                )
+                (rewrap(budget::shorten(reply, limit, None, total)), vec![warning])
             }
         }
-    }
-
-    /// Step 7. Known secrets are masked; text that gives a model orders is only warned of.
-    fn label(&self, mut answer: Answer) -> (Answer, Option<String>) {
-        let warning = match &mut answer {
-            Answer::Success(reply) | Answer::ToolError(reply) => match reply {
-                Reply::Text(text) => {
-                    self.parts.masker.mask_text(text);
-                    injection_warning(text)
-                }
-                Reply::Json(value) => {
-                    self.parts.masker.mask_values(value);
-                    warning_in(value)
-                }
-            },
-            Answer::Refused(_) => None,
-        };
-        (answer, warning)
-    }
-
-    /// Step 8. The effect has happened, so a failing log can only be warned of; the next call will be refused.
-    fn record_end(
-        &self,
-        call: &Call,
-        tool: &Tool,
-        answer: &Answer,
-        error: Option<String>,
-        took: Duration,
-    ) -> Option<String> {
-        let status = match answer {
-            Answer::Success(_) => Status::Success,
-            Answer::Refused(refusal) if refusal.code == RefusalCode::Denied => Status::Denied,
-            Answer::ToolError(_) | Answer::Refused(_) => Status::Failure,
-        };
-        self.metrics.record(tool.name(), status, took);
-        let mut record = self.record(call, tool.name(), Phase::End, None);
-        record.status = Some(status.name().to_owned());
-        record.error = error.map(|mut text| {
-            self.parts.masker.mask_text(&mut text);
-            bounded_text(&text)
-        });
-        record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
-        self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string())
     }
 
     fn refuse_unknown(&self, call: &Call, name: &str) -> Outcome {
-        let view = self.parts.registry.view(&call.scope);
-        let near = view.nearest(name);
-        let mut refusal = Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{name}\""));
-        refusal.hint = Some(match near.as_slice() {
-            [] => "`gantry tools` lists what there is".to_owned(),
-            names => format!("did you mean {}?", names.join(", ")),
-        });
         // A mistyped name is bounded only by its caller: it must not become a metric's label.
-        self.refused(call, &bounded_text(name), None, refusal, None)
+        let name = bounded_text(name);
+        let refusal = self.parts.registry.view(&call.scope).unknown(&name);
+        self.refused(call, &name, None, refusal, None)
     }
 
     fn refuse_invalid(&self, call: &Call, tool: &Tool, input: &Value, violations: Vec<Violation>) -> Outcome {
@@ -301,7 +283,7 @@ impl Gate {
         let hint = format!("`gantry tools {}` shows the schema", tool.name());
         let refusal =
             Refusal { violations, ..Refusal::new(RefusalCode::InvalidInput, message) }.with_hint(hint);
-        self.metrics.record(tool.name(), Status::Invalid, Duration::ZERO);
+        self.metrics.count(tool.name(), Status::Invalid);
         self.refused(call, tool.name(), Some(input), refusal, None)
     }
 
@@ -315,14 +297,14 @@ impl Gate {
             .with_hint("the operator can allow it with a policy rule in gantry.toml"),
             _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
         };
-        self.metrics.record(tool.name(), Status::Denied, Duration::ZERO);
+        self.metrics.count(tool.name(), Status::Denied);
         self.refused(call, tool.name(), Some(input), refusal, Some(verdict))
     }
 
     fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: AuditError) -> Outcome {
         let refusal = Refusal::new(RefusalCode::Unaudited, format!("{err}; nothing was run"))
             .with_hint("`gantry doctor` checks the data directory");
-        self.metrics.record(tool.name(), Status::Denied, Duration::ZERO);
+        self.metrics.count(tool.name(), Status::Denied);
         let tool = tool.name().to_owned();
         let answer = Answer::Refused(refusal);
         Outcome { call_id: call.id.clone(), tool, answer, labels: Vec::new(), warnings: Vec::new() }
@@ -333,13 +315,14 @@ impl Gate {
         call: &Call,
         tool: &str,
         input: Option<&Value>,
-        refusal: Refusal,
+        mut refusal: Refusal,
         verdict: Option<&Verdict>,
     ) -> Outcome {
+        self.mask_refusal(&mut refusal);
         let mut record = self.record(call, tool, Phase::Refused, input);
         record.rule = verdict.map(|verdict| verdict.rule.clone());
         record.status = Some(refusal.code.name().to_owned());
-        record.error = Some(bounded_text(&refusal.to_string()));
+        record.error = Some(audited::refusal(&refusal));
         let warnings = self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string());
         Outcome {
             call_id: call.id.clone(),
@@ -361,19 +344,60 @@ impl Gate {
                 .and_then(|v| v.as_str().map(str::to_owned))
                 .unwrap_or_default(),
             tool: tool.to_owned(),
-            input: input.map(|input| self.audited(input)),
+            input: input.map(|input| audited::input(&self.parts.masker, input)),
             rule: None,
             status: None,
             error: None,
             duration_ms: None,
         }
     }
+}
 
-    /// An input as the audit log may hold it: masked, long strings by beginning, length and hash.
-    fn audited(&self, input: &Value) -> Value {
-        let mut input = shorten_strings(input);
-        self.parts.masker.mask_names_and_values(&mut input);
-        input
+/// Step 8 of a call that began: its outcome line and its metrics, also when the call is dropped half way.
+struct Ending<'a> {
+    gate: &'a Gate,
+    call: &'a Call,
+    tool: &'a Tool,
+    started: Instant,
+    took: Option<Duration>,
+    recorded: bool,
+}
+
+impl Ending<'_> {
+    fn ran(&mut self) {
+        self.took = Some(self.started.elapsed());
+    }
+
+    /// The effect has happened, so a failing log can only be warned of; the next call will be refused.
+    fn record(mut self, answer: &Answer, error: Option<String>) -> Option<String> {
+        let status = match answer {
+            Answer::Success(_) => Status::Success,
+            Answer::Refused(refusal) if refusal.code == RefusalCode::Denied => Status::Denied,
+            Answer::ToolError(_) | Answer::Refused(_) => Status::Failure,
+        };
+        self.append(status, error)
+    }
+
+    fn append(&mut self, status: Status, error: Option<String>) -> Option<String> {
+        self.recorded = true;
+        let took = self.took.unwrap_or_else(|| self.started.elapsed());
+        self.gate.metrics.record(self.tool.name(), status, took);
+        let mut record = self.gate.record(self.call, self.tool.name(), Phase::End, None);
+        record.status = Some(status.name().to_owned());
+        record.error = error.map(|mut text| {
+            self.gate.parts.masker.mask_text(&mut text);
+            bounded_text(&text)
+        });
+        record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
+        self.gate.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string())
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.recorded {
+            self.append(Status::Failure, Some("the caller went away".into()));
+        }
     }
 }
 
@@ -412,33 +436,23 @@ async fn unpanicked(
     .await
 }
 
+/// Step 7, second half: text that gives a model orders is warned of, never hidden.
+fn warning(answer: &Answer) -> Option<String> {
+    match answer {
+        Answer::Success(reply) | Answer::ToolError(reply) => match reply {
+            Reply::Text(text) => injection_warning(text),
+            Reply::Json(value) => warning_in(value),
+        },
+        Answer::Refused(_) => None,
+    }
+}
+
 fn warning_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => injection_warning(text),
         Value::Array(items) => items.iter().find_map(warning_in),
         Value::Object(object) => object.values().find_map(warning_in),
         _ => None,
-    }
-}
-
-fn shorten_strings(value: &Value) -> Value {
-    match value {
-        Value::String(text) if text.len() > AUDITED_STRING_CHARS => {
-            let head: String = text.chars().take(AUDITED_STRING_CHARS / 4).collect();
-            json!({"head": head, "bytes": text.len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
-        }
-        Value::Array(items) => items.iter().map(shorten_strings).collect(),
-        Value::Object(object) => {
-            object.iter().map(|(name, item)| (name.clone(), shorten_strings(item))).collect()
-        }
-        other => other.clone(),
-    }
-}
-
-fn bounded_text(text: &str) -> String {
-    match text.char_indices().nth(AUDITED_STRING_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
     }
 }
 

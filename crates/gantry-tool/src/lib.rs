@@ -4,6 +4,7 @@
 //! [`AuditSink`] and [`ResultStore`] are implemented by `gantry-store`.
 
 mod audit;
+mod audited;
 mod budget;
 mod call;
 mod envelope;

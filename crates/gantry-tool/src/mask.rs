@@ -7,8 +7,11 @@ const MASK: &str = "[masked]";
 /// A known value shorter than this would mask half of every text.
 const SHORTEST_SECRET: usize = 8;
 
-const SECRET_WORDS: [&str; 7] =
-    ["token", "secret", "password", "passwd", "apikey", "authorization", "credential"];
+/// Words that make a name secret wherever they stand in it: `MY_AUTH`, `stripeKey`.
+const SECRET_WORDS: [&str; 6] = ["key", "keys", "auth", "token", "cookie", "passphrase"];
+/// Parts that make a name secret even inside a word: `apikey`, `accesstoken`, `dbpassword`.
+const SECRET_PARTS: [&str; 8] =
+    ["secret", "password", "passwd", "credential", "apikey", "accesskey", "authorization", "authtoken"];
 
 /// Knows the secrets of this process and removes them from what is shown or recorded.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +29,17 @@ impl Masker {
         Masker { known }
     }
 
-    /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `password`.
+    /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `MY_AUTH`, `password`.
     pub fn is_secret_name(name: &str) -> bool {
-        let plain: String = name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
-        SECRET_WORDS.iter().any(|word| plain.contains(word))
-            || plain == "key"
-            || plain.ends_with("privatekey")
+        let plain: String =
+            name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        SECRET_PARTS.iter().any(|part| plain.contains(part))
+            || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
+    }
+
+    /// The longest known secret, in bytes: how far one can reach across a cut.
+    pub(crate) fn longest_secret(&self) -> usize {
+        self.known.first().map_or(0, String::len)
     }
 
     /// Known secret values replaced, all else untouched.
@@ -74,6 +82,22 @@ impl Masker {
     }
 }
 
+/// The words of `snake_case`, `kebab-case`, `CAPS_CASE` and `camelCase` names, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && after_lower) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+        after_lower = c.is_lowercase() || c.is_numeric();
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,9 +116,23 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_names_are_not_secrets() {
-        for name in ["path", "content", "keyboard", "line_numbers", "tokenizer_x", "oldString"] {
-            assert_eq!(Masker::is_secret_name(name), name == "tokenizer_x", "{name}");
+    fn names_are_judged_by_their_words() {
+        for name in [
+            "STRIPE_KEY",
+            "apiKey",
+            "MY_AUTH",
+            "accessToken",
+            "GITHUB_TOKEN",
+            "db-password",
+            "Cookie",
+            "APIKEY",
+        ] {
+            assert!(Masker::is_secret_name(name), "{name}");
+        }
+        for name in
+            ["path", "content", "keyboard", "monkey", "line_numbers", "tokenizer", "author", "oldString"]
+        {
+            assert!(!Masker::is_secret_name(name), "{name}");
         }
     }
 }

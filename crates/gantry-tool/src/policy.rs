@@ -2,14 +2,17 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
-use crate::tool::{Tool, Touch};
+use crate::tool::{Access, Tool, Touch};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Decision {
     Allow,
     Ask,
@@ -43,7 +46,8 @@ pub struct Rule {
     reason: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Touching {
     Sensitive,
 }
@@ -239,7 +243,11 @@ fn default_verdict(call: &Call, tool: &Tool, sensitive: Option<&Touch>) -> Verdi
     if let Some(touch) = sensitive
         && default_decision(principal, true) == Decision::Ask
     {
-        let reason = format!("{} may hold keys or credentials", touch.path.display());
+        let act = match touch.access {
+            Access::Read => "reading",
+            Access::Write => "writing",
+        };
+        let reason = format!("{act} {}, which may hold keys or credentials", touch.path.display());
         return Verdict::new(Decision::Ask, "sensitive-paths", reason);
     }
     let acts_alone = matches!(principal, PrincipalKind::Agent | PrincipalKind::Scheduler);

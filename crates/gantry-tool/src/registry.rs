@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use globset::GlobMatcher;
 
+use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
 use crate::tool::{Tool, Toolset};
 
@@ -18,6 +19,8 @@ pub struct Registry {
 pub enum RegistryError {
     #[error("a tool named {0} is already registered")]
     Duplicate(String),
+    #[error("{pattern:?} is neither a name, a glob nor a toolset: {reason}")]
+    Selector { pattern: String, reason: String },
 }
 
 impl Registry {
@@ -96,8 +99,13 @@ impl View {
         tools
     }
 
-    pub fn nearest(&self, name: &str) -> Vec<&str> {
-        nearest(name, self.tools.keys().map(String::as_str))
+    /// What to say of a name that is not here, with the nearest ones that are.
+    pub fn unknown(&self, name: &str) -> Refusal {
+        let hint = match nearest(name, self.tools.keys().map(String::as_str)).as_slice() {
+            [] => "`gantry tools` lists what there is".to_owned(),
+            names => format!("did you mean {}?", names.join(", ")),
+        };
+        Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{name}\"")).with_hint(hint)
     }
 }
 
@@ -144,9 +152,10 @@ enum Selector {
 }
 
 impl ToolScope {
-    pub fn new(allow: Option<&[String]>, deny: &[String]) -> ToolScope {
-        let parse = |texts: &[String]| texts.iter().map(|text| Selector::parse(text)).collect();
-        ToolScope { allow: allow.map(parse), deny: parse(deny) }
+    pub fn new(allow: Option<&[String]>, deny: &[String]) -> Result<ToolScope, RegistryError> {
+        let parse =
+            |texts: &[String]| texts.iter().map(|text| Selector::parse(text)).collect::<Result<Vec<_>, _>>();
+        Ok(ToolScope { allow: allow.map(parse).transpose()?, deny: parse(deny)? })
     }
 
     pub fn allows(&self, tool: &Tool) -> bool {
@@ -156,16 +165,18 @@ impl ToolScope {
 }
 
 impl Selector {
-    fn parse(text: &str) -> Selector {
+    fn parse(text: &str) -> Result<Selector, RegistryError> {
         if let Some(toolset) = Toolset::ALL.into_iter().find(|toolset| toolset.name() == text) {
-            return Selector::Toolset(toolset);
+            return Ok(Selector::Toolset(toolset));
         }
-        if text.contains(['*', '?', '[', '{'])
-            && let Ok(glob) = globset::Glob::new(&canonical_name(text))
-        {
-            return Selector::Glob(glob.compile_matcher());
+        let name = canonical_name(text);
+        if !text.contains(['*', '?', '[', ']', '{', '}']) {
+            return Ok(Selector::Name(name));
         }
-        Selector::Name(canonical_name(text))
+        let glob = globset::Glob::new(&name);
+        let glob = glob
+            .map_err(|err| RegistryError::Selector { pattern: text.to_owned(), reason: err.to_string() })?;
+        Ok(Selector::Glob(glob.compile_matcher()))
     }
 
     fn matches(&self, tool: &Tool) -> bool {
@@ -203,7 +214,7 @@ mod tests {
 
     fn scope(allow: Option<&[&str]>, deny: &[&str]) -> ToolScope {
         let owned = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect::<Vec<_>>();
-        ToolScope::new(allow.map(owned).as_deref(), &owned(deny))
+        ToolScope::new(allow.map(owned).as_deref(), &owned(deny)).unwrap()
     }
 
     #[test]
@@ -232,6 +243,11 @@ mod tests {
         assert_eq!(names(&scope(Some(&["guarded", "basic"]), &[])), ["tool::file_read", "read"]);
         assert_eq!(names(&scope(None, &["node", "tool__*"])), ["read"]);
         assert_eq!(names(&scope(Some(&[]), &[])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_selector_that_is_nothing_is_an_error() {
+        assert!(ToolScope::new(None, &["local__{Bash".to_owned()]).is_err());
     }
 
     #[test]

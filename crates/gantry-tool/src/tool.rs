@@ -152,7 +152,7 @@ impl IntoReply for Text {
 
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
-type Touches = Arc<dyn Fn(&Call, &Value) -> Vec<Touch> + Send + Sync>;
+type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, String> + Send + Sync>;
 
 /// A tool and everything about it that callers may know. `run` is out of their reach.
 #[derive(Clone)]
@@ -166,6 +166,8 @@ pub struct Tool {
     destructive: bool,
     idempotent: bool,
     open_world: bool,
+    walks: bool,
+    paged: bool,
     capabilities: &'static [Capability],
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
@@ -218,6 +220,8 @@ impl Tool {
             destructive: true,
             idempotent: false,
             open_world: false,
+            walks: false,
+            paged: false,
             capabilities: &[],
             labels: &[],
             validator: Arc::default(),
@@ -229,12 +233,6 @@ impl Tool {
     /// The tool changes nothing: it may be repeated, and needs no durable audit line before it runs.
     pub fn read_only(mut self) -> Self {
         (self.read_only, self.destructive, self.idempotent) = (true, false, true);
-        self
-    }
-
-    /// The tool only adds; it never removes or overwrites.
-    pub fn additive(mut self) -> Self {
-        self.destructive = false;
         self
     }
 
@@ -269,10 +267,22 @@ impl Tool {
         I: DeserializeOwned,
         F: Fn(&Call, I) -> Vec<Touch> + Send + Sync + 'static,
     {
-        self.touches = Some(Arc::new(move |call, input| match I::deserialize(input) {
-            Ok(input) => touches(call, input),
-            Err(_) => Vec::new(),
+        self.touches = Some(Arc::new(move |call, input| {
+            let input = I::deserialize(input).map_err(|err| err.to_string())?;
+            Ok(touches(call, input))
         }));
+        self
+    }
+
+    /// Finding out what is touched walks a tree: it is done off the async threads.
+    pub fn touches_by_walking(mut self) -> Self {
+        self.walks = true;
+        self
+    }
+
+    /// The tool answers in pages of its own: they are never kept behind a handle again.
+    pub fn paged(mut self) -> Self {
+        self.paged = true;
         self
     }
 
@@ -332,8 +342,20 @@ impl Tool {
         self.validator.get_or_init(|| schema::Validator::new(&self.input_schema)).check(input)
     }
 
-    pub(crate) fn touched(&self, call: &Call, input: &Value) -> Vec<Touch> {
-        self.touches.as_ref().map(|touches| touches(call, input)).unwrap_or_default()
+    pub(crate) fn is_paged(&self) -> bool {
+        self.paged
+    }
+
+    /// What the call will touch. An error means that nobody knows.
+    pub(crate) async fn touched(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, String> {
+        let Some(touches) = &self.touches else { return Ok(Vec::new()) };
+        if !self.walks {
+            return touches(call, input);
+        }
+        let (touches, call, input) = (touches.clone(), call.clone(), input.clone());
+        tokio::task::spawn_blocking(move || touches(&call, &input))
+            .await
+            .unwrap_or_else(|err| Err(err.to_string()))
     }
 
     pub(crate) fn run(&self, call: Arc<Call>, input: Value) -> RunFuture {

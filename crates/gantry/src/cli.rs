@@ -37,6 +37,9 @@ pub(crate) struct Global {
     /// The configuration file [default: gantry.toml in the data directory]
     #[arg(long, global = true, env = "GANTRY_CONFIG", value_name = "FILE", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
+    /// The gateway to call through; this version has no client for one yet, and says so
+    #[arg(long, global = true, env = "GANTRY_GATEWAY", value_name = "URL", hide_env_values = true)]
+    pub(crate) gateway: Option<String>,
     /// Override a configuration key for this run, such as --set shell.sandbox=off
     #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
     pub(crate) overrides: Vec<String>,
@@ -94,6 +97,9 @@ pub(crate) struct ToolsArgs {
     /// Only what this agent sees
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
+    /// The tools of this process, whatever gateway is configured
+    #[arg(long)]
+    pub(crate) local: bool,
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +126,7 @@ pub(crate) struct CallArgs {
     /// Give up after this long, such as 500ms, 30s or 5m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) deadline: Option<std::time::Duration>,
-    /// Run in this process
+    /// Run in this process, whatever gateway is configured
     #[arg(long)]
     pub(crate) local: bool,
 }
@@ -228,7 +234,10 @@ fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
     }
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     let ago = match days {
-        Some(days) => std::time::Duration::from_secs(days * 24 * 3600),
+        Some(days) => {
+            let seconds = days.checked_mul(24 * 3600).ok_or("that is longer ago than can be told")?;
+            std::time::Duration::from_secs(seconds)
+        }
         None => parse_duration(text)?,
     };
     jiff::Timestamp::now().checked_sub(ago).map_err(|err| err.to_string())

@@ -1,11 +1,11 @@
 //! `gantry.toml`: what can be configured. How the layers come together is `config/layers.rs`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gantry_tool::{
-    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Operator, PrincipalKind, Rule, RuleError,
-    ToolScope, Touching,
+    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, RegistryError,
+    Rule, RuleError, ToolScope, Touching, Violation,
 };
 use gantry_toolsets::{Isolation, IsolationLevel, NetworkPolicy, SandboxMode, ShellSettings};
 use schemars::JsonSchema;
@@ -26,6 +26,54 @@ pub(crate) struct Config {
     pub(crate) policy: PolicyConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
+}
+
+impl Config {
+    /// What the types cannot say: rules that parse, selectors that mean something, paths that do not depend on where
+    /// one stands.
+    fn check(&self) -> Result<(), ConfigError> {
+        self.policy.build_rules()?;
+        let mut violations = Vec::new();
+        for (id, agent) in &self.agents {
+            let scope = agent.scope().err();
+            violations.extend(
+                scope.map(|err| Violation { path: format!("agents.{id}"), message: err.to_string() }),
+            );
+        }
+        let lists = [
+            ("policy.sensitivePaths", &self.policy.sensitive_paths),
+            ("shell.path", &self.shell.path),
+            ("shell.readable", &self.shell.readable),
+            ("shell.caches", &self.shell.caches),
+        ];
+        for (key, paths) in lists {
+            for path in paths.iter().filter(|path| path.is_relative() && !path.starts_with("~")) {
+                let message = format!("{} must be absolute, or begin with ~/", path.display());
+                violations.push(Violation { path: key.to_owned(), message });
+            }
+        }
+        if violations.is_empty() { Ok(()) } else { Err(ConfigError::Invalid { violations }) }
+    }
+
+    /// Puts the home in place of `~` and real places in place of links, so that what is configured is what is compared.
+    pub(crate) fn resolve_paths(&mut self, resolve: impl Fn(&Path) -> PathBuf) {
+        let lists = [
+            &mut self.policy.sensitive_paths,
+            &mut self.shell.path,
+            &mut self.shell.readable,
+            &mut self.shell.caches,
+        ];
+        for path in lists.into_iter().flatten() {
+            *path = resolve(path);
+        }
+    }
+
+    /// Configured values that must not be shown: variables of commands with secret-looking names.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
+        let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
+        let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
+        variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone())
+    }
 }
 
 impl Default for Config {
@@ -145,7 +193,7 @@ pub(crate) struct RuleConfig {
     name: Option<String>,
     /// A tool's name; `*` stands for anything.
     tool: String,
-    decision: DecisionConfig,
+    decision: Decision,
     #[serde(default)]
     reason: String,
     /// All must hold.
@@ -153,36 +201,12 @@ pub(crate) struct RuleConfig {
     when: Vec<ConditionConfig>,
     /// Only calls by these: operator, client, mcp, agent, scheduler.
     #[serde(default)]
-    principals: Vec<PrincipalConfig>,
+    principals: Vec<PrincipalKind>,
     /// Only calls made as these agents.
     #[serde(default)]
     agents: Vec<String>,
     /// `sensitive`: only calls that touch a sensitive path.
-    touches: Option<TouchesConfig>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum DecisionConfig {
-    Allow,
-    Ask,
-    Deny,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum PrincipalConfig {
-    Operator,
-    Client,
-    Mcp,
-    Agent,
-    Scheduler,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum TouchesConfig {
-    Sensitive,
+    touches: Option<Touching>,
 }
 
 /// A test on one value of the input. Give one of equals, contains, startsWith and regex.
@@ -198,11 +222,16 @@ struct ConditionConfig {
 }
 
 impl PolicyConfig {
+    /// The rules, or what is wrong with each that cannot be used.
     pub(crate) fn build_rules(&self) -> Result<Vec<Rule>, ConfigError> {
-        let build = |(index, rule): (usize, &RuleConfig)| {
-            rule.build(index).map_err(|reason| ConfigError::Rule { number: index + 1, reason })
-        };
-        self.rules.iter().enumerate().map(build).collect()
+        let (mut rules, mut violations) = (Vec::new(), Vec::new());
+        for (index, rule) in self.rules.iter().enumerate() {
+            match rule.build(index) {
+                Ok(rule) => rules.push(rule),
+                Err(message) => violations.push(Violation { path: format!("policy.rules.{index}"), message }),
+            }
+        }
+        if violations.is_empty() { Ok(rules) } else { Err(ConfigError::Invalid { violations }) }
     }
 }
 
@@ -210,25 +239,13 @@ impl RuleConfig {
     fn build(&self, index: usize) -> Result<Rule, String> {
         let words = |err: RuleError| err.to_string();
         let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));
-        let decision = match self.decision {
-            DecisionConfig::Allow => Decision::Allow,
-            DecisionConfig::Ask => Decision::Ask,
-            DecisionConfig::Deny => Decision::Deny,
-        };
         let reason = if self.reason.is_empty() { "the operator's policy says so" } else { &self.reason };
-        let kinds = self.principals.iter().map(|principal| match principal {
-            PrincipalConfig::Operator => PrincipalKind::Operator,
-            PrincipalConfig::Client => PrincipalKind::Client,
-            PrincipalConfig::Mcp => PrincipalKind::Mcp,
-            PrincipalConfig::Agent => PrincipalKind::Agent,
-            PrincipalConfig::Scheduler => PrincipalKind::Scheduler,
-        });
-        let mut rule = Rule::new(&name, &self.tool, decision, reason)
+        let mut rule = Rule::new(&name, &self.tool, self.decision, reason)
             .map_err(words)?
-            .for_principals(kinds.collect())
+            .for_principals(self.principals.clone())
             .for_agents(self.agents.clone());
-        if let Some(TouchesConfig::Sensitive) = self.touches {
-            rule = rule.touching(Touching::Sensitive);
+        if let Some(touching) = self.touches {
+            rule = rule.touching(touching);
         }
         for condition in &self.when {
             for operator in condition.operators()? {
@@ -268,30 +285,11 @@ pub(crate) struct AgentConfig {
     tools: ToolsConfig,
     /// Names, globs and toolsets that it never sees.
     deny_tools: Vec<String>,
-    pub(crate) autonomy: AutonomyConfig,
+    pub(crate) autonomy: Autonomy,
     /// Where its relative paths start; the current directory when left out.
     pub(crate) workspace: Option<PathBuf>,
     /// In place of the common `[isolation]`.
     pub(crate) isolation: Option<IsolationConfig>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum AutonomyConfig {
-    #[default]
-    Supervised,
-    Guided,
-    Autonomous,
-}
-
-impl From<AutonomyConfig> for Autonomy {
-    fn from(config: AutonomyConfig) -> Autonomy {
-        match config {
-            AutonomyConfig::Supervised => Autonomy::Supervised,
-            AutonomyConfig::Guided => Autonomy::Guided,
-            AutonomyConfig::Autonomous => Autonomy::Autonomous,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -314,7 +312,7 @@ impl Default for ToolsConfig {
 }
 
 impl AgentConfig {
-    pub(crate) fn scope(&self) -> ToolScope {
+    pub(crate) fn scope(&self) -> Result<ToolScope, RegistryError> {
         match &self.tools {
             ToolsConfig::All(AllTools::All) => ToolScope::new(None, &self.deny_tools),
             ToolsConfig::Listed(names) => ToolScope::new(Some(names), &self.deny_tools),

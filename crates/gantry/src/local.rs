@@ -29,7 +29,8 @@ pub(crate) struct Local {
 
 impl Local {
     pub(crate) fn open(places: Places) -> Result<Local> {
-        let config = places.layers.load()?;
+        let mut config = places.layers.load()?;
+        config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
         data.create()?;
         let closed = vec![data.root().to_owned(), places.layers.file.clone()];
@@ -55,7 +56,7 @@ impl Local {
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
-            masker: Masker::new(secrets(&places)),
+            masker: Masker::new(secrets(&places).into_iter().chain(config.secrets())),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
                 log: OnceLock::new(),
@@ -76,8 +77,8 @@ impl Local {
         };
         let workspace = workspace.or(configured.workspace.clone()).unwrap_or_default();
         let mut call = Call::new(principal, Surface::Cli, self.places.current_dir.join(workspace));
-        call.autonomy = configured.autonomy.into();
-        call.scope = configured.scope();
+        call.autonomy = configured.autonomy;
+        call.scope = configured.scope()?;
         Ok(call)
     }
 
@@ -119,12 +120,12 @@ fn agent_isolation(config: &Config) -> BTreeMap<String, gantry_toolsets::Isolati
 fn secrets(places: &Places) -> Vec<String> {
     let secret = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
         let (name, value) = (name.to_str()?, value.to_str()?);
-        (Masker::is_secret_name(name) || name.ends_with("_KEY")).then(|| value.to_owned())
+        Masker::is_secret_name(name).then(|| value.to_owned())
     };
     places.variables.iter().filter_map(secret).collect()
 }
 
-/// Opens the audit log with the first line, so that listing tools touches no file.
+/// Opens the audit log with the first line: listing tools writes none.
 struct LazyAudit {
     path: PathBuf,
     log: OnceLock<AuditLog>,

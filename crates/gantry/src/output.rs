@@ -3,13 +3,15 @@
 
 use std::io::{IsTerminal, Write};
 
-use gantry_tool::{Refusal, Reply};
+use gantry_tool::{Refusal, RefusalCode, Reply};
 use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
+use crate::exit::Exit;
 
 pub(crate) struct Output {
     pub(crate) json: bool,
+    gateway: Option<String>,
     verbosity: Verbosity,
     stdout_terminal: bool,
     stdout_color: bool,
@@ -36,6 +38,7 @@ impl Output {
         let stdout_terminal = std::io::stdout().is_terminal();
         Output {
             json: global.json,
+            gateway: global.gateway.clone(),
             verbosity: match (global.quiet, global.verbose) {
                 (true, _) => Verbosity::Quiet,
                 (false, true) => Verbosity::Verbose,
@@ -77,13 +80,25 @@ impl Output {
         self.error(&refusal.to_string());
     }
 
+    /// A call meant for a gateway must not run here instead.
+    pub(crate) fn no_gateway(&self, local: bool) -> Option<Exit> {
+        let gateway = self.gateway.as_ref().filter(|_| !local)?;
+        let message =
+            format!("the gateway {gateway} cannot be reached: this version runs tools in-process only");
+        self.refusal(
+            &Refusal::new(RefusalCode::Unavailable, message)
+                .with_hint("leave out --gateway and GANTRY_GATEWAY, or give --local"),
+        );
+        Some(Exit::Unreachable)
+    }
+
     pub(crate) fn error(&self, text: &str) {
-        eprintln!("{} {text}", self.stderr_styled("error:", "1;31"));
+        eprintln!("{} {}", self.stderr_styled("error:", "1;31"), printable(text));
     }
 
     pub(crate) fn warning(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{} {text}", self.stderr_styled("warning:", "1;33"));
+            eprintln!("{} {}", self.stderr_styled("warning:", "1;33"), printable(text));
         }
     }
 
@@ -135,6 +150,16 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
     let message = plain.lines().next().unwrap_or_default().trim_start_matches("error: ");
     println!("{}", usage_object(message));
     let _ = err.print();
+}
+
+/// Control characters spelled out: text that callers chose must not drive the reader's terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let spell = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(spell).collect()
 }
 
 fn styled(text: &str, code: &str, color: bool) -> String {

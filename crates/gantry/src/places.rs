@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use etcetera::{BaseStrategy, choose_base_strategy};
+use gantry_files::{Files, FilesOptions};
 use gantry_store::DataDir;
 
 use crate::cli::Global;
@@ -22,7 +23,10 @@ pub(crate) struct Places {
 impl Places {
     pub(crate) fn find(global: &Global) -> Result<Places> {
         let current_dir = std::env::current_dir().context("cannot tell the current directory")?;
-        let absolute = |path: &Path| current_dir.join(path);
+        // Real places: what is closed is compared with what was opened, and that has no links or `..` left.
+        let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
+        let scope = files.free(&current_dir)?;
+        let absolute = |path: &Path| scope.resolve(path).unwrap_or_else(|_| current_dir.join(path));
         let root = match &global.data_dir {
             Some(dir) => absolute(dir),
             None => choose_base_strategy()
@@ -37,6 +41,17 @@ impl Places {
             overrides: global.overrides.clone(),
         };
         Ok(Places { data, layers, current_dir, variables: std::env::vars_os().collect() })
+    }
+
+    /// Where a configured path leads: `~` is the home, links are followed.
+    pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
+        let expanded = match (path.strip_prefix("~"), self.variable("HOME")) {
+            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+            _ => path.to_owned(),
+        };
+        let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None });
+        let scope = files.and_then(|files| files.free(&self.current_dir));
+        scope.and_then(|scope| scope.resolve(&expanded)).unwrap_or(expanded)
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

@@ -97,7 +97,7 @@ async fn a_scoped_call_cannot_reach_a_hidden_tool() {
     let (tool, count) = counting(Toolset::Basic, "exec");
     let (gate, _) = gate([tool, echo_tool("read", Toolset::Basic)]);
     let mut scoped = operator();
-    scoped.scope = ToolScope::new(Some(&["read".to_owned()]), &[]);
+    scoped.scope = ToolScope::new(Some(&["read".to_owned()]), &[]).unwrap();
     let error = call_as(&gate, scoped, "exec", json!({"act": "go"})).await.unwrap_err();
     assert_eq!(error["error"]["code"], "unknown_tool");
     assert_eq!(count.load(Ordering::SeqCst), 0);
@@ -174,6 +174,48 @@ async fn audit_lines_hold_no_secret_and_no_long_text() {
     let lines = serde_json::to_string(&audit.records().iter().map(|(r, _)| r).collect::<Vec<_>>()).unwrap();
     assert!(!lines.contains("sk-very-secret") && lines.len() < 4_000, "{lines}");
     assert!(lines.contains("\"bytes\":100000") && lines.contains("blake3"));
+}
+
+#[tokio::test]
+async fn refusals_hold_no_secret_either() {
+    let audit = Arc::new(MemoryAudit::default());
+    let registry = Registry::default();
+    registry.replace(counting(Toolset::Node, "T").0);
+    let masker = Masker::new(["sk-very-secret".to_owned()]);
+    let parts = GateParts::new(audit.clone(), Arc::new(MemoryResults::default()));
+    let gate = Gate::new(GateParts { registry, masker, ..parts });
+    let error = call(&gate, "/w".as_ref(), "T", json!({"act": ["sk-very-secret", 12345678901_u64]}))
+        .await
+        .unwrap_err();
+    assert!(!error.to_string().contains("sk-very-secret"), "{error}");
+    let lines = serde_json::to_string(&audit.records()[0].0).unwrap();
+    assert!(!lines.contains("sk-very-secret"), "{lines}");
+    assert!(audit.records()[0].0.error.as_ref().unwrap().ends_with("; act"), "{lines}");
+}
+
+#[tokio::test]
+async fn a_dropped_call_still_gets_its_outcome_line() {
+    let (gate, audit) = gate([counting(Toolset::Node, "T").0]);
+    let calling = gate.call(operator(), "T", json!({"act": "sleep"}));
+    assert!(tokio::time::timeout(Duration::from_millis(50), calling).await.is_err());
+    let seen: Vec<_> =
+        audit.records().into_iter().map(|(r, _)| (r.phase, r.error.unwrap_or_default())).collect();
+    assert_eq!(seen, [(Phase::Begin, String::new()), (Phase::End, "the caller went away".into())]);
+    assert!(gate.metrics().render().contains(r#"tool_execution_total{tool="T",status="failure"} 1"#));
+}
+
+#[tokio::test]
+async fn a_call_whose_touches_cannot_be_told_is_denied() {
+    #[derive(Deserialize)]
+    struct Paths {
+        #[expect(dead_code, reason = "never there")]
+        missing: String,
+    }
+    let (tool, count) = counting(Toolset::Node, "T");
+    let (gate, _) = gate([tool.touches(|_, _: Paths| Vec::new())]);
+    let error = call(&gate, "/w".as_ref(), "T", json!({"act": "go"})).await.unwrap_err();
+    assert!(error["error"]["message"].as_str().unwrap().contains("unknown-touches"), "{error}");
+    assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ struct Input {
     offset: usize,
     /// At most this many characters.
     #[serde(default = "default_limit")]
-    #[schemars(range(min = 1, max = 80_000))]
+    #[schemars(range(min = 1, max = 40_000))]
     limit: usize,
     /// A regular expression; only passages that match are returned, each with its character offset.
     grep: Option<String>,
@@ -48,7 +48,7 @@ struct Output {
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("result_read", Toolset::Gantry, machine, run).read_only()
+    Tool::new("result_read", Toolset::Gantry, machine, run).read_only().paged()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

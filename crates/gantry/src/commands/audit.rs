@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{AuditAction, AuditArgs};
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::places::Places;
 
 pub(crate) fn run(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
@@ -43,9 +43,9 @@ fn list(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
 }
 
 fn row(output: &Output, line: &AuditLine) -> String {
-    let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| printable(line.get(name).and_then(Value::as_str).unwrap_or_default());
     let at = text("at").split('.').next().unwrap_or_default().replace('T', " ");
-    let outcome = match (text("phase"), text("status")) {
+    let outcome = match (text("phase").as_str(), text("status").as_str()) {
         ("end", "success") => output.green("success"),
         ("end", status) => output.red(status),
         ("refused", status) => output.yellow(status),
@@ -56,12 +56,12 @@ fn row(output: &Output, line: &AuditLine) -> String {
     details.extend(line.get("input").map(Value::to_string));
     details.extend(line.get("durationMs").map(|time| format!("{time} ms")));
     details.extend(
-        line.get("error").and_then(Value::as_str).and_then(|error| error.lines().next()).map(str::to_owned),
+        line.get("error").and_then(Value::as_str).and_then(|error| error.lines().next()).map(printable),
     );
     details.extend(line.get("damaged").map(|text| format!("damaged line: {text}")));
     let number = line.get("seq").and_then(Value::as_u64).unwrap_or_default();
     let lead =
-        format!("{number:>6}  {at}  {:<12}  {}  {outcome}", text("principal"), output.bold(text("tool")));
+        format!("{number:>6}  {at}  {:<12}  {}  {outcome}", text("principal"), output.bold(&text("tool")));
     format!("{lead}  {}", output.dim(&details.join("  "))).trim_end().to_owned()
 }
 

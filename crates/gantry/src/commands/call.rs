@@ -17,10 +17,14 @@ use crate::places::Places;
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exit> {
+    if let Some(exit) = output.no_gateway(args.local) {
+        return Ok(exit);
+    }
     let input = read_input(&places, &args.input)?;
     let local = Local::open(places)?;
     let mut call = local.call(args.agent.as_deref(), args.workspace)?;
-    call.deadline = args.deadline.map(|time| Instant::now() + time);
+    // A deadline beyond what a clock can tell is none.
+    call.deadline = args.deadline.and_then(|time| Instant::now().checked_add(time));
     output.note(&format!("in-process, workspace {}, as {}", call.workspace.display(), call.principal));
 
     let runtime =
@@ -38,7 +42,9 @@ pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exi
             }
         }
     });
-    local.gate.flush().ok();
+    if let Err(err) = local.gate.flush() {
+        output.warning(&err.to_string());
+    }
     Ok(print(output, &outcome))
 }
 
@@ -70,7 +76,16 @@ fn read_input(places: &Places, input: &str) -> Result<String> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     let bytes = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_INPUT_BYTES));
     let bytes = bytes.map_err(|err| UsageError(format!("cannot read the input: {err}")))?;
-    String::from_utf8(bytes).map_err(|_| UsageError(format!("the input {path} is not UTF-8")).into())
+    text(path, bytes)
+}
+
+fn text(from: &str, bytes: Vec<u8>) -> Result<String> {
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(
+            UsageError(format!("the input from {from} is longer than {MAX_INPUT_BYTES} bytes")).into()
+        );
+    }
+    String::from_utf8(bytes).map_err(|_| UsageError(format!("the input from {from} is not UTF-8")).into())
 }
 
 fn print(output: &Output, outcome: &Outcome) -> Exit {

@@ -25,8 +25,9 @@ struct Check {
 pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
     checks.extend([keeper(&places), shell(&places), workspace(&places)]);
-    if let Ok(local) = Local::open(places) {
-        checks.extend(agents(&local));
+    match Local::open(places) {
+        Ok(local) => checks.extend(agents(&local)),
+        Err(err) => checks.push(check("tools", Err(format!("{err:#}")))),
     }
     let bad = checks.iter().any(|check| check.health == Health::Bad);
     if output.json {
@@ -71,7 +72,10 @@ fn audit_log(places: &Places) -> Check {
         "audit log",
         match found {
             Ok(found) if found.is_intact() => Ok(format!("{} lines, intact", found.lines)),
-            Ok(found) => Err(format!("{} problems; `gantry audit verify` lists them", found.problems.len())),
+            Ok(found) => {
+                let problems = found.problems.len() as u64 + found.further_problems;
+                Err(format!("{problems} problems; `gantry audit verify` lists them"))
+            }
             Err(err) => Err(err.to_string()),
         },
     )
@@ -138,7 +142,7 @@ fn agents(local: &Local) -> Vec<Check> {
     let tools = local.gate.registry().entries();
     let unmatched = |selector: &String| {
         let scope = ToolScope::new(Some(std::slice::from_ref(selector)), &[]);
-        !tools.iter().any(|tool| scope.allows(tool))
+        !tools.iter().any(|tool| scope.as_ref().is_ok_and(|scope| scope.allows(tool)))
     };
     let mut checks = Vec::new();
     for (id, agent) in &local.config.agents {

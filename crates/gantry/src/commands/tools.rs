@@ -1,7 +1,7 @@
 //! `gantry tools`: what there is, and what one of them takes.
 
 use anyhow::Result;
-use gantry_tool::{Refusal, RefusalCode, Tool, Toolset, View, nearest};
+use gantry_tool::{Tool, Toolset, View, nearest};
 use serde_json::{Value, json};
 
 use crate::cli::ToolsArgs;
@@ -11,6 +11,9 @@ use crate::output::Output;
 use crate::places::Places;
 
 pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<Exit> {
+    if let Some(exit) = output.no_gateway(args.local) {
+        return Ok(exit);
+    }
     let local = Local::open(places)?;
     let call = local.call(args.agent.as_deref(), None)?;
     let view = local.gate.registry().view(&call.scope);
@@ -45,12 +48,7 @@ fn list(output: &Output, view: &View, toolset: Option<&str>) -> Result<Exit> {
 
 fn show(output: &Output, view: &View, name: &str) -> Result<Exit> {
     let Some(tool) = view.find(name) else {
-        let refusal = Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{name}\""));
-        let hint = match view.nearest(name).as_slice() {
-            [] => "`gantry tools` lists what there is".to_owned(),
-            near => format!("did you mean {}?", near.join(", ")),
-        };
-        output.refusal(&refusal.with_hint(hint));
+        output.refusal(&view.unknown(name));
         return Ok(Exit::Usage);
     };
     if output.json {

@@ -15,16 +15,14 @@ const OTHER_VARIABLES: [&str; 7] = ["DATA_DIR", "CONFIG", "GATEWAY", "TOKEN", "C
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("cannot read the configuration {path}: {source}", path = path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("cannot write the configuration {path}: {source}", path = path.display())]
-    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read the configuration {path}: {cause}", path = path.display())]
+    Read { path: PathBuf, cause: io::Error },
+    #[error("cannot write the configuration {path}: {cause}", path = path.display())]
+    Write { path: PathBuf, cause: io::Error },
     #[error("the configuration {path} is not TOML: {reason}", path = path.display())]
     Syntax { path: PathBuf, reason: String },
     #[error("the configuration is not valid{}", listed(violations))]
     Invalid { violations: Vec<Violation> },
-    #[error("policy rule {number} is not valid: {reason}")]
-    Rule { number: usize, reason: String },
     #[error("unknown configuration key \"{key}\"{}", meant(near.as_deref()))]
     UnknownKey { key: String, near: Option<String> },
     #[error("--set wants KEY=VALUE, not \"{0}\"")]
@@ -63,7 +61,7 @@ impl Layers {
         }
         let config: Config =
             parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
-        config.policy.build_rules()?;
+        config.check()?;
         Ok(config)
     }
 
@@ -93,14 +91,24 @@ impl Layers {
                 .as_table_like_mut()
                 .ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
         }
-        table.insert(last, toml_edit::value(toml_value(&parse_value(text))));
+        let mut value = toml_value(&parse_value(text));
+        match table.get_mut(last) {
+            // What stands around the old value, such as a comment behind it, stays around the new one.
+            Some(item) => {
+                if let Some(old) = item.as_value() {
+                    *value.decor_mut() = old.decor().clone();
+                }
+                *item = toml_edit::Item::Value(value);
+            }
+            None => drop(table.insert(last, toml_edit::Item::Value(value))),
+        }
         let changed = document.to_string();
         let value: Value = toml::from_str(&changed).map_err(|err| syntax(err.to_string()))?;
         let config: Config =
             parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
-        config.policy.build_rules()?;
+        config.check()?;
         DataDir::write_config(&self.file, &changed)
-            .map_err(|source| ConfigError::Write { path: self.file.clone(), source })
+            .map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
     }
 }
 
@@ -124,7 +132,7 @@ pub(crate) fn get<'a>(config: &'a Value, key: &str) -> Result<&'a Value, ConfigE
 }
 
 fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
-    DataDir::read_config(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+    DataDir::read_config(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
 }
 
 /// `SHELL__SANDBOX` is `shell.sandbox`, `MAX_TOOL_RESULT_CHARS` is `maxToolResultChars`.
@@ -219,8 +227,29 @@ mod tests {
         let rule =
             |when: &str| format!("[[policy.rules]]\ntool = \"*\"\ndecision = \"deny\"\nwhen = [{when}]\n");
         assert!(load(&rule("{path = \"command\", startsWith = \"rm\"}"), &[], &[]).is_ok());
-        assert!(load(&rule("{path = \"command\", regex = \"(\"}"), &[], &[]).unwrap_err().contains("rule 1"));
-        assert!(load(&rule("{path = \"command\"}"), &[], &[]).unwrap_err().contains("needs equals"));
+        let two = rule("{path = \"command\", regex = \"(\"}") + &rule("{path = \"command\"}");
+        let err = load(&two, &[], &[]).unwrap_err();
+        assert!(
+            err.contains("policy.rules.0: regex")
+                && err.contains("policy.rules.1")
+                && err.contains("needs equals"),
+            "{err}"
+        );
+    }
+
+    #[test]
+    fn paths_and_selectors_must_mean_something() {
+        let err = load(
+            "[policy]\nsensitivePaths = [\"x\"]\n[agents.a]\ndenyTools = [\"local__{Bash\"]\n",
+            &[],
+            &[],
+        )
+        .unwrap_err();
+        assert!(
+            err.contains("policy.sensitivePaths: x must be absolute") && err.contains("agents.a: "),
+            "{err}"
+        );
+        assert!(load("[policy]\nsensitivePaths = [\"~/x\", \"/y\"]\n", &[], &[]).is_ok());
     }
 
     #[test]
@@ -229,6 +258,7 @@ mod tests {
         let layers = Layers { file: folder.path().join("gantry.toml"), ..Layers::default() };
         DataDir::write_config(&layers.file, "# mine\nmaxToolResultChars = 1 # small\n").unwrap();
         layers.write("shell.sandbox", "off").unwrap();
+        layers.write("maxToolResultChars", "2").unwrap();
         layers.write("agents.bot.tools", "[\"read\", \"node\"]").unwrap();
         let before = DataDir::read_config(&layers.file).unwrap();
         assert!(

@@ -73,7 +73,7 @@ fn secrets_and_long_inputs_stay_out() {
 #[test]
 fn a_log_that_cannot_be_written_refuses_the_call() {
     let world = World::new();
-    std::fs::create_dir_all(world.data()).unwrap();
+    world.configure("");
     std::os::unix::fs::symlink("/dev/full", world.data().join("audit.log")).unwrap();
     let ran = world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
     assert_eq!((ran.code, &ran.json()["error"]["code"]), (3, &json!("unaudited")), "{}", ran.stdout);
@@ -122,4 +122,14 @@ fn concurrent_processes_make_one_chain() {
     });
     let found = world.run(&["audit", "verify", "--json"]).json();
     assert_eq!((&found["intact"], &found["lines"]), (&Value::Bool(true), &json!(48)), "{found}");
+}
+
+#[test]
+fn a_huge_refused_call_does_not_stop_the_next() {
+    let world = World::new();
+    let input = json!({"argv": vec!["x".repeat(400); 4_000], "nonsense": 1}).to_string();
+    assert_eq!(world.run_with_input(&["call", "tool::shell_exec", "-"], &input).code, 2);
+    assert_eq!(world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]).code, 0);
+    assert_eq!(world.run(&["audit", "verify"]).code, 0);
+    assert!(std::fs::metadata(world.data().join("audit.log")).unwrap().len() < 20_000);
 }

@@ -209,3 +209,54 @@ fn doctor_finds_what_is_wrong() {
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("did you mean \"shell\"?"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_call_meant_for_a_gateway_does_not_run_here() {
+    let world = World::new();
+    let write = ["call", "write", r#"{"path": "x", "data": "y"}"#];
+    for (args, variables) in [
+        (&["--gateway", "http://127.0.0.1:1"][..], &[][..]),
+        (&[], &[("GANTRY_GATEWAY", "http://127.0.0.1:1")]),
+    ] {
+        let ran = world.run_with(&[&write[..], args].concat(), variables);
+        assert_eq!((ran.code, &ran.json()["error"]["code"]), (4, &json!("unavailable")), "{}", ran.stdout);
+        assert!(!world.workspace().join("x").exists());
+        assert_eq!(world.run_with(&[&["tools"][..], args].concat(), variables).code, 4);
+    }
+    let ran =
+        world.run_with(&[&write[..], &["--local"]].concat(), &[("GANTRY_GATEWAY", "http://127.0.0.1:1")]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+}
+
+#[test]
+fn odd_numbers_and_bytes_are_usage_errors_or_harmless() {
+    let world = World::new();
+    world.write("a.txt", "x");
+    let read = ["call", "read", r#"{"path": "a.txt"}"#, "--deadline"];
+    assert_eq!(world.run(&[&read[..], &["18446744073709551615"]].concat()).code, 0, "never is no deadline");
+    assert_eq!(world.run(&[&read[..], &["-1"]].concat()).code, 2);
+    assert_eq!(world.run(&["audit", "--since", "999999999999999999d"]).code, 2);
+    std::fs::write(world.workspace().join("bytes.json"), b"{\"path\": \"\xff\"}").unwrap();
+    assert_eq!(world.run(&["call", "read", "@bytes.json"]).code, 2);
+}
+
+#[test]
+fn nothing_a_caller_says_drives_the_terminal() {
+    let world = World::new();
+    let ran = world.run(&["call", "re\u{1b}[31mad"]);
+    assert!(ran.code == 2 && !ran.stderr.contains('\u{1b}'), "{:?}", ran.stderr);
+    assert!(!world.run(&["audit"]).stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn a_shared_directory_is_not_taken_over() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let shared = world.folder.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(shared.join("theirs"), "x").unwrap();
+    let ran = world.run(&["call", "read", "{}", "--data-dir", shared.to_str().unwrap()]);
+    assert!(ran.code == 1 && ran.stderr.contains("open to other users"), "{}", ran.stderr);
+    assert_eq!(std::fs::metadata(&shared).unwrap().permissions().mode() & 0o777, 0o755);
+}

@@ -36,10 +36,33 @@ fn an_unknown_key_is_an_error_with_the_nearest() {
 #[test]
 fn secrets_are_masked_with_and_without_a_key() {
     let world = World::new();
-    world.configure("[isolation.envVars]\nAPI_TOKEN = \"abc\"\nPLAIN = \"shown\"\n");
+    world.configure("[isolation]\nlevel = \"sandboxed\"\n[isolation.envVars]\nAPI_TOKEN = \"abc-abc-abc\"\nSTRIPE_KEY = \"k\"\nPLAIN = \"shown\"\n");
     assert_eq!(
         world.run(&["config", "show"]).json()["isolation"]["envVars"],
-        json!({"API_TOKEN": "[masked]", "PLAIN": "shown"})
+        json!({"API_TOKEN": "[masked]", "STRIPE_KEY": "[masked]", "PLAIN": "shown"})
     );
+    let printed = world.run(&["call", "bash", r#"{"command": "echo $API_TOKEN $PLAIN"}"#]).stdout;
+    assert_eq!(printed, "[masked] shown\n");
     assert_eq!(world.run(&["config", "get", "isolation.envVars.API_TOKEN"]).stdout, "[masked]\n");
+}
+
+#[test]
+fn links_and_dots_do_not_open_what_is_configured_closed() {
+    let world = World::new();
+    let (real, link) = (world.folder.path().join("vault"), world.folder.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::fs::write(real.join("a"), "secret").unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    world.configure(&format!(
+        "[policy]\nsensitivePaths = [{:?}, \"~/private\"]\n[agents.a]\nautonomy = \"autonomous\"\n",
+        link.to_str().unwrap()
+    ));
+    std::fs::create_dir(world.folder.path().join("private")).unwrap();
+    std::fs::write(world.folder.path().join("private/b"), "secret").unwrap();
+    for path in [real.join("a"), link.join("a"), world.folder.path().join("private/b")] {
+        let ran = world.run(&["call", "read", &json!({ "path": path }).to_string(), "--agent", "a"]);
+        assert_eq!(ran.code, 3, "{}: {}", path.display(), ran.stdout);
+    }
+    let relative = ["call", "bash", r#"{"command": "echo hi"}"#, "--agent", "a", "--data-dir", "../data"];
+    assert_eq!(world.run(&relative).stdout, "hi\n", "a relative data directory closes the same place");
 }

@@ -246,11 +246,11 @@ async fn the_registry_checks_of_the_seed() {
     assert_eq!(outcome.answer, Answer::Success(Reply::Json(expected)));
 
     let mut call = bench.operator_call();
-    call.scope = ToolScope::new(Some(&["read".to_owned(), "write".to_owned()]), &[]);
+    call.scope = ToolScope::new(Some(&["read".to_owned(), "write".to_owned()]), &[]).unwrap();
     let view = registry.view(&call.scope);
     assert!(view.registered("read") && view.registered("write") && !view.registered("exec"));
     let hidden = bench.call_as(call, "exec", json!({"command": "true"})).await.unwrap_err();
     assert_eq!(hidden["error"]["code"], "unknown_tool");
-    let all = ToolScope::new(None, &[]);
+    let all = ToolScope::new(None, &[]).unwrap();
     assert!(["read", "write", "exec"].iter().all(|name| registry.view(&all).registered(name)));
 }

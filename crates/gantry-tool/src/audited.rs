@@ -1,0 +1,95 @@
+//! What the audit log may hold of an input and of a refusal: masked, and bounded whatever the caller sends.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Refusal;
+use crate::mask::Masker;
+
+/// Longer strings stand in the log as their beginning, length and hash.
+const STRING_CHARS: usize = 512;
+/// Of a long string this much is shown.
+const HEAD_CHARS: usize = 128;
+/// An input that is still longer stands in the log as the names of its fields, its size and hash.
+const INPUT_BYTES: usize = 16 * 1024;
+const SHOWN_NAMES: usize = 32;
+const NAME_CHARS: usize = 64;
+
+pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
+    let shortened = shortened(masker, input);
+    let text = shortened.to_string();
+    if text.len() <= INPUT_BYTES {
+        return shortened;
+    }
+    let names = input.as_object().into_iter().flat_map(Map::keys);
+    let names: Vec<String> =
+        names.take(SHOWN_NAMES).map(|name| name.chars().take(NAME_CHARS).collect()).collect();
+    json!({"fields": names, "bytes": input.to_string().len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
+}
+
+/// Which values were refused, not what they were: schema messages quote them.
+pub(crate) fn refusal(refusal: &Refusal) -> String {
+    let mut text = refusal.message.clone();
+    for violation in &refusal.violations {
+        let place = if violation.path.is_empty() { "the input" } else { &violation.path };
+        text.push_str(&format!("; {place}"));
+    }
+    bounded_text(&text)
+}
+
+pub(crate) fn bounded_text(text: &str) -> String {
+    match text.char_indices().nth(STRING_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+fn shortened(masker: &Masker, value: &Value) -> Value {
+    match value {
+        Value::String(text) => string(masker, text),
+        Value::Array(items) => items.iter().map(|item| shortened(masker, item)).collect(),
+        Value::Object(object) => {
+            let field = |(name, item): (&String, &Value)| {
+                let secret = Masker::is_secret_name(name) && !item.is_null();
+                let item = if secret { json!("[masked]") } else { shortened(masker, item) };
+                (name.clone(), item)
+            };
+            object.iter().map(field).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+fn string(masker: &Masker, text: &str) -> Value {
+    if text.len() <= STRING_CHARS {
+        let mut text = text.to_owned();
+        masker.mask_text(&mut text);
+        return Value::String(text);
+    }
+    // A secret that begins before the cut is whole in what is masked.
+    let mut head: String = text.chars().take(HEAD_CHARS + masker.longest_secret()).collect();
+    masker.mask_text(&mut head);
+    let head: String = head.chars().take(HEAD_CHARS).collect();
+    json!({"head": head, "bytes": text.len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_input_makes_a_long_line() {
+        let masker = Masker::default();
+        let many = json!({"argv": vec!["x".repeat(400); 4_000], "y".repeat(100_000): 1});
+        let recorded = input(&masker, &many).to_string();
+        assert!(recorded.len() < 8 * 1024, "{}", recorded.len());
+        assert!(recorded.contains("argv"), "{recorded}");
+    }
+
+    #[test]
+    fn a_secret_across_the_cut_is_masked() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned()]);
+        let text = format!("{}hunter2-hunter2{}", "a".repeat(HEAD_CHARS - 5), "b".repeat(1_000));
+        let recorded = input(&masker, &json!({"content": text})).to_string();
+        assert!(!recorded.contains("hunter2") && !recorded.contains("hunte"), "{recorded}");
+    }
+}
