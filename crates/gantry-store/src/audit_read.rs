@@ -32,11 +32,7 @@ pub type AuditLine = Value;
 
 /// The newest lines that pass the filter, oldest first.
 pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
-    let file = match File::open(log) {
-        Ok(file) => file,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(err) => return Err(err),
-    };
+    let Some(file) = open_regular(log)? else { return Ok(Vec::new()) };
     let mut newest = VecDeque::new();
     for line in BufReader::new(file).split(b'\n') {
         // A line that does not parse is shown as such: verification says what is wrong with it.
@@ -51,6 +47,16 @@ pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
         }
     }
     Ok(newest.into())
+}
+
+/// The log, if there is one. A pipe or a device in its place would be read for ever.
+fn open_regular(log: &Path) -> io::Result<Option<File>> {
+    match std::fs::metadata(log) {
+        Ok(metadata) if metadata.is_file() => File::open(log).map(Some),
+        Ok(_) => Err(io::Error::other("it is not a regular file")),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(err) => Err(err),
+    }
 }
 
 impl AuditFilter {
@@ -138,10 +144,9 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
     let head =
         File::open(log.with_extension("head")).map_err(|_| HeadForged).and_then(|head| key.read_head(&head));
     let vouched = head.as_ref().ok().map(|(seq, _)| *seq);
-    let chain = match File::open(log) {
-        Ok(file) => follow_chain(&key, file, vouched, &mut found)?,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => Chain::default(),
-        Err(err) => return Err(err),
+    let chain = match open_regular(log)? {
+        Some(file) => follow_chain(&key, file, vouched, &mut found)?,
+        None => Chain::default(),
     };
     match head {
         Err(HeadForged) => found.report(0, ProblemKind::HeadForged),

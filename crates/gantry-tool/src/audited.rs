@@ -1,5 +1,9 @@
 //! What the audit log may hold of an input and of a refusal: masked, and bounded whatever the caller sends.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
@@ -63,13 +67,33 @@ fn string(masker: &Masker, text: &str) -> Value {
     if text.len() <= STRING_CHARS {
         let mut text = text.to_owned();
         masker.mask_text(&mut text);
-        return Value::String(text);
+        return Value::String(masked_forms(&text));
     }
     // A secret that begins before the cut is whole in what is masked.
-    let mut head: String = text.chars().take(HEAD_CHARS + masker.longest_secret()).collect();
+    let mut head: String = text.chars().take(HEAD_CHARS + masker.longest_secret().max(HEAD_CHARS)).collect();
     masker.mask_text(&mut head);
-    let head: String = head.chars().take(HEAD_CHARS).collect();
+    let head: String = masked_forms(&head).chars().take(HEAD_CHARS).collect();
     json!({"head": head, "bytes": text.len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
+}
+
+/// Secrets by their form: what stands behind a secret-looking name, and values with a well-known shape.
+fn masked_forms(text: &str) -> String {
+    static FORMS: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
+    let forms = FORMS.get_or_init(|| {
+        let forms = [
+            (r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}", "$1 [masked]"),
+            (r"(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*):[^\s/@]+@", "$1:[masked]@"),
+            (r#"(?i)\b([a-z0-9_-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|authorization)[a-z0-9_-]*)(\s*[=:]\s*|\s+)("[^"]*"|'[^']*'|[^\s"'&;|]+)"#, "$1$2[masked]"),
+            (r"\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abps]|sk|rk|pk)[-_][A-Za-z0-9_-]{16,}", "[masked]"),
+            (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "[masked]"),
+            (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)", "[masked]"),
+        ];
+        forms.into_iter().filter_map(|(form, mask)| Some((Regex::new(form).ok()?, mask))).collect()
+    });
+    forms.iter().fold(text.to_owned(), |text, (form, mask)| match form.replace_all(&text, *mask) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => masked,
+    })
 }
 
 #[cfg(test)]
@@ -91,5 +115,24 @@ mod tests {
         let text = format!("{}hunter2-hunter2{}", "a".repeat(HEAD_CHARS - 5), "b".repeat(1_000));
         let recorded = input(&masker, &json!({"content": text})).to_string();
         assert!(!recorded.contains("hunter2") && !recorded.contains("hunte"), "{recorded}");
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_form_too() {
+        for (text, secret) in [
+            ("curl -H 'Authorization: Bearer abc.def-ghi'", "abc.def-ghi"),
+            ("git clone https://u:p4ssw0rd@host/x", "p4ssw0rd"),
+            ("API_KEY=k1234567 run", "k1234567"),
+            ("run --password=hunter3", "hunter3"),
+            ("run --password hunter4", "hunter4"),
+            ("ghp_0123456789abcdef0123", "0123456789abcdef"),
+            ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+            ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n", "MIIE"),
+        ] {
+            let recorded = input(&Masker::default(), &json!({"command": text})).to_string();
+            assert!(!recorded.contains(secret) && recorded.contains("[masked]"), "{recorded}");
+        }
+        let plain = json!({"command": "cargo test --workspace && git log --author me"});
+        assert_eq!(input(&Masker::default(), &plain), plain);
     }
 }

@@ -21,6 +21,8 @@ impl std::fmt::Display for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)?;
         match &self.hint {
+            // After quoted lines the hint needs a line of its own, or it reads as part of them.
+            Some(hint) if self.text.contains('\n') => write!(f, "\n({hint})"),
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }

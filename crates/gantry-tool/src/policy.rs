@@ -120,9 +120,14 @@ impl Rule {
         self
     }
 
+    /// Whether the pattern matches the tool, by its name or without its node.
+    pub fn is_about(&self, tool: &Tool) -> bool {
+        let bare = tool.name().split_once("__").map(|(_, bare)| bare);
+        self.tool.is_match(tool.name()) || bare.is_some_and(|bare| self.tool.is_match(bare))
+    }
+
     fn matches(&self, request: &Request<'_>, sensitive: bool) -> bool {
-        let bare = request.tool.name().split_once("__").map(|(_, bare)| bare);
-        (self.tool.is_match(request.tool.name()) || bare.is_some_and(|bare| self.tool.is_match(bare)))
+        self.is_about(request.tool)
             && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
             && (self.agents.is_empty() || self.agents.contains(&request.call.agent))
             && (self.touching.is_none() || sensitive)

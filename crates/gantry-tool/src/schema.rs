@@ -107,6 +107,7 @@ impl Validator {
             ValidationErrorKind::Required { property } => {
                 vec![violation(format!("required field {} is missing", plain_name(property)))]
             }
+            ValidationErrorKind::Enum { options } => vec![violation(not_one_of(err, options))],
             _ => vec![violation(bounded(&err.to_string()))],
         }
     }
@@ -122,6 +123,11 @@ impl Validator {
             None => format!("unknown field \"{name}\"; known fields: {}", fields.join(", ")),
         }
     }
+}
+
+fn not_one_of(err: &jsonschema::ValidationError<'_>, options: &Value) -> String {
+    let options: Vec<String> = options.as_array().into_iter().flatten().map(Value::to_string).collect();
+    format!("{} is not one of {}", bounded(&err.instance().to_string()), options.join(", "))
 }
 
 fn plain_name(property: &Value) -> String {
@@ -200,6 +206,13 @@ mod tests {
         assert!(found.iter().any(|m| m.contains("did you mean \"subject\"")), "{found:?}");
         assert!(found.iter().any(|m| m.contains("required field \"subject\" is missing")), "{found:?}");
         assert!(found.iter().any(|m| m.starts_with("maxTimes: ")), "{found:?}");
+    }
+
+    #[test]
+    fn every_allowed_value_is_named() {
+        let schema = json!({"type": "object", "properties": {"a": {"enum": ["x", "y", "z", "w", "v"]}}});
+        let violations = Validator::new(&schema).check(&mut json!({"a": "q"})).unwrap_err();
+        assert_eq!(violations[0].to_string(), r#"a: "q" is not one of "x", "y", "z", "w", "v""#);
     }
 
     #[test]

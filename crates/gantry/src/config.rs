@@ -47,10 +47,7 @@ impl Config {
             ("shell.caches", &self.shell.caches),
         ];
         for (key, paths) in lists {
-            for path in paths.iter().filter(|path| path.is_relative() && !path.starts_with("~")) {
-                let message = format!("{} must be absolute, or begin with ~/", path.display());
-                violations.push(Violation { path: key.to_owned(), message });
-            }
+            violations.extend(paths.iter().filter(|path| !is_placed(path)).map(|path| misplaced(key, path)));
         }
         if violations.is_empty() { Ok(()) } else { Err(ConfigError::Invalid { violations }) }
     }
@@ -63,7 +60,8 @@ impl Config {
             &mut self.shell.readable,
             &mut self.shell.caches,
         ];
-        for path in lists.into_iter().flatten() {
+        let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
+        for path in lists.into_iter().flatten().chain(workspaces) {
             *path = resolve(path);
         }
     }
@@ -73,6 +71,18 @@ impl Config {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
         variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone())
+    }
+}
+
+/// Whether a path means the same wherever one stands.
+fn is_placed(path: &Path) -> bool {
+    path.is_absolute() || path.starts_with("~")
+}
+
+fn misplaced(key: &str, path: &Path) -> Violation {
+    Violation {
+        path: key.to_owned(),
+        message: format!("{} must be absolute, or begin with ~/", path.display()),
     }
 }
 
@@ -236,6 +246,11 @@ impl PolicyConfig {
 }
 
 impl RuleConfig {
+    /// What the rule is about: its tool pattern and its agents.
+    pub(crate) fn subjects(&self) -> (&str, &[String]) {
+        (&self.tool, &self.agents)
+    }
+
     fn build(&self, index: usize) -> Result<Rule, String> {
         let words = |err: RuleError| err.to_string();
         let name = self.name.clone().unwrap_or_else(|| format!("rule-{}", index + 1));

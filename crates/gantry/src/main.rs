@@ -20,7 +20,8 @@ fn main() -> ExitCode {
     let exit = match cli::Cli::try_parse() {
         Ok(cli) => {
             let output = output::Output::new(&cli.global);
-            commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err))
+            let exit = commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err));
+            if output.is_complete() { exit } else { exit::Exit::Failure }
         }
         Err(err) => exit::Exit::from_parser(&err),
     };

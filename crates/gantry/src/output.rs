@@ -1,7 +1,8 @@
 //! What the user sees: results on standard output, everything else on standard error. Colour only on terminals.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
 
-use std::io::{IsTerminal, Write};
+use std::cell::Cell;
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use gantry_tool::{Refusal, RefusalCode, Reply};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ pub(crate) struct Output {
     stdout_terminal: bool,
     stdout_color: bool,
     stderr_color: bool,
+    lost: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,7 @@ impl Output {
             stdout_terminal,
             stdout_color: wanted(stdout_terminal),
             stderr_color: wanted(std::io::stderr().is_terminal()),
+            lost: Cell::new(false),
         }
     }
 
@@ -132,10 +135,21 @@ impl Output {
         styled(text, code, self.stderr_color)
     }
 
-    /// A reader that went away (`gantry tools | head`) is no error of ours.
+    /// Whether everything that was printed got there.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.lost.get()
+    }
+
+    /// A reader that went away (`gantry tools | head`) is no error of ours; a full disk is.
     fn write(&self, text: &str) {
         let mut stdout = std::io::stdout().lock();
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        if let Err(err) =
+            written.or_else(|err| if err.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(err) })
+        {
+            self.lost.set(true);
+            self.error(&format!("the output could not be written: {err}"));
+        }
     }
 }
 
@@ -147,8 +161,10 @@ pub(crate) fn usage_object(message: &str) -> Value {
 /// The parser's own words on standard error, the error object on standard output.
 pub(crate) fn print_usage_error(err: &clap::Error) {
     let plain = err.render().to_string();
-    let message = plain.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    println!("{}", usage_object(message));
+    // The first paragraph says what is wrong; usage and a pointer to the help follow.
+    let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let message = paragraph.join(" ");
+    println!("{}", usage_object(message.trim_start_matches("error: ")));
     let _ = err.print();
 }
 

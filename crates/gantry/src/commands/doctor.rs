@@ -26,7 +26,10 @@ pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
     checks.extend([keeper(&places), shell(&places), workspace(&places)]);
     match Local::open(places) {
-        Ok(local) => checks.extend(agents(&local)),
+        Ok(local) => {
+            checks.extend(agents(&local));
+            checks.extend(rules(&local));
+        }
         Err(err) => checks.push(check("tools", Err(format!("{err:#}")))),
     }
     let bad = checks.iter().any(|check| check.health == Health::Bad);
@@ -149,6 +152,25 @@ fn agents(local: &Local) -> Vec<Check> {
         for selector in agent.selectors().into_iter().filter(unmatched) {
             let text = format!("agent {id}: \"{selector}\" matches no tool");
             checks.push(Check { name: "agents", health: Health::Warning, text });
+        }
+    }
+    checks
+}
+
+/// A rule that can never match protects nothing.
+fn rules(local: &Local) -> Vec<Check> {
+    let tools = local.gate.registry().entries();
+    let mut checks = Vec::new();
+    for (index, rule) in local.config.policy.rules.iter().enumerate() {
+        let (pattern, agents) = rule.subjects();
+        let known = gantry_tool::Rule::new("", pattern, gantry_tool::Decision::Deny, "");
+        if known.is_ok_and(|rule| !tools.iter().any(|tool| rule.is_about(tool))) {
+            let text = format!("policy rule {}: \"{pattern}\" matches no tool", index + 1);
+            checks.push(Check { name: "policy", health: Health::Warning, text });
+        }
+        for agent in agents.iter().filter(|agent| local.agent(agent).is_err()) {
+            let text = format!("policy rule {}: there is no agent \"{agent}\"", index + 1);
+            checks.push(Check { name: "policy", health: Health::Warning, text });
         }
     }
     checks

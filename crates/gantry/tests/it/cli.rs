@@ -204,6 +204,12 @@ fn doctor_finds_what_is_wrong() {
     let world = World::new();
     let ran = world.run(&["doctor", "--json"]);
     assert_eq!((ran.code, &ran.json()["healthy"]), (0, &json!(true)), "{}", ran.stdout);
+    world.configure("[[policy.rules]]\ntool = \"Bsah\"\ndecision = \"deny\"\nagents = [\"ghost\"]\n[agents.a]\ntools = [\"raed\"]\n");
+    let ran = world.run(&["doctor"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    for warning in ["\"Bsah\" matches no tool", "no agent \"ghost\"", "\"raed\" matches no tool"] {
+        assert!(ran.stdout.contains(warning), "{warning}: {}", ran.stdout);
+    }
     world.configure("shel = 1\n");
     let ran = world.run(&["doctor"]);
     assert_eq!(ran.code, 1);
@@ -259,4 +265,12 @@ fn a_shared_directory_is_not_taken_over() {
     let ran = world.run(&["call", "read", "{}", "--data-dir", shared.to_str().unwrap()]);
     assert!(ran.code == 1 && ran.stderr.contains("open to other users"), "{}", ran.stderr);
     assert_eq!(std::fs::metadata(&shared).unwrap().permissions().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_not_success() {
+    let world = World::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = world.command(&["tools"]).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
 }
