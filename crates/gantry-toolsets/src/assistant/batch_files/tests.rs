@@ -309,9 +309,30 @@ async fn ten_thousand_files_are_taken_and_one_more_refuses_all() {
         call(&bench, input(true)).await.unwrap().starts_with("Would rename (dry run) 10000 files in WS:\n")
     );
     bench.write("one-more.a", "");
-    let expected = "too many files in WS: nothing was changed (at most 10000 files may match; narrow pattern or directory)";
+    let expected = "too many files in WS: nothing was changed (at most 10000 may match, among at most 200000; narrow pattern or directory)";
     assert_eq!(call(&bench, input(false)).await, Err(expected.into()));
     assert!(bench.workspace().join("00000.a").exists());
+}
+
+/// What `find` says of a workspace with four files and a directory, of which two files match.
+fn found(limits: super::Limits, stop: bool) -> Result<usize, String> {
+    let bench = bench(&[("1.a", ""), ("2.a", ""), ("3.b", ""), ("dir/4.b", "")]);
+    let scope = gantry_files::Files::new(Default::default()).unwrap().free(&bench.workspace()).unwrap();
+    let pattern = super::NamePattern::parse("*.a").unwrap();
+    let found = super::find(&scope, ".", &pattern, limits, &|_| false, &|| stop);
+    found.map(|found| found.files.len()).map_err(|err| err.to_string())
+}
+
+#[test]
+fn a_walk_looks_at_no_more_than_its_limits_allow_and_can_be_stopped() {
+    assert_eq!(found(super::LIMITS, false), Ok(2));
+    for limits in
+        [super::Limits { files: 1, ..super::LIMITS }, super::Limits { looked_at: 3, ..super::LIMITS }]
+    {
+        let error = found(limits, false).unwrap_err();
+        assert!(error.starts_with("too many files in /"), "{error}");
+    }
+    assert_eq!(found(super::LIMITS, true), Err("cancelled".into()));
 }
 
 #[tokio::test]
