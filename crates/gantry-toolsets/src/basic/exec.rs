@@ -51,7 +51,7 @@ struct Input {
     timeout: u64,
     /// Working directory; a relative one starts at the workspace. Null, the default, is the workspace.
     cwd: Option<String>,
-    /// Variables added to those of Gantry's own environment, or set in their place, as names and values.
+    /// Variables to add to the inherited environment, or to set in place of what it has, as names and values.
     env: Option<BTreeMap<String, String>>,
     /// Whether `bash` and `zsh` source the user's start file first (default true).
     #[serde(default = "default_source_rc")]

@@ -39,11 +39,11 @@ const STDOUT_BYTES: usize = 100 * 1024;
 const STDERR_BYTES: usize = 50 * 1024;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// Run a listed program in the workspace, without a shell, in a sandbox. No shell means: no pipes, globs, variables or `&&`; each element of `argv` reaches
-/// the program as it is. Only listed programs run: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
+/// Run a listed program in the workspace, without a shell, in a sandbox. No pipes, globs, variables or `&&`: each element
+/// of `argv` reaches the program as it is. The list: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
 /// find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which,
-/// env, date, cargo, rustc, go, make, cmake, and those the operator added. The program can write only in the workspace
-/// and a temporary directory of its own, and cannot read the home directory. Standard input is empty.
+/// env, date, cargo, rustc, go, make, cmake, and what the operator added. The program can write only in the workspace and
+/// a temporary directory of its own, and cannot read the home directory. Standard input is empty.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

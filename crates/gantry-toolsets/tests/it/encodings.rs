@@ -1,4 +1,5 @@
-//! Whole-file writes put down exactly what was given, as UTF-8; changes to a part keep the encoding of the file.
+//! How the toolsets agree on encodings: reads decode marked text; whole-file writes put down exactly what was given, as
+//! UTF-8; changes to a part keep the encoding of the file.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::json;
@@ -53,5 +54,20 @@ async fn changes_to_a_part_keep_the_encoding() {
             let expected = encode("one\r\nzwölf\r\nthree");
             assert_eq!(std::fs::read(&path).unwrap(), expected, "{tool} {encoding}");
         }
+    }
+}
+
+#[tokio::test]
+async fn every_reader_decodes_marked_text_and_leaves_out_the_mark() {
+    let bench = Bench::new();
+    let path = bench.workspace().join("file");
+    for encode in [utf16 as fn(&str) -> Vec<u8>, marked_utf8] {
+        bench.write("file", encode("zwölf\n"));
+        for (tool, expected) in [("Read", "1\tzwölf"), ("tool::file_read", "zwölf\n"), ("read", "zwölf\n")]
+        {
+            let answer = bench.call(tool, json!({"path": path})).await.unwrap();
+            assert_eq!(answer["content"], expected, "{tool}");
+        }
+        assert_eq!(bench.call("read_file", json!({"path": path})).await, Ok(json!("zwölf\n")));
     }
 }
