@@ -207,9 +207,13 @@ fn find(
             cancelled.store(true, Ordering::Relaxed);
         }
     };
+    // The walk asks `wanted` about files, then `skip` about those that are and about directories.
     let wanted = |name: &str| {
-        look();
-        pattern.matches(name)
+        let matches = pattern.matches(name);
+        if !matches {
+            look();
+        }
+        matches
     };
     let skip = |path: &Path| {
         look();
