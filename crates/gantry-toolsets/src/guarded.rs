@@ -6,10 +6,9 @@ mod file_read;
 mod file_write;
 mod shell_exec;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use gantry_tool::{Call, Tool};
+use gantry_tool::Tool;
 
 use crate::Machine;
 
@@ -21,12 +20,6 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         apply_patch::tool(machine),
         shell_exec::tool(machine),
     ]
-}
-
-/// Where a path of the input leads, for policy to judge; as written from the workspace when the engine refuses it.
-fn touched(machine: &Machine, call: &Call, path: &str) -> PathBuf {
-    let resolved = machine.contained(call).ok().and_then(|scope| scope.resolve(path).ok());
-    resolved.unwrap_or_else(|| call.workspace.join(path))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod gantry;
 mod guarded;
 mod machine;
 mod node;
+mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{FileError, Files, Scope};
@@ -105,7 +105,7 @@ impl Machine {
         &self.parts.closed
     }
 
-    pub(crate) fn temp_dir(&self) -> &std::path::Path {
+    pub(crate) fn temp_dir(&self) -> &Path {
         &self.parts.temp_dir
     }
 
@@ -131,6 +131,17 @@ impl Machine {
         self.parts.files.contained(&call.workspace).map_err(file_error)
     }
 
+    /// Where a path of the input leads, for policy to judge; as written when the engine refuses it, since running the
+    /// call will say why.
+    pub(crate) fn touched_free(&self, call: &Call, path: impl AsRef<Path>) -> PathBuf {
+        touched(self.free(call), call, path.as_ref())
+    }
+
+    /// As [`Machine::touched_free`], for tools that stay in the workspace.
+    pub(crate) fn touched_contained(&self, call: &Call, path: impl AsRef<Path>) -> PathBuf {
+        touched(self.contained(call), call, path.as_ref())
+    }
+
     pub(crate) fn isolation(&self, call: &Call) -> &Isolation {
         self.parts.agent_isolation.get(&call.agent).unwrap_or(&self.parts.isolation)
     }
@@ -154,6 +165,11 @@ impl Machine {
         }
         Sandbox::Except { closed: self.parts.closed.clone(), network }
     }
+}
+
+fn touched(scope: Result<Scope, ToolError>, call: &Call, path: &Path) -> PathBuf {
+    let resolved = scope.ok().and_then(|scope| scope.resolve(path).ok());
+    resolved.unwrap_or_else(|| call.workspace.join(path))
 }
 
 /// A failure of the file engine in a tool's words.

@@ -117,6 +117,12 @@ impl Bench {
     }
 }
 
+/// Sets a variable of the machine's environment.
+pub fn set_variable(parts: &mut MachineParts, name: &str, value: impl Into<OsString>) {
+    parts.variables.retain(|(known, _)| known != name);
+    parts.variables.push((name.into(), value.into()));
+}
+
 /// This process's environment with a home of its own: login files of the real one are slow, and not for tests to run.
 fn variables(root: &Path) -> Vec<(OsString, OsString)> {
     let others = std::env::vars_os().filter(|(name, _)| name != "HOME");

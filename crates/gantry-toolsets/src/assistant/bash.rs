@@ -1,18 +1,18 @@
 //! `bash` runs a command line and returns what it printed. A command that fails is an error.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_process::{Capture, Command, Cwd, Ended, Finished, Network, Stream, env, find_program};
+use gantry_process::{Capture, Command, Cwd, Ended, Finished, Stream, env, find_program};
 use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::resolved_for;
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
+use crate::run_to_end::{network_note, run_to_end};
 use crate::{Ctx, IsolationLevel, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
@@ -30,7 +30,7 @@ struct Input {
     /// The command line.
     #[schemars(length(min = 1))]
     command: String,
-    /// Milliseconds until the command and all it started are ended. 0 means no timeout.
+    /// Milliseconds until the command and all it started are ended (default 120000, two minutes). 0 means no timeout.
     #[serde(default = "default_timeout_ms")]
     timeout_ms: u64,
 }
@@ -48,7 +48,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
-        .touches(move |call, _: NoField| vec![Touch::write(resolved_for(&own, call, Path::new(".")))])
+        .touches(move |call, _: NoField| vec![Touch::write(own.touched_free(call, "."))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
@@ -61,15 +61,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
     command.sandbox = ctx.state.shell_sandbox(&ctx.call);
-    let finished =
-        ctx.state.processes().run(command, ctx.call.cancel.clone()).await.map_err(process_error)?;
-    if finished.ended.cancelled {
-        return Err(ToolError::Cancelled);
-    }
+    let finished = run_to_end(&ctx, command).await.map_err(process_error)?;
     if finished.ended.exit.success() && !finished.ended.timed_out {
         return Ok(Text(success_text(finished)));
     }
-    let offline = ctx.state.network(&ctx.call) == Network::Denied;
+    let offline = network_note(&ctx).is_some();
     Err(ToolError::failed(failure_text(finished, timeout_ms, offline)))
 }
 

@@ -6,9 +6,10 @@ mod plan;
 mod report;
 mod transform;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gantry_files::{Named, NamedOptions, Scope};
 use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
@@ -16,16 +17,24 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::name_pattern::{NamePattern, NameTemplate};
-use super::paths::resolved;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-const MAX_FILES: usize = 10_000;
 const MAX_DEPTH: usize = 10;
+const LIMITS: Limits = Limits { files: 10_000, looked_at: 200_000 };
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Files that match.
+    files: usize,
+    /// Files and directories, matching or not.
+    looked_at: usize,
+}
 
 /// Rename, move or change many files at once. Works on the files in `directory` and its subdirectories (at most 10
-/// levels down, at most 10,000 files) whose names match `pattern`; symbolic links and `.git` are left alone.
+/// levels down) whose names match `pattern`; symbolic links and `.git` are left alone. At most 10,000 files may match,
+/// among at most 200,000 files and directories.
 /// All targets are checked before the first change, and no existing file is ever overwritten by a rename or a move:
 /// if one target is taken, or two files would get the same one, nothing is changed. If a rename or move fails half
 /// way, those already done are undone. Use `dry_run` first to see what would happen.
@@ -53,7 +62,7 @@ struct Input {
     find: Option<String>,
     /// For `transform`: the text in its place, literally; may be empty. Encoding and line endings of a file are kept.
     replace: Option<String>,
-    /// Only tell what would happen: for `transform` as a unified diff.
+    /// Only tell what would happen, for `transform` as a unified diff (default false).
     #[serde(default)]
     dry_run: bool,
 }
@@ -73,6 +82,14 @@ enum Task<'a> {
     Transform { find: &'a str, replace: &'a str },
 }
 
+/// A task and the files it is about.
+struct Batch<'a> {
+    scope: Scope,
+    pattern: NamePattern,
+    task: Task<'a>,
+    found: Named,
+}
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
     Tool::new("batch_files", Toolset::Assistant, machine, run)
@@ -83,16 +100,9 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     blocking(&ctx, move |ctx, cancelled| {
-        let pattern = NamePattern::parse(&input.pattern)?;
-        let task = task(&input, &pattern)?;
-        let scope = ctx.state.free(&ctx.call)?;
         let skip = |path: &Path| ctx.call.avoid_sensitive && ctx.state.sensitive().contains(path);
-        let found = find(&scope, &input.directory, &pattern, &skip, cancelled)?;
-        if found.truncated {
-            let text = format!("too many files in {}: nothing was changed", found.directory.display());
-            return Err(ToolError::input(text)
-                .with_hint(format!("at most {MAX_FILES} files may match; narrow pattern or directory")));
-        }
+        let Batch { scope, pattern, task, found } =
+            prepare(&ctx.state, &ctx.call, &input, &skip, &|| cancelled.load(Ordering::Relaxed))?;
         let text = match task {
             Task::Transform { find, replace } => {
                 transform::run(&scope, &found, &transform::Texts { find, replace }, input.dry_run, cancelled)?
@@ -109,6 +119,21 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         Ok(Text(text))
     })
     .await
+}
+
+/// The same for policy as for the work itself, so that what is judged is what would be done.
+fn prepare<'a>(
+    machine: &Machine,
+    call: &Call,
+    input: &'a Input,
+    skip: &dyn Fn(&Path) -> bool,
+    stop: &dyn Fn() -> bool,
+) -> Result<Batch<'a>, ToolError> {
+    let pattern = NamePattern::parse(&input.pattern)?;
+    let task = task(input, &pattern)?;
+    let scope = machine.free(call)?;
+    let found = find(&scope, &input.directory, &pattern, LIMITS, skip, stop)?;
+    Ok(Batch { scope, pattern, task, found })
 }
 
 fn moved(
@@ -171,27 +196,56 @@ fn find(
     scope: &Scope,
     directory: &str,
     pattern: &NamePattern,
+    limits: Limits,
     skip: &dyn Fn(&Path) -> bool,
-    cancelled: &AtomicBool,
+    stop: &dyn Fn() -> bool,
 ) -> Result<Named, ToolError> {
-    let wanted = |name: &str| pattern.matches(name);
-    let options = NamedOptions { wanted: &wanted, skip, depth: MAX_DEPTH, limit: MAX_FILES, cancelled };
-    scope.named(directory, options).map_err(file_error)
+    let (looked_at, cancelled) = (Cell::new(0), AtomicBool::new(false));
+    let look = || {
+        looked_at.set(looked_at.get() + 1);
+        if looked_at.get() > limits.looked_at || stop() {
+            cancelled.store(true, Ordering::Relaxed);
+        }
+    };
+    // The walk asks `wanted` about files, then `skip` about those that are and about directories.
+    let wanted = |name: &str| {
+        let matches = pattern.matches(name);
+        if !matches {
+            look();
+        }
+        matches
+    };
+    let skip = |path: &Path| {
+        look();
+        skip(path)
+    };
+    let options = NamedOptions {
+        wanted: &wanted,
+        skip: &skip,
+        depth: MAX_DEPTH,
+        limit: limits.files,
+        cancelled: &cancelled,
+    };
+    let found = scope.named(directory, options);
+    if looked_at.get() <= limits.looked_at && !found.as_ref().is_ok_and(|found| found.truncated) {
+        return found.map_err(file_error);
+    }
+    let directory = scope.resolve(directory).map_err(file_error)?;
+    let Limits { files, looked_at } = limits;
+    Err(ToolError::input(format!("too many files in {}: nothing was changed", directory.display()))
+        .with_hint(format!(
+            "at most {files} may match, among at most {looked_at}; narrow pattern or directory"
+        )))
 }
 
 /// The directory, the destination, every file that matches now, and the name each would get.
 fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
-    let directory = Path::new(&input.directory);
-    let Ok(scope) = machine.free(call) else { return vec![Touch::write(call.workspace.join(directory))] };
-    let mut touches = vec![Touch::write(resolved(&scope, directory))];
-    let destination = input.destination.as_deref().map(|path| resolved(&scope, Path::new(path)));
+    let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
+    let mut touches = vec![Touch::write(machine.touched_free(call, &input.directory))];
     touches.extend(destination.clone().map(Touch::write));
-    // An input that does not get this far changes nothing.
-    let Ok(pattern) = NamePattern::parse(&input.pattern) else { return touches };
-    let Ok(task) = task(input, &pattern) else { return touches };
-    let Ok(found) = find(&scope, &input.directory, &pattern, &|_| false, &AtomicBool::new(false)) else {
-        return touches;
-    };
+    let prepared = prepare(machine, call, input, &|_| false, &|| call.cancel.is_cancelled());
+    // A call that does not get this far changes nothing.
+    let Ok(Batch { pattern, task, found, .. }) = prepared else { return touches };
     for file in found.files {
         let target = match (&task, &destination) {
             (Task::Rename(template), _) => {

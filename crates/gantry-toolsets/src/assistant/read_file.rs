@@ -1,6 +1,5 @@
 //! `read_file` returns a whole text file.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use gantry_files::{FileError, text};
@@ -8,15 +7,15 @@ use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{absolute, resolved_for};
+use super::paths::absolute;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a whole text file of at most 10 MiB. UTF-8, and UTF-16 with a byte-order mark, are decoded; the mark is left
-/// out. Other content is binary and refused with its type.
+/// Read a whole text file of at most 10 MiB. Text is UTF-8, or UTF-16 with a byte-order mark; the mark is left out. Other
+/// content is binary and refused with its type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -30,9 +29,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Input| {
-            vec![Touch::read(resolved_for(&own, call, Path::new(&input.path)))]
-        })
+        .touches(move |call, input: Input| vec![Touch::read(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

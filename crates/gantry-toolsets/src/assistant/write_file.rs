@@ -1,6 +1,5 @@
 //! `write_file` makes a file or replaces its whole content, atomically.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use gantry_files::WriteOptions;
@@ -8,19 +7,19 @@ use gantry_tool::{Capability, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{absolute, resolved_for};
+use super::paths::absolute;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a file, as UTF-8. An existing file is replaced as a whole, atomically, and keeps its mode and owner; missing
-/// parent directories are made. Links are resolved first: a link stays, and the file it leads to is replaced.
+/// Write a whole text file. An existing file is replaced atomically and keeps its mode and owner; missing parent
+/// directories are made. Links are resolved first: a link stays, and the file it leads to is replaced.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Absolute path of the file.
     path: String,
-    /// The whole new content, written as it is: no newline is added.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was: no newline is added.
     content: String,
 }
 
@@ -34,9 +33,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new("write_file", Toolset::Assistant, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: PathOnly| {
-            vec![Touch::write(resolved_for(&own, call, Path::new(&input.path)))]
-        })
+        .touches(move |call, input: PathOnly| vec![Touch::write(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

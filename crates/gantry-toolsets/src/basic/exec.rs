@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_files::FileError;
-use gantry_process::{Capture, Command, Cwd, Finished, Network, ProcessError, env, find_program};
+use gantry_process::{Capture, Command, Cwd, Finished, ProcessError, env, find_program};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
+use crate::run_to_end::{exit_code, network_note, run_to_end};
 use crate::{Ctx, Machine};
 
 const DEFAULT_SHELL: &str = "bash";
@@ -33,25 +34,26 @@ trap 'trap - EXIT; exec >&$__gantry_out 2>&$__gantry_err; eval "$__gantry_run"; 
 trap - EXIT
 eval "$__gantry_run""#;
 
-/// Run a shell command to its end, with standard input empty. `bash` and `zsh` first source the user's `.bashrc` or
-/// `.zshrc`, quietly. A command that fails or times out is still an answer: see `success`, `exit_code` and `timed_out`.
+/// Run a shell command and wait for its end. Standard input is empty. `bash` and `zsh` first source the user's `.bashrc`
+/// or `.zshrc`, quietly. A command that fails or times out is still an answer: see `success`, `exit_code` and
+/// `timed_out`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The command to execute.
+    /// The command line, as `SHELL -c` takes it.
     command: String,
     /// Shell to use: a name found in PATH (bash, sh, zsh) or an absolute path (default "bash").
     #[serde(default = "default_shell")]
     shell: String,
-    /// Seconds after which the command and everything it started are ended (default 30).
+    /// Seconds after which the command and everything it started are ended, at least 1 (default 30).
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1))]
     timeout: u64,
     /// Working directory; a relative one starts at the workspace. Null, the default, is the workspace.
     cwd: Option<String>,
-    /// Variables added to the environment, as names and values.
+    /// Variables to add to the inherited environment, or to set in place of what it has, as names and values.
     env: Option<BTreeMap<String, String>>,
-    /// Whether to source the shell's start file (default true).
+    /// Whether `bash` and `zsh` source the user's start file first (default true).
     #[serde(default = "default_source_rc")]
     source_rc: bool,
 }
@@ -75,6 +77,7 @@ struct Output {
     /// What went wrong, when the command was ended by its timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// The command as given.
     command: String,
     /// What the command wrote, also before a timeout; the first 10 MiB.
     stdout: String,
@@ -82,6 +85,7 @@ struct Output {
     stderr: String,
     /// 128 plus the signal's number when a signal ended the command; -1 after a timeout.
     exit_code: i32,
+    /// The timeout ended the command.
     timed_out: bool,
     /// The shell as asked for; absent after a timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +116,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .labels(&[Label::Untrusted, Label::Private])
         .touches(move |call, input: Touched| {
             let cwd = input.cwd.as_deref().unwrap_or(".");
-            vec![Touch::write(super::touched(&own, call, cwd))]
+            vec![Touch::write(own.touched_free(call, cwd))]
         })
 }
 
@@ -128,13 +132,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     });
     let directory = prepared.await.map_err(failed)?;
     let command = command(&ctx, &input, directory).map_err(failed)?;
-    let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await;
-    let finished = finished.map_err(not_started).map_err(failed)?;
-    if finished.ended.cancelled {
-        return Err(ToolError::Cancelled);
-    }
-    let network = ctx.state.network(&ctx.call);
-    Ok(Output { network: (network == Network::Denied).then_some("denied"), ..output(input, finished) })
+    let finished = run_to_end(&ctx, command).await.map_err(not_started).map_err(failed)?;
+    Ok(Output { network: network_note(&ctx), ..output(input, finished) })
 }
 
 fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
@@ -214,7 +213,6 @@ fn failed_to_execute(reason: &str) -> ToolError {
 
 fn output(input: Input, finished: Finished) -> Output {
     let Finished { ended, stdout, stderr, .. } = finished;
-    let killed = ended.exit.signal.map(|signal| 128 + signal.0);
     let output = Output {
         success: ended.exit.success(),
         error: None,
@@ -222,7 +220,7 @@ fn output(input: Input, finished: Finished) -> Output {
         truncated: stdout.truncated || stderr.truncated,
         stdout: stdout.text,
         stderr: stderr.text,
-        exit_code: ended.exit.code.or(killed).unwrap_or(-1),
+        exit_code: exit_code(&ended.exit),
         timed_out: false,
         shell: Some(input.shell),
         cwd: Some(input.cwd),

@@ -15,8 +15,9 @@ use crate::{Ctx, Machine};
 /// What one reply carries at most.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 
-/// Read a text file, or some of its lines. `total_lines` tells how long the file is. A reply holds at most 10 MiB; then
-/// `truncated` is true and `next_offset` reads on.
+/// Read a text file, or some of its lines. Text is UTF-8, or UTF-16 with a byte-order mark; binary files are refused.
+/// `total_lines` tells how long the file is. A reply holds at most 10 MiB; when there is more, `truncated` is true and
+/// `next_offset` reads on.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -72,7 +73,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::read(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -13,15 +13,17 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write, insert or replace file content. Without `start_line` the data becomes the whole file; with `start_line` alone it
-/// is inserted before that line; with `start_line` and `end_line` it replaces those lines, both included. Missing
-/// directories and files are made. Changes are atomic and keep the file's line endings.
+/// Write a whole text file, insert lines into it, or replace a range of its lines. Without `start_line` the data becomes
+/// the whole file; with `start_line` alone it is inserted before that line; with `start_line` and `end_line` it replaces
+/// those lines, both included. Missing directories and files are made. Changes are atomic. Inserting and replacing keep
+/// the file's encoding and line endings.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// The file path to write; a relative one starts at the workspace.
     path: String,
-    /// The content to write.
+    /// The text to write. As a whole file it is written exactly as given, as UTF-8, whatever the file's encoding was. As
+    /// lines it gets a final newline where text follows.
     data: String,
     /// Line number to insert at or to start replacing at, counted from 1. One past the last line appends; up to 1000
     /// lines further, empty lines are added in between; beyond that the data goes to the end.
@@ -38,6 +40,7 @@ struct Output {
     path: String,
     /// Bytes of `data`.
     bytes_written: u64,
+    /// What was done: the whole file written, lines inserted, or lines replaced.
     mode: Mode,
     /// Lines of `data`.
     lines_affected: u64,
@@ -50,6 +53,7 @@ struct Output {
     /// The lines that were replaced, as in `10-20`.
     #[serde(skip_serializing_if = "Option::is_none")]
     range: Option<String>,
+    /// The same in words.
     message: String,
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
     Tool::new("write", Toolset::Basic, machine, run)
         .capabilities(&[Capability::FilesystemWrite, Capability::FilesystemEdit])
-        .touches(move |call, input: Touched| vec![Touch::write(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -18,14 +18,14 @@ const DEFAULT_LIMIT: usize = 20_000;
 struct Input {
     /// The handle, as given in `resultHandle`.
     handle: String,
-    /// First character to return, counted from 0; with `grep`, how many matches to skip.
+    /// First character to return, counted from 0; with `grep`, how many matches to skip (default 0).
     #[serde(default)]
     offset: usize,
-    /// At most this many characters.
+    /// At most this many characters, 1 to 80000 (default 20000).
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 40_000))]
     limit: usize,
-    /// A regular expression; only passages that match are returned, each with its character offset.
+    /// A regular expression (Rust's regex syntax); only passages that match are returned, each with its character offset.
     grep: Option<String>,
 }
 
@@ -36,8 +36,11 @@ fn default_limit() -> usize {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Output {
+    /// The handle as given.
     handle: String,
+    /// The characters, or the passages.
     text: String,
+    /// Characters of the whole result.
     total_characters: usize,
     /// The `offset` that reads on; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]

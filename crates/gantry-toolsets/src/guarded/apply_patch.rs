@@ -13,10 +13,10 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Apply a unified diff to a file of the workspace. Context and removed lines must match the file; hunks are looked for
+/// Apply a unified diff to a file in the workspace. Context and removed lines must match the file; hunks are looked for
 /// around the line their header names. Either all hunks apply or the file stays as it is. Line counts in hunk headers
-/// may be wrong and file headers may be missing. With the header `--- /dev/null` the file is made, with
-/// `+++ /dev/null` it is deleted.
+/// may be wrong and file headers may be missing. The file's encoding and line endings are kept. With the header
+/// `--- /dev/null` the file is made, with `+++ /dev/null` it is deleted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -65,7 +65,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
     Tool::new("tool::apply_patch", Toolset::Guarded, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
-        .touches(move |call, input: Touched| vec![Touch::write(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::write(own.touched_contained(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

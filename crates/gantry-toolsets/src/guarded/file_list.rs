@@ -13,8 +13,8 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// List a directory of the workspace with sizes and times, sorted by path; at most 10000 entries. Links out of the
-/// workspace are listed as such and never followed.
+/// List a directory in the workspace with sizes and times, sorted by path. At most 10,000 entries are returned. Links out
+/// of the workspace are listed as such and never followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -80,7 +80,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .capabilities(&[Capability::FilesystemList])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::read(own.touched_contained(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -14,8 +14,8 @@ use crate::{Ctx, Machine};
 /// What one reply carries unless the caller asks for more.
 const DEFAULT_MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a text file of the workspace. Paths that lead out of the workspace, also through links, are refused; so are
-/// binary files.
+/// Read a text file in the workspace, whole or its beginning. Text is UTF-8, or UTF-16 with a byte-order mark; binary files
+/// are refused. So are paths that lead out of the workspace, also through links.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -48,7 +48,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::read(own.touched_contained(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

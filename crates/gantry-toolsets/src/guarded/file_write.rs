@@ -11,14 +11,15 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a file of the workspace, in place of what it held. Missing directories are made. The change is atomic: readers
-/// see the old content or the new one. Paths that lead out of the workspace, also through links, are refused.
+/// Write a whole text file in the workspace. Missing directories are made; an existing file is replaced atomically: readers
+/// see the old content or the new one. Paths that lead out of the workspace, also through links, are refused. To change
+/// a part of a file, or to keep its encoding, use `tool::apply_patch`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// The whole new content.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was.
     content: String,
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new("tool::file_write", Toolset::Guarded, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: Touched| vec![Touch::write(super::touched(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::write(own.touched_contained(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

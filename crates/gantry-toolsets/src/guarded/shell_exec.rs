@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use gantry_files::Scope;
 use gantry_process::{
-    Capture, Command, Cwd, Finished, Network, PrivateTmp, ProcessError, Program, Sandbox, env,
-    find_program_outside,
+    Capture, Command, Cwd, Finished, PrivateTmp, ProcessError, Program, Sandbox, env, find_program_outside,
 };
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch, nearest};
 use schemars::JsonSchema;
@@ -18,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
+use crate::run_to_end::{exit_code, network_note, run_to_end};
 use crate::{Ctx, Machine, SandboxMode};
 
 const ALLOWED: &[&str] = &[
@@ -39,11 +39,11 @@ const STDOUT_BYTES: usize = 100 * 1024;
 const STDERR_BYTES: usize = 50 * 1024;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// Run a program in the workspace. There is no shell: no pipes, globs, variables or `&&`; each element of `argv` reaches
-/// the program as it is. Only listed programs run: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
+/// Run a listed program in the workspace, without a shell, in a sandbox. No pipes, globs, variables or `&&`: each element
+/// of `argv` reaches the program as it is. The list: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
 /// find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which,
-/// env, date, cargo, rustc, go, make, cmake, and those the operator added. The program can write only in the workspace
-/// and a temporary directory of its own, and cannot read the home directory. Standard input is empty.
+/// env, date, cargo, rustc, go, make, cmake, and what the operator added. The program can write only in the workspace and
+/// a temporary directory of its own, and cannot read the home directory. Standard input is empty.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -92,14 +92,13 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .labels(&[Label::Untrusted, Label::Private])
         .touches(move |call, input: Touched| {
             let cwd = input.cwd.as_deref().unwrap_or(".");
-            vec![Touch::write(super::touched(&own, call, cwd))]
+            vec![Touch::write(own.touched_contained(call, cwd))]
         })
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
-    let network = ctx.state.network(&ctx.call);
     let (command, private_tmp) = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
-    let finished = ctx.state.processes().run(command, ctx.call.cancel.clone()).await;
+    let finished = run_to_end(&ctx, command).await;
     // What the program left there may take a while to remove.
     let removed = blocking(&ctx, move |_, _| {
         drop(private_tmp);
@@ -110,10 +109,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         ProcessError::Invalid(reason) => ToolError::input(reason),
         other => process_error(other),
     })?;
-    if finished.ended.cancelled {
-        return Err(ToolError::Cancelled);
-    }
-    Ok(output(finished, network))
+    Ok(output(finished, network_note(&ctx)))
 }
 
 /// Everything a command needs, decided before it starts.
@@ -214,17 +210,16 @@ impl Reach {
     }
 }
 
-fn output(finished: Finished, network: Network) -> Output {
+fn output(finished: Finished, network: Option<&'static str>) -> Output {
     let Finished { ended, stdout, stderr, .. } = finished;
-    let killed = ended.exit.signal.map(|signal| 128 + signal.0);
     Output {
-        exit_code: ended.exit.code.or(killed).unwrap_or(-1),
+        exit_code: exit_code(&ended.exit),
         timed_out: ended.timed_out,
         signal: ended.exit.signal.map(|signal| signal.to_string()),
         truncated: stdout.truncated || stderr.truncated,
         stdout: stdout.text,
         stderr: stderr.text,
-        network: (network == Network::Denied).then_some("denied"),
+        network,
     }
 }
 

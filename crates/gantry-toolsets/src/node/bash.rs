@@ -9,7 +9,6 @@ use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths;
 use super::sessions::{Session, Sessions};
 use super::shell_run::ShellRun;
 use crate::blocking::blocking;
@@ -20,8 +19,8 @@ const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 const FALLBACK_SHELL: &str = "/bin/sh";
 
 /// Run a command in the user's login shell on this machine. By default waits for its end and returns its exit code and
-/// output. With `background`, or when `yieldMs` has passed, it runs on as a session: use `Process` with the `sessionId`
-/// to wait for it, read its log, write to its standard input or kill it.
+/// output; a command that fails is an answer too. With `background`, or when `yieldMs` has passed, it runs on as a
+/// session: use `Process` with the `sessionId` to wait for it, read its log, write to its standard input or kill it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -37,7 +36,7 @@ struct Input {
     #[serde(default)]
     background: bool,
     /// Wait this many milliseconds (10 to 120000; other values count as the nearest), then let the command run on in the
-    /// background if it has not ended.
+    /// background if it has not ended. Default: wait for its end.
     yield_ms: Option<f64>,
 }
 
@@ -53,7 +52,7 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
         .touches(move |call, input: Touched| {
-            vec![Touch::write(paths::resolved(&own, call, input.workdir.as_deref().unwrap_or(".")))]
+            vec![Touch::write(own.touched_free(call, input.workdir.as_deref().unwrap_or(".")))]
         })
 }
 

@@ -13,8 +13,9 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Replace exact text in a file of this machine, all or nothing. `oldString` must match exactly, white space included,
-/// and without the line numbers that `Read` shows. Line endings of the file are kept: LF in `oldString` matches CRLF.
+/// Replace exact text in a file on this machine, all or nothing. `oldString` must match exactly, white space included,
+/// and without the line numbers that `Read` shows. The file's encoding (UTF-8, or UTF-16 with a byte-order mark) and line
+/// endings are kept; LF in `oldString` matches CRLF. Files may have up to 1 GB.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -53,7 +54,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::FilesystemEdit])
         // A failed edit shows passages of the file.
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::write(paths::resolved(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

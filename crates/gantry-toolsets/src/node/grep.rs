@@ -64,7 +64,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .capabilities(&[Capability::TextSearch])
         .labels(&[Label::Private])
         .touches(move |call, input: Touched| {
-            vec![Touch::read(paths::resolved(&own, call, input.path.as_deref().unwrap_or(".")))]
+            vec![Touch::read(own.touched_free(call, input.path.as_deref().unwrap_or(".")))]
         })
 }
 

@@ -14,8 +14,9 @@ use super::shell_run::{ShellRun, Status, milliseconds};
 use crate::machine::process_error;
 use crate::{Ctx, Machine};
 
-/// Manage commands that `Bash` left in the background: list them, wait for them, read their whole output by line, write to
-/// their standard input, or kill them. Finished sessions are kept for 30 minutes.
+/// List, wait for, read, write to or kill the commands that `Bash` left in the background. Finished sessions are kept for
+/// 30 minutes. What `write` and `submit` send is judged by the policy rules for `Process` (as `data`), not by those for
+/// `Bash`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -26,7 +27,7 @@ struct Input {
     action: Action,
     /// The session, as given by `Bash`. Required for all actions except `list`.
     session_id: Option<String>,
-    /// What `write` and `submit` send. Default: nothing.
+    /// Text that `write` and `submit` send, as UTF-8. Default: empty.
     #[serde(default)]
     data: String,
     /// First line that `log` returns, counted from 0 in the whole output. Default 0.
@@ -65,7 +66,10 @@ enum Action {
 #[serde(untagged)]
 #[schemars(extend("type" = "object"))]
 enum Output {
-    List { sessions: Vec<Listed> },
+    List {
+        /// Yours, newest first.
+        sessions: Vec<Listed>,
+    },
     Poll(Box<Polled>),
     Log(LogLines),
     Write(WrittenData),
@@ -116,7 +120,9 @@ struct LogLines {
     lines: Vec<String>,
     /// The first line's number, counted from 0.
     offset: u64,
+    /// Lines of the whole output so far.
     total_lines: u64,
+    /// Characters of the whole output so far.
     total_chars: u64,
     /// The `offset` that reads on; absent when the last line so far is here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +136,7 @@ struct LogLines {
 #[serde(rename_all = "camelCase")]
 struct WrittenData {
     session_id: String,
+    /// Bytes sent, with the newline of `submit`.
     bytes_written: usize,
     /// False when the command did not read all of the data in time; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,6 +155,7 @@ struct Killed {
 #[serde(rename_all = "camelCase")]
 struct Closed {
     session_id: String,
+    /// Always true.
     closed: bool,
 }
 
@@ -163,8 +171,8 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
-        .touches(move |_: &Call, input: Touched| {
-            let workdir = input.session_id.and_then(|id| known.workdir(&id));
+        .touches(move |call: &Call, input: Touched| {
+            let workdir = input.session_id.and_then(|id| known.workdir(call, &id));
             workdir.into_iter().map(Touch::write).collect()
         })
 }

@@ -19,8 +19,9 @@ use crate::{Ctx, Machine};
 const MAX_TEXT_BYTES: usize = 10 * 1024 * 1024;
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a file of this machine: text (UTF-8, or UTF-16 with a byte-order mark) with a number before each line, or an
-/// image (at most 10 MB), which is returned as a picture. Other binary files are an error that names their type.
+/// Read a text file on this machine, with a number before each line, or an image. Text is UTF-8, or UTF-16 with a
+/// byte-order mark. An image (at most 10 MB) is returned as a picture. Other binary files are an error that names their
+/// type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -69,6 +70,7 @@ struct TextFile {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct ImageFile {
+    /// A line of text that names the image, then the image.
     content: [Block; 2],
 }
 
@@ -96,7 +98,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(paths::resolved(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::read(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -103,10 +103,12 @@ impl Sessions {
         (session.backgrounded && session.is_visible_to(call)).then_some(session)
     }
 
-    /// Where a session runs, whoever owns it.
-    pub(super) fn workdir(&self, id: &str) -> Option<PathBuf> {
+    /// Where a session of the caller runs.
+    pub(super) fn workdir(&self, call: &Call, id: &str) -> Option<PathBuf> {
         let id: SessionId = id.parse().ok()?;
-        self.known().get(&id).map(|session| session.workdir.clone())
+        let known = self.known();
+        let session = known.get(&id).filter(|session| session.is_visible_to(call))?;
+        Some(session.workdir.clone())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<SessionId, Session>> {

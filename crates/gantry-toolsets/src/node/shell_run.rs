@@ -41,7 +41,9 @@ impl Status {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Completed {
+    /// `completed` for exit code 0; `failed` for another one, a signal or the timeout.
     status: Status,
+    /// What `Process` knows it by, while it is kept.
     session_id: String,
     /// Null when a signal ended it.
     exit_code: Option<i32>,
@@ -53,6 +55,7 @@ pub(super) struct Completed {
     started_at: u64,
     /// Milliseconds since 1970.
     ended_at: u64,
+    /// Milliseconds from its start to its end.
     duration_ms: u64,
     /// Standard output and standard error as they came; the last 200,000 characters when there are more.
     output: String,
@@ -74,9 +77,11 @@ pub(super) struct Completed {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Running {
+    /// Always `running`.
     status: Status,
     /// What `Process` knows it by.
     session_id: String,
+    /// The shell's process id.
     pid: i32,
     /// Milliseconds since 1970.
     started_at: u64,

@@ -12,14 +12,14 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a text file of this machine. Parent directories are made, an existing file is replaced as a whole; readers see
-/// the old content or the new, never a part. To change a part of a file use `Edit`.
+/// Write a whole text file on this machine. Parent directories are made; an existing file is replaced, and readers see the
+/// old content or the new, never a part. To change a part of a file, or to keep its encoding, use `Edit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Path of the file: absolute, or relative to the workspace.
     path: String,
-    /// The whole new content, written as UTF-8.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was.
     content: String,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     Tool::new("Write", Toolset::Node, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: Touched| vec![Touch::write(paths::resolved(&own, call, &input.path))])
+        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use gantry_tool::testing::{MemoryAudit, MemoryResults};
 use gantry_tool::{
-    Answer, Autonomy, Call, Decision, Gate, GateParts, Phase, Policy, Principal, RefusalCode, Rule,
-    SensitivePaths, Surface,
+    Answer, Autonomy, Call, Condition, Decision, Gate, GateParts, Operator, Phase, Policy, Principal,
+    RefusalCode, Rule, SensitivePaths, Surface,
 };
 use gantry_toolsets::testing::Bench;
+use serde_json::json;
 
 use crate::probes::valid_input;
 
@@ -111,6 +112,38 @@ async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
         );
         assert_eq!(tree(&bench.workspace()) != before, changes, "{}: {:?}", tool.name(), outcome.answer);
     }
+}
+
+#[tokio::test]
+async fn nothing_is_typed_into_a_running_command_under_a_rule_for_process() {
+    let bench = Bench::new();
+    let started = json!({"command": "cat > typed", "background": true});
+    let id = bench.call("Bash", started).await.unwrap()["sessionId"].clone();
+    let typed = |action: &str, data: &str| json!({"action": action, "sessionId": id, "data": data});
+    let by_action = Operator::regex("^(write|submit)$").unwrap();
+    let by_data = Operator::Contains("rm ".into());
+    let (gate_by_action, _) = gate_with(&bench, process_rule("action", by_action));
+    let (gate, _) = gate_with(&bench, process_rule("data", by_data));
+    for (gate, action) in
+        [&gate_by_action, &gate].into_iter().flat_map(|gate| [(gate, "write"), (gate, "submit")])
+    {
+        let outcome = gate.call(bench.operator_call(), "Process", typed(action, "rm -r .")).await;
+        let Answer::Refused(refusal) = outcome.answer else { panic!("{action}: {:?}", outcome.answer) };
+        assert_eq!(refusal.code, RefusalCode::Denied, "{action}: {refusal}");
+    }
+    // Other data goes through, and is all that ever arrives.
+    let outcome = gate.call(bench.operator_call(), "Process", typed("submit", "ls")).await;
+    assert!(matches!(outcome.answer, Answer::Success(_)), "{:?}", outcome.answer);
+    bench.call("Process", json!({"action": "close", "sessionId": id})).await.unwrap();
+    let ended =
+        bench.call("Process", json!({"action": "poll", "sessionId": id, "waitMs": 20_000})).await.unwrap();
+    assert_eq!(ended["running"], false, "{ended}");
+    assert_eq!(bench.read("typed"), "ls\n");
+}
+
+fn process_rule(field: &str, operator: Operator) -> Rule {
+    let rule = Rule::new("no-typing", "Process", Decision::Deny, "as tested").unwrap();
+    rule.when(Condition::new(field, operator).unwrap())
 }
 
 fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -9,4 +9,6 @@
 
 mod containment;
 mod denials;
+mod descriptions;
+mod encodings;
 mod probes;

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use gantry_files::{Files, FilesOptions};
 use serde_json::{Value, json};
 
+use super::{LIMITS, Limits, NamePattern, find};
 use crate::testing::Bench;
 
 fn bench(files: &[(&str, &str)]) -> Bench {
@@ -309,9 +311,41 @@ async fn ten_thousand_files_are_taken_and_one_more_refuses_all() {
         call(&bench, input(true)).await.unwrap().starts_with("Would rename (dry run) 10000 files in WS:\n")
     );
     bench.write("one-more.a", "");
-    let expected = "too many files in WS: nothing was changed (at most 10000 files may match; narrow pattern or directory)";
+    let expected = "too many files in WS: nothing was changed (at most 10000 may match, among at most 200000; narrow pattern or directory)";
     assert_eq!(call(&bench, input(false)).await, Err(expected.into()));
     assert!(bench.workspace().join("00000.a").exists());
+}
+
+/// What `find` says of three files, two of which match, and a directory with one more; and how far it looked.
+fn found(limits: Limits, stop: bool) -> (Result<usize, String>, usize) {
+    let bench = bench(&[("1.a", ""), ("2.a", ""), ("3.b", ""), ("dir/4.b", "")]);
+    let scope = Files::new(FilesOptions::default()).unwrap().free(&bench.workspace()).unwrap();
+    let pattern = NamePattern::parse("*.a").unwrap();
+    let looked = std::cell::Cell::new(0);
+    let stopped = || {
+        looked.set(looked.get() + 1);
+        stop
+    };
+    let found = find(&scope, ".", &pattern, limits, &|_| false, &stopped);
+    (found.map(|found| found.files.len()).map_err(|err| err.to_string()), looked.get())
+}
+
+#[test]
+fn a_walk_looks_no_further_than_its_limits_allow_and_can_be_stopped() {
+    for limits in [LIMITS, Limits { files: 2, looked_at: 5 }] {
+        assert_eq!(found(limits, false), (Ok(2), 5));
+    }
+    for (limits, expected) in [
+        (Limits { files: 1, ..LIMITS }, 2),
+        (Limits { looked_at: 4, ..LIMITS }, 4),
+        (Limits { looked_at: 2, ..LIMITS }, 2),
+    ] {
+        let (found, looked) = found(limits, false);
+        let error = found.unwrap_err();
+        assert!(error.starts_with("too many files in /"), "{error}");
+        assert_eq!(looked, expected, "{limits:?}");
+    }
+    assert_eq!(found(LIMITS, true), (Err("cancelled".into()), 1));
 }
 
 #[tokio::test]

@@ -10,17 +10,15 @@ use serde_json::{Value, json};
 use crate::testing::Bench;
 use crate::{MachineParts, NetworkPolicy};
 
-/// A home of the bench's own, with the given start file for bash and zsh.
+/// The home of the bench, with the given start file for bash and zsh.
 fn with_home(parts: &mut MachineParts, start_file: Option<&str>) -> PathBuf {
     let home = parts.temp_dir.parent().unwrap().join("home");
-    std::fs::create_dir_all(&home).unwrap();
     for name in [".bashrc", ".zshrc"] {
         if let Some(text) = start_file {
             std::fs::write(home.join(name), text).unwrap();
         }
     }
-    parts.variables.retain(|(name, _)| name != "HOME" && name != "ZDOTDIR");
-    parts.variables.push(("HOME".into(), home.clone().into()));
+    parts.variables.retain(|(name, _)| name != "ZDOTDIR");
     home
 }
 

@@ -8,7 +8,7 @@ use gantry_process::sandbox_support;
 use gantry_tool::{Call, Principal, Surface};
 use serde_json::{Value, json};
 
-use crate::testing::Bench;
+use crate::testing::{Bench, set_variable};
 use crate::{MachineParts, NetworkPolicy, SandboxMode};
 
 fn reply(stdout: &str, stderr: &str, exit_code: i32) -> Value {
@@ -26,13 +26,11 @@ fn script(path: &Path, text: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// A home beside the workspace, which holds a secret.
-fn with_home(parts: &mut MachineParts) {
+/// Puts a secret into the home, which lies beside the workspace.
+fn with_secret(parts: &mut MachineParts) {
     let home = parts.temp_dir.parent().unwrap().join("home");
     std::fs::create_dir_all(home.join(".ssh")).unwrap();
     std::fs::write(home.join(".ssh/id"), "secret").unwrap();
-    parts.variables.retain(|(name, _)| name != "HOME");
-    parts.variables.push(("HOME".into(), home.into()));
 }
 
 #[tokio::test]
@@ -95,10 +93,7 @@ async fn programs_come_only_from_where_commands_cannot_write() {
             .into();
         parts.shell.caches = vec![root.join("cache")];
         parts.shell.allow = vec!["own".into(), "planted".into()];
-        parts.variables.retain(|(name, _)| name != "PATH");
-        parts
-            .variables
-            .push(("PATH".into(), format!("{0}/workspace:{0}/tmp:/usr/bin:/bin", root.display()).into()));
+        set_variable(parts, "PATH", format!("{0}/workspace:{0}/tmp:/usr/bin:/bin", root.display()));
         for folder in ["workspace", "workspace/bin", "tmp", "cache"] {
             for name in ["echo", "own", "planted"] {
                 script(&root.join(folder).join(name), "echo planted");
@@ -122,7 +117,7 @@ async fn programs_come_only_from_where_commands_cannot_write() {
 
 #[tokio::test]
 async fn the_sandbox_lets_read_the_system_and_write_the_workspace_only() {
-    let bench = Bench::with(with_home);
+    let bench = Bench::with(with_secret);
     let root = bench.folder.path().canonicalize().unwrap();
     let home = root.join("home").to_str().unwrap().to_owned();
     let passwd = exec(&bench, &["cat", "/etc/passwd"]).await.unwrap();
@@ -158,7 +153,7 @@ async fn the_sandbox_lets_read_the_system_and_write_the_workspace_only() {
 #[tokio::test]
 async fn what_the_operator_configures_can_be_read_and_written() {
     let bench = Bench::with(|parts| {
-        with_home(parts);
+        with_secret(parts);
         let root = parts.temp_dir.parent().unwrap().to_owned();
         std::fs::create_dir(root.join("cache")).unwrap();
         parts.shell.readable = vec![root.join("home/.ssh")];
@@ -310,7 +305,7 @@ async fn the_working_directory_stays_in_the_workspace() {
 #[tokio::test]
 async fn an_operator_can_switch_the_sandbox_off() {
     let bench = Bench::with(|parts| {
-        with_home(parts);
+        with_secret(parts);
         parts.shell.sandbox = SandboxMode::Off;
     });
     let secret = bench.folder.path().join("home/.ssh/id").to_str().unwrap().to_owned();
@@ -320,7 +315,7 @@ async fn an_operator_can_switch_the_sandbox_off() {
 #[tokio::test]
 async fn git_works_although_its_global_configuration_cannot_be_read() {
     let change = |parts: &mut MachineParts, readable: bool| {
-        with_home(parts);
+        with_secret(parts);
         let global = parts.temp_dir.parent().unwrap().join("home/.gitconfig");
         std::fs::write(&global, "[user]\nname = Somebody\n").unwrap();
         if readable {

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Input, time_limit, yield_time};
 use crate::SandboxMode;
-use crate::node::shell_bench::{bench, bench_with, set};
-use crate::testing::Bench;
+use crate::testing::{Bench, set_variable};
 
 async fn bash(bench: &Bench, input: Value) -> Value {
     bench.call("Bash", input).await.unwrap()
@@ -29,7 +28,7 @@ async fn gone(marker: &str) {
 
 #[tokio::test]
 async fn a_completed_command_has_every_field() {
-    let bench = bench();
+    let bench = Bench::new();
     let mut answer = bash(&bench, json!({"command": "echo out; echo err >&2; echo end"})).await;
     let object = answer.as_object_mut().unwrap();
     let number = |value: Option<Value>| value.unwrap().as_u64().unwrap();
@@ -49,7 +48,7 @@ async fn a_completed_command_has_every_field() {
 
 #[tokio::test]
 async fn the_end_of_a_command_is_told_and_is_no_error() {
-    let bench = bench();
+    let bench = Bench::new();
     for (command, expected) in [
         ("exit 0", json!(["completed", 0, null, false])),
         ("exit 3", json!(["failed", 3, null, false])),
@@ -65,7 +64,7 @@ async fn the_end_of_a_command_is_told_and_is_no_error() {
 
 #[tokio::test]
 async fn a_timeout_ends_the_command_and_all_it_started() {
-    let bench = bench();
+    let bench = Bench::new();
     let marker = format!("97{}", std::process::id());
     let command = format!("echo begun; sleep {marker} & sleep {marker}");
     let answer = bash(&bench, json!({"command": command, "timeout": 700})).await;
@@ -108,7 +107,7 @@ fn yielding_is_clamped_not_refused() {
 
 #[tokio::test]
 async fn the_longest_timeout_and_none_are_no_problem() {
-    let bench = bench();
+    let bench = Bench::new();
     for timeout in [0, 9_007_199_254_740_991_u64] {
         let answer = bash(&bench, json!({"command": "sleep 0.05", "timeout": timeout})).await;
         assert_eq!(answer["status"], "completed", "{timeout}");
@@ -117,7 +116,7 @@ async fn the_longest_timeout_and_none_are_no_problem() {
 
 #[tokio::test]
 async fn empty_commands_and_bad_directories_are_errors() {
-    let bench = bench();
+    let bench = Bench::new();
     bench.write("file", "");
     for (input, expected) in [
         (json!({"command": ""}), "command is empty"),
@@ -136,7 +135,7 @@ async fn empty_commands_and_bad_directories_are_errors() {
 
 #[tokio::test]
 async fn the_working_directory_is_resolved() {
-    let bench = bench();
+    let bench = Bench::new();
     let sub = bench.write("sub/f", "").parent().unwrap().to_owned();
     std::os::unix::fs::symlink("sub", bench.workspace().join("link")).unwrap();
     for workdir in [json!("sub"), json!(sub), json!("link")] {
@@ -157,30 +156,30 @@ async fn the_users_login_shell_runs_the_command() {
     let plain = folder.path().join("plain");
     std::fs::write(&plain, "").unwrap();
 
-    let bench = bench_with(|parts| set(parts, "SHELL", &shell));
+    let bench = Bench::with(|parts| set_variable(parts, "SHELL", &shell));
     assert_eq!(bash(&bench, json!({"command": "a b"})).await["output"], "[-lc][a b]");
     for unusable in [OsString::from("sh"), "bin/sh".into(), plain.into(), "/missing/sh".into(), "".into()] {
-        let bench = bench_with(|parts| set(parts, "SHELL", &unusable));
+        let bench = Bench::with(|parts| set_variable(parts, "SHELL", &unusable));
         let answer = bash(&bench, json!({"command": "echo $0"})).await;
         assert_eq!(answer["output"], "/bin/sh\n", "{unusable:?}");
     }
-    let bench = bench_with(|parts| parts.variables.retain(|(name, _)| name != "SHELL"));
+    let bench = Bench::with(|parts| parts.variables.retain(|(name, _)| name != "SHELL"));
     assert_eq!(bash(&bench, json!({"command": "echo $0"})).await["output"], "/bin/sh\n");
 }
 
 #[tokio::test]
 async fn a_command_that_begins_with_a_sign_is_no_option() {
-    let bench = bench_with(|parts| set(parts, "SHELL", "/bin/sh"));
+    let bench = Bench::with(|parts| set_variable(parts, "SHELL", "/bin/sh"));
     let answer = bash(&bench, json!({"command": "-x 2>/dev/null || echo ran"})).await;
     assert_eq!(answer["output"], "ran\n");
 }
 
 #[tokio::test]
 async fn gantrys_own_variables_and_provider_keys_stay_behind() {
-    let bench = bench_with(|parts| {
-        set(parts, "GANTRY_TOKEN", "t");
-        set(parts, "ANTHROPIC_API_KEY", "k");
-        set(parts, "KEPT", "yes");
+    let bench = Bench::with(|parts| {
+        set_variable(parts, "GANTRY_TOKEN", "t");
+        set_variable(parts, "ANTHROPIC_API_KEY", "k");
+        set_variable(parts, "KEPT", "yes");
     });
     let answer = bash(&bench, json!({"command": "echo \"$KEPT-$GANTRY_TOKEN-$ANTHROPIC_API_KEY\""})).await;
     assert_eq!(answer["output"], "yes--\n");
@@ -188,13 +187,13 @@ async fn gantrys_own_variables_and_provider_keys_stay_behind() {
 
 #[tokio::test]
 async fn foreground_standard_input_is_empty() {
-    let bench = bench();
+    let bench = Bench::new();
     assert_eq!(bash(&bench, json!({"command": "cat; echo end"})).await["output"], "end\n");
 }
 
 #[tokio::test]
 async fn output_keeps_its_last_characters_and_the_log_the_whole() {
-    let bench = bench();
+    let bench = Bench::new();
     let print = |count: usize| json!({"command": format!("printf 'first\\n'; head -c {} /dev/zero | tr '\\0' x", count - 6)});
     let exact = bash(&bench, print(200_000)).await;
     assert_eq!((&exact["truncated"], exact["output"].as_str().unwrap().len()), (&json!(false), 200_000));
@@ -222,7 +221,7 @@ async fn output_keeps_its_last_characters_and_the_log_the_whole() {
 
 #[tokio::test]
 async fn background_returns_at_once_with_a_session() {
-    let bench = bench();
+    let bench = Bench::new();
     let begun = Instant::now();
     let mut answer =
         bash(&bench, json!({"command": "sleep 60", "background": true, "yieldMs": 50_000})).await;
@@ -240,7 +239,7 @@ async fn background_returns_at_once_with_a_session() {
 
 #[tokio::test]
 async fn yielding_returns_what_ended_in_time_and_backgrounds_the_rest() {
-    let bench = bench();
+    let bench = Bench::new();
     let fast = bash(&bench, json!({"command": "echo done", "yieldMs": 1e9})).await;
     assert_eq!(json!([fast["status"], fast["output"], fast["exitCode"]]), json!(["completed", "done\n", 0]));
     let error = bench.call("Process", json!({"action": "poll", "sessionId": fast["sessionId"]})).await;
@@ -258,7 +257,7 @@ async fn yielding_returns_what_ended_in_time_and_backgrounds_the_rest() {
 
 #[tokio::test]
 async fn a_one_shot_machine_leaves_nothing_behind() {
-    let bench = bench_with(|parts| parts.one_shot = true);
+    let bench = Bench::with(|parts| parts.one_shot = true);
     let error = bench.call("Bash", json!({"command": "echo x", "background": true})).await;
     let text = "a single call cannot leave a command running in the background (start `gantry up` and call again, or leave out background)";
     assert_eq!(error, Err(json!({"error": text})));
@@ -268,7 +267,7 @@ async fn a_one_shot_machine_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn cancelling_and_the_deadline_reach_the_process() {
-    let bench = bench();
+    let bench = Bench::new();
     for (index, extra) in [json!({}), json!({"yieldMs": 60_000})].into_iter().enumerate() {
         for deadline in [false, true] {
             let marker = format!("98{index}{}{}", u8::from(deadline), std::process::id());
@@ -300,7 +299,7 @@ async fn cancelling_and_the_deadline_reach_the_process() {
 
 #[tokio::test]
 async fn a_dropped_call_ends_a_command_that_was_not_told_of_yet() {
-    let bench = bench();
+    let bench = Bench::new();
     let marker = format!("99{}", std::process::id());
     let input = json!({"command": format!("sleep {marker}; true"), "yieldMs": 60_000});
     let calling = bench.call("Bash", input);
@@ -310,7 +309,7 @@ async fn a_dropped_call_ends_a_command_that_was_not_told_of_yet() {
 
 #[tokio::test]
 async fn an_agents_shell_does_not_see_the_data_directory() {
-    let bench = bench();
+    let bench = Bench::new();
     std::fs::write(bench.data().join("key"), "secret").unwrap();
     let input = json!({"command": format!("echo here > f; cat f; cat {}/key", bench.data().display())});
     let answer = bench.call_as(bench.agent_call("a"), "Bash", input).await.unwrap();
@@ -322,7 +321,7 @@ async fn an_agents_shell_does_not_see_the_data_directory() {
 
 #[tokio::test]
 async fn the_working_directory_is_judged_by_policy() {
-    let bench = bench_with(|parts| parts.shell.sandbox = SandboxMode::Off);
+    let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
     bench.write(".ssh/config", "");
     std::os::unix::fs::symlink(".ssh", bench.workspace().join("link")).unwrap();
     let input = json!({"command": "ls", "workdir": "link"});
@@ -332,7 +331,7 @@ async fn the_working_directory_is_judged_by_policy() {
 
 #[tokio::test]
 async fn a_shell_without_network_says_so() {
-    let bench = bench_with(|parts| parts.isolation.network = crate::NetworkPolicy::NoSockets);
+    let bench = Bench::with(|parts| parts.isolation.network = crate::NetworkPolicy::NoSockets);
     let answer = bash(&bench, json!({"command": "echo x"})).await;
     assert_eq!(json!([answer["network"], answer["output"]]), json!(["denied", "x\n"]));
 }

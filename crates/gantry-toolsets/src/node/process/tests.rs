@@ -4,7 +4,6 @@ use gantry_tool::Call;
 use serde_json::{Value, json};
 
 use crate::SandboxMode;
-use crate::node::shell_bench::{bench, bench_with};
 use crate::testing::Bench;
 
 /// Starts a session as the operator and gives its id.
@@ -42,7 +41,7 @@ fn take(answer: &mut Value, name: &str) -> Value {
 
 #[tokio::test]
 async fn poll_tells_of_running_and_ended_sessions() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "echo begun; read line; echo got $line; exit 4").await;
     let mut answer = act(&bench, "poll", &id, json!({"waitMs": 10_000})).await.unwrap();
     assert!(take(&mut answer, "pid").as_u64().unwrap() > 1);
@@ -69,7 +68,7 @@ async fn poll_tells_of_running_and_ended_sessions() {
 
 #[tokio::test]
 async fn a_poll_waits_no_longer_than_it_must() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "sleep 0.3; exit 0").await;
     let begun = Instant::now();
     let answer = end(&bench, &id).await;
@@ -83,7 +82,7 @@ async fn a_poll_waits_no_longer_than_it_must() {
 
 #[tokio::test]
 async fn write_feeds_and_close_ends_standard_input() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "cat").await;
     assert_eq!(
         act(&bench, "write", &id, json!({"data": "one"})).await,
@@ -102,7 +101,7 @@ async fn write_feeds_and_close_ends_standard_input() {
 
 #[tokio::test]
 async fn closed_standard_input_takes_nothing() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "sleep 60").await;
     act(&bench, "close", &id, json!({})).await.unwrap();
     for action in ["write", "submit", "close"] {
@@ -115,7 +114,7 @@ async fn closed_standard_input_takes_nothing() {
 
 #[tokio::test]
 async fn the_log_is_read_by_line() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "seq 1 250").await;
     end(&bench, &id).await;
     let page = |lines: std::ops::RangeInclusive<u32>, offset: u32, next: Option<u32>| {
@@ -139,7 +138,7 @@ async fn the_log_is_read_by_line() {
 
 #[tokio::test]
 async fn kill_ends_the_command_and_its_children_for_good() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "trap '' TERM; sleep 60 & echo $!; wait").await;
     let polled = act(&bench, "poll", &id, json!({"waitMs": 10_000})).await.unwrap();
     let child = polled["tail"].as_str().unwrap().trim().to_owned();
@@ -155,7 +154,7 @@ async fn kill_ends_the_command_and_its_children_for_good() {
 
 #[tokio::test]
 async fn sessions_are_listed_newest_first() {
-    let bench = bench();
+    let bench = Bench::new();
     assert_eq!(bench.call("Process", json!({"action": "list"})).await, Ok(json!({"sessions": []})));
     let ended = session(&bench, "exit 7").await;
     end(&bench, &ended).await;
@@ -183,7 +182,7 @@ async fn sessions_are_listed_newest_first() {
 
 #[tokio::test]
 async fn a_session_must_be_named_and_known() {
-    let bench = bench();
+    let bench = Bench::new();
     for action in ["poll", "log", "write", "submit", "kill", "close"] {
         let error = bench.call("Process", json!({"action": action})).await;
         assert_eq!(
@@ -203,7 +202,7 @@ async fn a_session_must_be_named_and_known() {
 
 #[tokio::test]
 async fn sessions_belong_to_whoever_started_them_and_the_operator_sees_all() {
-    let bench = bench_with(|parts| parts.shell.sandbox = SandboxMode::Off);
+    let bench = Bench::with(|parts| parts.shell.sandbox = SandboxMode::Off);
     let (own, other) = (bench.agent_call("a"), bench.agent_call("b"));
     let mut other_role = own.clone();
     other_role.agent = "c".into();
@@ -226,8 +225,20 @@ async fn sessions_belong_to_whoever_started_them_and_the_operator_sees_all() {
 }
 
 #[tokio::test]
+async fn a_refusal_tells_nothing_of_where_somebody_elses_session_runs() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.workspace().join(".ssh")).unwrap();
+    let input = json!({"command": "sleep 60", "background": true, "workdir": ".ssh"});
+    let id = bench.call("Bash", input).await.unwrap()["sessionId"].clone();
+    let input = json!({"action": "poll", "sessionId": id});
+    let error = bench.call_as(bench.agent_call("a"), "Process", input).await.unwrap_err();
+    assert!(error["error"].as_str().is_some_and(|text| text.starts_with("session not found")), "{error}");
+    act(&bench, "kill", &id, json!({})).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_timeout_in_the_background_is_told() {
-    let bench = bench();
+    let bench = Bench::new();
     let input = json!({"command": "sleep 60", "background": true, "timeout": 300});
     let id = bench.call("Bash", input).await.unwrap()["sessionId"].clone();
     let answer = end(&bench, &id).await;
@@ -239,7 +250,7 @@ async fn a_timeout_in_the_background_is_told() {
 
 #[tokio::test]
 async fn cancelling_a_poll_leaves_the_session_alone() {
-    let bench = bench();
+    let bench = Bench::new();
     let id = session(&bench, "sleep 60").await;
     let mut call = bench.operator_call();
     call.deadline = Some(Instant::now() + Duration::from_millis(300));
