@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{FileError, Files, Scope};
-use gantry_process::{Network, ProcessError, Processes, Sandbox};
+use gantry_process::{Network, ProcessError, Processes, Sandbox, env};
 use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
 
 /// What every tool is made with.
@@ -115,6 +115,29 @@ impl Machine {
 
     pub(crate) fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> {
         self.parts.variables.iter().cloned()
+    }
+
+    /// The environment of an assistant's command: an allow-list, by the isolation of the calling agent.
+    pub(crate) fn listed_variables(&self, call: &Call) -> env::Variables {
+        let isolation = self.isolation(call);
+        let level = match isolation.level {
+            IsolationLevel::Shared => env::Isolation::Shared,
+            IsolationLevel::Scoped => env::Isolation::Scoped,
+            IsolationLevel::Sandboxed => env::Isolation::Sandboxed,
+            IsolationLevel::AirGapped => env::Isolation::AirGapped,
+        };
+        let configured: Vec<(OsString, OsString)> =
+            isolation.variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        env::assistant(self.variables(), level, &configured)
+    }
+
+    /// The environment of a free shell: everything but Gantry's own and model keys. Agents in a sandbox or behind an air
+    /// gap get no more from one shell than from another.
+    pub(crate) fn shell_variables(&self, call: &Call) -> env::Variables {
+        match self.isolation(call).level {
+            IsolationLevel::Shared | IsolationLevel::Scoped => env::inherited(self.variables()),
+            IsolationLevel::Sandboxed | IsolationLevel::AirGapped => self.listed_variables(call),
+        }
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_process::{Capture, Command, Cwd, Ended, Finished, Stream, env, find_program};
-use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use gantry_process::{Capture, Command, Cwd, Ended, Finished, Stream, find_program};
+use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
 use crate::run_to_end::{network_note, run_to_end};
-use crate::{Ctx, IsolationLevel, Machine};
+use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// Of each stream.
@@ -57,7 +57,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let workspace = workspace.await?;
     let Input { command, timeout_ms } = input;
     let mut command = Command::new(shell(), Cwd::Dir(workspace.fd)).args(["-c", &command]);
-    command.env = variables(&ctx.state, &ctx.call);
+    command.env = ctx.state.listed_variables(&ctx.call);
     command.timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     command.capture = Capture::Separate { stdout: MAX_OUTPUT_BYTES, stderr: MAX_OUTPUT_BYTES };
     command.sandbox = ctx.state.shell_sandbox(&ctx.call);
@@ -72,19 +72,6 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 fn shell() -> OsString {
     let directories = [PathBuf::from("/bin")];
     find_program("bash", &directories).map_or_else(|| "/bin/sh".into(), PathBuf::into_os_string)
-}
-
-fn variables(machine: &Machine, call: &Call) -> env::Variables {
-    let isolation = machine.isolation(call);
-    let level = match isolation.level {
-        IsolationLevel::Shared => env::Isolation::Shared,
-        IsolationLevel::Scoped => env::Isolation::Scoped,
-        IsolationLevel::Sandboxed => env::Isolation::Sandboxed,
-        IsolationLevel::AirGapped => env::Isolation::AirGapped,
-    };
-    let configured: Vec<(OsString, OsString)> =
-        isolation.variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    env::assistant(machine.variables(), level, &configured)
 }
 
 fn success_text(finished: Finished) -> String {

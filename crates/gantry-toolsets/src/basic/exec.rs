@@ -25,13 +25,15 @@ const OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 /// Carries the command past the start file, which may change everything else.
 const COMMAND_VARIABLE: &str = "__gantry_command";
 
-/// Sources the start file without its output, then runs the command; runs it too if the start file exits the shell.
+/// Sources the start file without its output, then runs the command; runs it too if the start file exits the shell, but
+/// not if the shell is told to end meanwhile.
 /// `eval` gets the command as its first line, so that messages of the shell name the lines the caller wrote.
 const SOURCE_AND_RUN: &str = r#"exec {__gantry_out}>&1 {__gantry_err}>&2
 __gantry_run='exec {__gantry_out}>&- {__gantry_err}>&-; unset __gantry_out __gantry_err __gantry_run __gantry_command; '$__gantry_command
-trap 'trap - EXIT; exec >&$__gantry_out 2>&$__gantry_err; eval "$__gantry_run"; exit $?' EXIT
+trap 'trap - EXIT; exit 143' TERM INT HUP
+trap 'trap - EXIT TERM INT HUP; exec >&$__gantry_out 2>&$__gantry_err; eval "$__gantry_run"; exit $?' EXIT
 . "RCFILE" >/dev/null 2>&1 </dev/null
-trap - EXIT
+trap - EXIT TERM INT HUP
 eval "$__gantry_run""#;
 
 /// Run a shell command and wait for its end. Standard input is empty. `bash` and `zsh` first source the user's `.bashrc`
@@ -150,7 +152,7 @@ fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
 }
 
 fn command(ctx: &Ctx, input: &Input, directory: Cwd) -> Result<Command, ToolError> {
-    let mut variables = env::inherited(ctx.state.variables());
+    let mut variables = ctx.state.shell_variables(&ctx.call);
     for (name, value) in input.env.iter().flatten() {
         set(&mut variables, name, value);
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, env, find_program};
+use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, find_program};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -93,7 +93,7 @@ async fn prepare(ctx: &Ctx, input: &Input) -> Result<(Command, Session), ToolErr
     let sign = if input.command.starts_with(['-', '+']) { " " } else { "" };
     let script = format!("{sign}{}", input.command);
     let command = Command {
-        env: env::inherited(ctx.state.variables()),
+        env: ctx.state.shell_variables(&ctx.call),
         timeout: time_limit(input),
         sandbox: ctx.state.shell_sandbox(&ctx.call),
         ..Command::new(shell, Cwd::Dir(directory.fd)).args(["-lc", &script])

@@ -128,15 +128,20 @@ fn the_data_directory_is_closed_to_every_tool_and_every_agents_shell() {
 #[test]
 fn an_air_gapped_agent_has_no_sockets_and_three_variables() {
     let world = world();
-    let ran = world.run_with(
-        &["call", "bash", r#"{"command": "/usr/bin/env"}"#, "--agent", "offline"],
-        &[("GIT_DIR", "x"), ("TMPDIR", "/tmp")],
-    );
-    let mut names: Vec<&str> =
-        ran.stdout.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
-    names.retain(|name| !["PWD", "SHLVL", "_"].contains(name));
-    names.sort_unstable();
-    assert_eq!(names, ["HOME", "PATH", "TMPDIR"], "{}", ran.stdout);
+    for tool in ["bash", "Bash", "exec"] {
+        let input = r#"{"command": "/usr/bin/env"}"#;
+        let variables =
+            [("GIT_DIR", "x"), ("TMPDIR", "/tmp"), ("BASH_ENV", "/nonexistent"), ("GITHUB_TOKEN", "t")];
+        let ran = world.run_with(&["call", tool, input, "--agent", "offline"], &variables);
+        let text = ran.stdout.replace("\\n", "\n").replace("\":\"", "\":\"\n");
+        let mut names: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        // What shells set by themselves.
+        names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_", "TERM"].contains(name));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names, ["HOME", "PATH", "TMPDIR"], "{tool}: {}", ran.stdout);
+    }
     let socket = r#"{"command": "python3 -c 'import socket; socket.socket()'"}"#;
     let ran = world.run(&["call", "bash", socket, "--agent", "offline"]);
     assert!(ran.code == 1 && ran.stdout.contains("PermissionError"), "{}", ran.stdout);

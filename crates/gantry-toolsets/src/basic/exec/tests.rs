@@ -110,6 +110,18 @@ async fn cwd_env_and_shell_are_the_callers() {
 }
 
 #[tokio::test]
+async fn a_start_file_that_outlasts_the_timeout_does_not_let_the_command_run() {
+    for (shell, file) in [("bash", ".bashrc"), ("zsh", ".zshrc")] {
+        let bench = Bench::new();
+        std::fs::write(bench.workspace().with_file_name("home").join(file), "sleep 20\n").unwrap();
+        let input = json!({"command": "touch ran", "shell": shell, "timeout": 1});
+        let done = bench.call("exec", input).await.unwrap();
+        assert_eq!(done["timed_out"], true, "{shell}");
+        assert!(!bench.workspace().join("ran").exists(), "{shell}: the command ran after its time");
+    }
+}
+
+#[tokio::test]
 async fn a_start_file_is_sourced_quietly() {
     let bench = bench(Some(
         "echo noise; echo noise >&2; export FROM_RC=yes; greet() { echo hello; }\nset -- x; false\n",
