@@ -87,19 +87,13 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, cancelled| {
         let options = ListOptions { recursive: input.recursive, limit: MAX_ENTRIES };
         let scope = ctx.state.contained(&ctx.call)?;
-        let mut listing = scope.list(&input.path, options, cancelled).map_err(file_error)?;
-        let listed = listing.entries.len();
-        if ctx.call.avoid_sensitive {
-            let sensitive = |path: &str| ctx.state.sensitive().contains(&listing.path.join(path));
-            listing.entries.retain(|entry| !sensitive(&entry.path));
-            listing.not_entered.retain(|path| !sensitive(path));
-        }
+        let listing = scope.list(&input.path, options, cancelled).map_err(file_error)?;
         Ok(Output {
-            skipped_sensitive: listed - listing.entries.len(),
+            skipped_sensitive: listing.left_out,
             path: listing.path.to_string_lossy().into_owned(),
+            total: (listing.total > listing.entries.len()).then_some(listing.total),
             entries: listing.entries.into_iter().map(entry).collect(),
             truncated: listing.truncated,
-            total: (listing.total > listed).then_some(listing.total),
             not_entered: listing.not_entered,
         })
     })
