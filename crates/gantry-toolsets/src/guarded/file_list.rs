@@ -188,6 +188,7 @@ mod tests {
         let bench = Bench::new();
         bench.write(".env", "");
         bench.write("deep/.ssh/id_rsa", "");
+        symlink(".env", bench.workspace().join("notes")).unwrap();
         bench.write("deep/main.rs", "");
         let input = json!({"path": ".", "recursive": true});
         let names = |reply: &Value| -> Vec<String> {
@@ -197,10 +198,10 @@ mod tests {
         let seen = bench.call_as(bench.agent_call("a"), "tool::file_list", input.clone()).await.unwrap();
         assert_eq!(
             (names(&seen), &seen["skippedSensitive"]),
-            (vec!["deep".to_owned(), "deep/main.rs".into()], &json!(3))
+            (vec!["deep".to_owned(), "deep/main.rs".into()], &json!(4))
         );
         let all = bench.call("tool::file_list", input).await.unwrap();
-        assert_eq!((names(&all).len(), all.get("skippedSensitive")), (5, None));
+        assert_eq!((names(&all).len(), all.get("skippedSensitive")), (6, None));
     }
 
     #[tokio::test]
