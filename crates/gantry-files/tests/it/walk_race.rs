@@ -53,8 +53,9 @@ impl World {
             // Through a link that changes, and a real directory that becomes a link.
             symlink("folder/sub/token", folder.join("through")).unwrap();
             let (real, link) = (folder.join("real"), root.join(format!("spare{}", swapped.len())));
-            fs::create_dir(&real).unwrap();
+            fs::create_dir_all(real.join("sub")).unwrap();
             fs::write(real.join("token"), FINE).unwrap();
+            fs::write(real.join("sub/token"), FINE).unwrap();
             symlink(root.join("vault"), &link).unwrap();
             swapped.push((real, link));
         }

@@ -104,5 +104,5 @@ async fn a_sensitive_path_that_policy_did_not_see_is_refused_when_it_is_opened()
     }
     assert_eq!(bench.read("vault/key"), "KEY=1\n");
     assert!(!bench.workspace().join("vault/new").exists());
-    assert_eq!(bench.call("Read", json!({"path": "notes"})).await.unwrap()["content"], "KEY=1\n");
+    assert_eq!(bench.call("Read", json!({"path": "notes"})).await.unwrap()["content"], "1\tKEY=1");
 }
