@@ -5,10 +5,11 @@
 //! Making either takes access that the sandbox already refuses.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
+use rustix::io::Errno;
 
 use crate::error::FileError;
 use crate::handle::{self, FileId};
@@ -83,7 +84,8 @@ impl Closed {
             }
             let Some(parent) = entry.path.parent() else { continue };
             let Ok(dir) = handle::open_path_dir(parent) else { continue };
-            if ancestors(dir, path)?.contains(&moved) {
+            let above = ancestors(&dir).map_err(|err| FileError::io("check", path, err))?;
+            if above.contains(&moved) {
                 return Err(FileError::Closed { path: path.into() });
             }
         }
@@ -97,8 +99,8 @@ impl Closed {
         }
         let refused = || FileError::Closed { path: path.into() };
         let ids = self.ids();
-        let start = handle::same_dir(dir).map_err(|err| FileError::io("check", path, err))?;
-        for (height, id) in ancestors(start, path)?.into_iter().enumerate() {
+        let above = ancestors(dir).map_err(|err| FileError::io("check", path, err))?;
+        for (height, id) in above.into_iter().enumerate() {
             if ids.contains(&id) {
                 return Err(refused());
             }
@@ -122,7 +124,7 @@ impl Entry {
                 let id = handle::id_of(&fd).map_err(fail)?;
                 Some((fd, id))
             }
-            Err(rustix::io::Errno::NOENT) => None,
+            Err(Errno::NOENT) => None,
             Err(err) => return Err(fail(err)),
         };
         // Also for what exists: should it be removed, the next one of that name is closed too.
@@ -130,7 +132,7 @@ impl Entry {
         let mut ancestor = path;
         loop {
             let (Some(parent), Some(name)) = (ancestor.parent(), ancestor.file_name()) else {
-                return Err(fail(rustix::io::Errno::INVAL));
+                return Err(fail(Errno::INVAL));
             };
             below.insert(0, name.into());
             ancestor = parent;
@@ -141,19 +143,24 @@ impl Entry {
     }
 }
 
-/// The identities of a directory and of everything above it.
-fn ancestors(mut dir: OwnedFd, path: &Path) -> Result<Vec<FileId>, FileError> {
-    let fail = |err| FileError::io("check", path, err);
-    let mut ids = vec![handle::id_of(&dir).map_err(fail)?];
+/// Whether an open directory is one of `closed` or lies in one. What cannot be told counts as closed.
+pub(crate) fn lies_in(closed: &[FileId], dir: impl AsFd) -> bool {
+    !closed.is_empty() && ancestors(dir).map_or(true, |above| above.iter().any(|id| closed.contains(id)))
+}
+
+/// The identities of a directory and of everything above it, found by climbing from its handle.
+fn ancestors(dir: impl AsFd) -> Result<Vec<FileId>, Errno> {
+    let mut ids = vec![handle::id_of(&dir)?];
+    let mut above = handle::open_parent(dir)?;
     while ids.len() < MAX_DEPTH {
-        dir = handle::open_parent(&dir).map_err(fail)?;
-        let id = handle::id_of(&dir).map_err(fail)?;
+        let id = handle::id_of(&above)?;
         if ids.last() == Some(&id) {
             return Ok(ids);
         }
         ids.push(id);
+        above = handle::open_parent(&above)?;
     }
-    Err(fail(rustix::io::Errno::NAMETOOLONG))
+    Err(Errno::NAMETOOLONG)
 }
 
 fn starts_with(names: &[&OsStr], prefix: &[OsString]) -> bool {

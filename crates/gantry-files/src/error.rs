@@ -19,6 +19,9 @@ pub enum FileError {
     Outside { path: PathBuf },
     #[error("path belongs to Gantry itself and is closed to tools: {}", .path.display())]
     Closed { path: PathBuf },
+    /// The scope was told to refuse where the path really leads.
+    #[error("path may hold keys or credentials, which this call may not touch: {}", .path.display())]
+    Sensitive { path: PathBuf },
     #[error("no such file or directory: {}", .path.display())]
     NotFound { path: PathBuf },
     #[error("permission denied: {}", .path.display())]

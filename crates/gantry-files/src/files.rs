@@ -8,8 +8,8 @@ use crate::error::FileError;
 use crate::handle::{self, FileId};
 use crate::lock::Locks;
 use crate::pending::Pending;
-use crate::place::Tree;
-use crate::scope::Scope;
+use crate::place::{LastLink, Missing, Tree};
+use crate::scope::{OpenDir, Scope};
 
 /// The door to files. Cheap to clone; clones share locks, so one process should have one.
 #[derive(Debug, Clone)]
@@ -42,31 +42,31 @@ impl Files {
 
     /// A scope in which every path stays beneath `root`.
     pub fn contained(&self, root: &Path) -> Result<Scope, FileError> {
-        let real = self.real_dir(root)?;
-        Ok(Scope::new(self.clone(), Tree::contained(root, &real)?, real))
+        let OpenDir { fd, path } = self.base(root)?;
+        Ok(Scope::new(self.clone(), Tree::contained(root, &path, fd), path))
     }
 
     /// A scope in which absolute paths mean what they say, and relative ones start at `base`.
     pub fn free(&self, base: &Path) -> Result<Scope, FileError> {
-        let real = self.real_dir(base)?;
-        Ok(Scope::new(self.clone(), Tree::free(&real)?, real))
-    }
-
-    /// Whether a directory (or file) met in a walk is closed itself. What lies inside it is not asked for.
-    pub fn is_closed(&self, id: FileId) -> bool {
-        self.closed_ids().contains(&id)
+        let OpenDir { path, .. } = self.base(base)?;
+        Ok(Scope::new(self.clone(), Tree::free(&path)?, path))
     }
 
     /// What is closed now, for walkers that ask often.
-    pub fn closed_ids(&self) -> Vec<FileId> {
+    pub(crate) fn closed_ids(&self) -> Vec<FileId> {
         self.inner.closed.ids()
     }
 
-    fn real_dir(&self, path: &Path) -> Result<PathBuf, FileError> {
-        let fail = |err| FileError::io("open", path, err);
-        let real = std::fs::canonicalize(path).map_err(fail)?;
-        let dir = handle::open_path_dir(&real).map_err(|err| FileError::io("open", path, err))?;
-        self.inner.closed.check_dir(&dir, path)?;
-        Ok(real)
+    /// Opens the directory a scope starts from, by handle, so that its path is the one of what was opened.
+    fn base(&self, given: &Path) -> Result<OpenDir, FileError> {
+        let fail = |err| FileError::io("open", given, err);
+        let absolute = std::path::absolute(given).map_err(|err| FileError::io("open", given, err))?;
+        let place = Tree::free(Path::new("/"))?.place(&absolute, LastLink::Follow, Missing::Refuse)?;
+        let fd = match &place.name {
+            None => place.dir,
+            Some(name) => handle::open_child_dir(&place.dir, name).map_err(fail)?,
+        };
+        self.inner.closed.check_dir(&fd, given)?;
+        Ok(OpenDir { fd, path: place.path })
     }
 }

@@ -11,7 +11,8 @@ use std::{
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::{FileType, Stat};
 
-use crate::walk::{Folder, Kind, NotEntered, Skipped, Target, Walk, WalkOptions, is_git};
+use crate::scope::{OpenDir, Scope};
+use crate::walk::{Folder, Kind, NotEntered, Skipped, Walk, WalkOptions, is_git};
 
 /// Paths one glob returns; `total` counts on.
 pub const GLOB_LIMIT: usize = 10_000;
@@ -49,15 +50,25 @@ pub enum GlobError {
     Cancelled,
 }
 
-/// Finds the files below `base` whose path relative to it matches `pattern`.
-///
-/// `*` stays within a directory, `**` crosses them, `{a,b}` is either. Links are followed, without loops. Directories
-/// named `.git` do not count.
-pub fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Globbed, GlobError> {
-    let pattern = Pattern::parse(base, pattern)?;
-    let walk = Walk::new(options);
+impl Scope {
+    /// Finds the files below `base` whose path relative to it matches `pattern`.
+    ///
+    /// `*` stays within a directory, `**` crosses them, `{a,b}` is either. Links are followed, without loops and without
+    /// leaving the scope. Directories named `.git` do not count.
+    pub fn glob(
+        &self,
+        base: &OpenDir,
+        pattern: &str,
+        options: &WalkOptions<'_>,
+    ) -> Result<Globbed, GlobError> {
+        glob(&Walk::new(self, options), base, pattern, options.thread_count())
+    }
+}
+
+fn glob(walk: &Walk<'_>, base: &OpenDir, pattern: &str, threads: usize) -> Result<Globbed, GlobError> {
+    let pattern = Pattern::parse(&base.path, pattern)?;
     let root = walk.base(base).map_err(|reason| GlobError::Base {
-        base: base.to_owned(),
+        base: base.path.clone(),
         reason: match reason {
             NotEntered::Unreadable(errno) => errno.to_string(),
             NotEntered::Quietly | NotEntered::TooManyLinks | NotEntered::LeftOut => {
@@ -65,7 +76,7 @@ pub fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Glo
             }
         },
     })?;
-    let start = match descend(&walk, root, &pattern.prefix) {
+    let start = match descend(walk, root, &pattern.prefix) {
         Ok(start) => start,
         Err(reason) => {
             let mut nothing = Globbed::default();
@@ -77,10 +88,10 @@ pub fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Glo
     };
 
     let queue = Queue::starting_with(Job { parent: start, name: None });
-    let shape = Shape { walk: &walk, pattern: &pattern, base: base.as_os_str().len(), queue: &queue };
+    let shape = Shape { walk, pattern: &pattern, base: base.path.as_os_str().len(), queue: &queue };
     let mut parts = Vec::new();
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..options.thread_count()).map(|_| scope.spawn(|| shape.work())).collect();
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| shape.work())).collect();
         parts.push(shape.work());
         parts.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
     });
@@ -296,26 +307,24 @@ impl Shape<'_> {
         }
         let stem = path.len();
         let deeper = self.pattern.depth.is_none_or(|depth| folder.depth < depth);
-        let result = folder.read(buffer, |name, kind| {
+        let result = self.walk.read(folder, buffer, |name, kind| {
             path.truncate(stem);
             path.extend_from_slice(name.to_bytes());
             match kind {
                 Kind::File if self.matches(path) => {
-                    if self.walk.skips(folder, name) {
+                    if self.walk.leaves_out(folder, name) {
                         part.skipped.left_out += 1;
-                    } else if let Ok(stat) = folder.stat(name) {
+                    } else if let Ok(stat) = self.walk.stat_file(folder, name) {
                         part.add(&stat, path);
                     }
                 }
                 Kind::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
-                Kind::Link if deeper || self.matches(path) => match self.walk.follow(folder, name) {
-                    Target::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
-                    Target::File { stat, .. } if self.matches(path) => {
-                        match self.walk.skips_link(folder, name) {
-                            true => part.skipped.left_out += 1,
-                            false => part.add(&stat, path),
-                        }
-                    }
+                Kind::Link if deeper || self.matches(path) => match self.walk.link_kind(folder, name) {
+                    Kind::Folder if deeper && !is_git(name) => found.push(Job::below(folder, name, kind)),
+                    Kind::File if self.matches(path) => match self.walk.stat_link(folder, name) {
+                        Ok(stat) => part.add(&stat, path),
+                        Err(reason) => reason.count(&mut part.skipped, || folder.path_of(name)),
+                    },
                     _ => {}
                 },
                 _ => {}

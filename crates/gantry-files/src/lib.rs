@@ -37,7 +37,7 @@ pub mod window;
 pub use closest::Passage;
 pub use error::FileError;
 pub use files::{Files, FilesOptions};
-pub use glob::{GLOB_LIMIT, GlobError, Globbed, glob};
+pub use glob::{GLOB_LIMIT, GlobError, Globbed};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
@@ -45,7 +45,7 @@ pub use named::{Named, NamedFile, NamedOptions};
 pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
 pub use search::{
-    Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchError, search,
+    Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchBase, SearchError,
 };
 pub use update::{MAX_UPDATE_BYTES, Update, UpdateOptions};
 pub use walk::{MAX_LINKED_DIRECTORIES, Skipped, WalkOptions};

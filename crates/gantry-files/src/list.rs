@@ -39,6 +39,8 @@ pub struct Listing {
     pub total: usize,
     /// `entries` is not all: there are more than the limit, or directories were not entered.
     pub truncated: bool,
+    /// Entries that the scope refuses, links to them included; not in `total`.
+    pub left_out: usize,
     /// Directories that could not be read, or were too deep or closed; relative paths.
     pub not_entered: Vec<String>,
 }
@@ -82,6 +84,7 @@ impl Scope {
                 path: dir.path.clone(),
                 entries: Vec::new(),
                 total: 0,
+                left_out: 0,
                 truncated: false,
                 not_entered: Vec::new(),
             },
@@ -105,6 +108,16 @@ struct Walk<'a> {
     listing: Listing,
 }
 
+/// Where a link leads.
+enum Linked {
+    /// To something in the scope.
+    To(EntryKind, FileMeta),
+    /// Out of the scope, into what is closed, or nowhere.
+    Elsewhere,
+    /// To something the scope refuses.
+    Refused,
+}
+
 enum Stop {
     Cancelled,
     Failed(Errno),
@@ -123,7 +136,7 @@ impl Walk<'_> {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(Stop::Cancelled);
             }
-            if self.listing.total >= MAX_COUNTED {
+            if self.listing.total + self.listing.left_out >= MAX_COUNTED {
                 self.listing.truncated = true;
                 return Ok(());
             }
@@ -164,38 +177,58 @@ impl Walk<'_> {
     }
 
     fn entry(&mut self, dir: &OwnedFd, prefix: &[u8], name: &OsStr) {
-        self.listing.total += 1;
+        let bytes = [prefix, name.as_bytes()].concat();
+        if self.leaves_out(&bytes) {
+            self.listing.left_out += 1;
+            return;
+        }
         if self.listing.entries.len() >= self.limit {
+            self.listing.total += 1;
             return;
         }
         // Gone since the directory was read: not an entry any more.
-        let Ok(stat) = handle::stat_at(dir, name) else {
-            self.listing.total -= 1;
+        let Ok(stat) = handle::stat_at(dir, name) else { return };
+        let (mut kind, mut meta) = (kind_of(FileType::from_raw_mode(stat.st_mode)), FileMeta::of(&stat));
+        if kind == EntryKind::Symlink {
+            match self.linked(&bytes) {
+                Linked::To(target_kind, target) => (kind, meta) = (target_kind, target),
+                Linked::Elsewhere => {}
+                Linked::Refused => {
+                    self.listing.left_out += 1;
+                    return;
+                }
+            }
+        } else if kind != EntryKind::Directory && self.closed.contains(&meta.id) {
             return;
-        };
-        let bytes = [prefix, name.as_bytes()].concat();
-        let (kind, meta) = match kind_of(FileType::from_raw_mode(stat.st_mode)) {
-            EntryKind::Symlink => self.linked(&bytes).unwrap_or((EntryKind::Symlink, FileMeta::of(&stat))),
-            kind => (kind, FileMeta::of(&stat)),
-        };
+        }
+        self.listing.total += 1;
         let path = String::from_utf8_lossy(&bytes);
         let lossy = matches!(path, std::borrow::Cow::Owned(_));
         self.listing.entries.push(Entry { path: path.into_owned(), kind, meta, lossy });
     }
 
-    /// What a link leads to, if that is something in the scope.
-    fn linked(&self, below: &[u8]) -> Option<(EntryKind, FileMeta)> {
+    /// Whether the scope refuses what is at a path below the listed directory.
+    fn leaves_out(&self, below: &[u8]) -> bool {
+        self.scope.is_refusing() && self.scope.refuses(&self.listing.path.join(OsStr::from_bytes(below)))
+    }
+
+    fn linked(&self, below: &[u8]) -> Linked {
         let path = self.listing.path.join(OsStr::from_bytes(below));
-        let place = self.scope.place(&path, LastLink::Follow, Missing::Refuse).ok()?;
-        let stat = match &place.name {
-            Some(name) => handle::stat_at(&place.dir, name).ok()?,
-            None => rustix::fs::fstat(&place.dir).ok()?,
+        let place = match self.scope.place(&path, LastLink::Follow, Missing::Refuse) {
+            Ok(place) => place,
+            Err(FileError::Sensitive { .. }) => return Linked::Refused,
+            Err(_) => return Linked::Elsewhere,
         };
-        let meta = FileMeta::of(&stat);
-        if self.closed.contains(&meta.id) {
-            return None;
+        let stat = match &place.name {
+            Some(name) => handle::stat_at(&place.dir, name),
+            None => rustix::fs::fstat(&place.dir),
+        };
+        match stat {
+            Ok(stat) if !self.closed.contains(&FileId::of(&stat)) => {
+                Linked::To(kind_of(FileType::from_raw_mode(stat.st_mode)), FileMeta::of(&stat))
+            }
+            _ => Linked::Elsewhere,
         }
-        Some((kind_of(FileType::from_raw_mode(stat.st_mode)), meta))
     }
 
     fn below(&mut self, dir: &OwnedFd, prefix: &[u8], name: &OsStr, depth: usize) -> Result<(), Stop> {
@@ -209,6 +242,8 @@ impl Walk<'_> {
             }
             // Replaced by a link or removed since the directory was read.
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => Ok(()),
+            // Its name is not told elsewhere either.
+            _ if self.leaves_out(&prefix) => Ok(()),
             _ => {
                 self.listing.not_entered.push(String::from_utf8_lossy(&prefix).into_owned());
                 Ok(())

@@ -77,20 +77,6 @@ impl Scope {
         self.open_dir(asked)
     }
 
-    /// Copies a file to a free name, with its mode, owner and attributes.
-    pub fn copy_new(
-        &self,
-        from: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        cancelled: &AtomicBool,
-    ) -> Result<Moved, FileError> {
-        let (asked_from, asked_to) = (from.as_ref(), to.as_ref());
-        let source = self.place(asked_from, LastLink::Follow, Missing::Refuse)?;
-        let target = self.place(asked_to, LastLink::Keep, Missing::Refuse)?;
-        self.copy_file(&source, &target, asked_from, asked_to, cancelled)?;
-        Ok(Moved { from: source.path, to: target.path })
-    }
-
     /// Removes a file or a link, never a directory.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
         let asked = path.as_ref();

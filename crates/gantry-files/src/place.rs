@@ -77,10 +77,9 @@ impl Place {
 }
 
 impl Tree {
-    pub(crate) fn contained(given: &Path, real: &Path) -> Result<Tree, FileError> {
-        let root = handle::open_path_dir(real).map_err(|err| FileError::io("open", given, err))?;
+    pub(crate) fn contained(given: &Path, real: &Path, root: OwnedFd) -> Tree {
         let (root_path, given) = (real.to_path_buf(), given.to_path_buf());
-        Ok(Tree { root, root_path, given, start: Vec::new(), contained: true })
+        Tree { root, root_path, given, start: Vec::new(), contained: true }
     }
 
     pub(crate) fn free(real_base: &Path) -> Result<Tree, FileError> {
@@ -146,10 +145,12 @@ impl Walk<'_> {
         let Some((name, parents)) = self.todo.make_contiguous().split_last() else { return Ok(None) };
         let names: Vec<OsString> = self.names.iter().chain(parents).cloned().collect();
         let Ok(dir) = self.tree.open_names(&names) else { return Ok(None) };
-        if last == LastLink::Follow && handle::is_link(&dir, name) {
+        let name = name.clone();
+        if last == LastLink::Follow && handle::is_link(&dir, &name) {
+            // The way to the link need not be walked again.
+            (self.dir, self.names, self.todo) = (Some(dir), names, VecDeque::from([name]));
             return Ok(None);
         }
-        let name = name.clone();
         Ok(Some(self.finish(dir, names, Some(name))))
     }
 

@@ -2,11 +2,13 @@
 //!
 //! Each operation finds its place by handle, asks whether it is closed, and acts on that handle.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, Stat};
@@ -25,6 +27,17 @@ pub struct Scope {
     pub(crate) files: Files,
     pub(crate) tree: Tree,
     root: PathBuf,
+    refused: Refused,
+}
+
+/// Real paths that a scope was told to refuse, on top of what is closed.
+#[derive(Clone, Default)]
+struct Refused(Option<Arc<dyn Fn(&Path) -> bool + Send + Sync>>);
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.0.is_some() { "Refused(some)" } else { "Refused(none)" })
+    }
 }
 
 /// A regular file, open for reading.
@@ -58,12 +71,22 @@ pub struct FileMeta {
 
 impl Scope {
     pub(crate) fn new(files: Files, tree: Tree, root: PathBuf) -> Scope {
-        Scope { files, tree, root }
+        Scope { files, tree, root, refused: Refused::default() }
     }
 
-    /// The door this scope came from.
-    pub fn files(&self) -> &Files {
-        &self.files
+    /// Refuses also the places whose real path passes a test. It is asked about what was found by handle, before
+    /// anything is read, written or made there; walks and listings leave such places out and count them.
+    pub fn refusing(self, refuses: Arc<dyn Fn(&Path) -> bool + Send + Sync>) -> Scope {
+        Scope { refused: Refused(Some(refuses)), ..self }
+    }
+
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refused.0.is_some()
+    }
+
+    /// Whether the scope was told to refuse what has this real path.
+    pub(crate) fn refuses(&self, real: &Path) -> bool {
+        self.refused.0.as_ref().is_some_and(|refuses| refuses(real))
     }
 
     /// The root of a contained scope, or the base of a free one: real and absolute.
@@ -71,9 +94,11 @@ impl Scope {
         &self.root
     }
 
-    /// Where a path really leads: links followed; of what is missing, the nearest existing ancestor and the rest.
+    /// Where a path really leads: links followed; of what is missing, the nearest existing ancestor and the rest. A
+    /// refused place is told too, so that a policy can be asked about it.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
-        let place = self.place(path.as_ref(), LastLink::Follow, Missing::Note)?;
+        let place = self.tree.place(path.as_ref(), LastLink::Follow, Missing::Note)?;
+        self.files.inner.closed.check_place(&place)?;
         Ok(place.full_path())
     }
 
@@ -116,16 +141,24 @@ impl Scope {
         Err(FileError::TooManyLinks { path: asked.into() })
     }
 
-    /// Finds a place and refuses closed ones.
+    /// Finds a place, if it is neither closed nor refused.
     pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
         if missing == Missing::Make {
             // Look before making: directories on the way into a closed path must not appear.
             let seen = self.tree.place(path, last, Missing::Note)?;
-            self.files.inner.closed.check_place(&seen)?;
+            self.permit(path, &seen)?;
         }
         let place = self.tree.place(path, last, missing)?;
-        self.files.inner.closed.check_place(&place)?;
+        self.permit(path, &place)?;
         Ok(place)
+    }
+
+    fn permit(&self, asked: &Path, place: &Place) -> Result<(), FileError> {
+        self.files.inner.closed.check_place(place)?;
+        if self.is_refusing() && self.refuses(&place.full_path()) {
+            return Err(FileError::Sensitive { path: asked.into() });
+        }
+        Ok(())
     }
 
     /// Opens the file at a place; `None` if it became a link meanwhile, so that the path must be followed again.

@@ -7,8 +7,8 @@ mod text;
 
 use std::{
     collections::BTreeMap,
-    ffi::CString,
-    os::fd::OwnedFd,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,17 +17,17 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobMatcher};
-use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, fstat, openat},
-    io::Errno,
-};
 
 use self::{
     lines::{Line, LineMatcher},
     order::Ordered,
     text::{Outcome, Scratch},
 };
-use crate::walk::{Folder, NotEntered, Skipped, Walk, WalkOptions};
+use crate::{
+    error::FileError,
+    scope::{OpenDir, OpenFile, Scope},
+    walk::{Folder, Kind, NotEntered, Skipped, Walk, WalkOptions},
+};
 
 pub use self::{order::MAX_DIRECTORY_ENTRIES, text::MAX_LINE_BYTES};
 
@@ -73,36 +73,60 @@ pub enum SearchError {
     Cancelled,
 }
 
-/// Searches the files below `base`, or the one file it is, for lines that match `pattern`.
-///
-/// Links are followed, without loops. Directories named `.git` and binary files are not searched; hidden and ignored files
-/// are. `include` is a glob for the file's name.
-pub fn search(
-    base: &Path,
-    pattern: &str,
-    include: Option<&str>,
-    options: &WalkOptions<'_>,
-) -> Result<Found, SearchError> {
-    let matcher = LineMatcher::new(pattern)?;
-    let include = include.map(include_matcher).transpose()?;
-    let failed = |reason: String| SearchError::Base { base: base.to_owned(), reason };
-    let walk = Walk::new(options);
+/// What a search begins with.
+#[derive(Debug)]
+pub enum SearchBase {
+    Directory(OpenDir),
+    File(OpenFile),
+}
 
-    let base_flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = openat(CWD, base, base_flags, Mode::empty()).map_err(|errno| failed(errno.to_string()))?;
-    let kind = fstat(&opened).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    match kind.map_err(|errno| failed(errno.to_string()))? {
-        FileType::RegularFile => search_one(base, &opened, &matcher, include.as_ref(), options),
-        FileType::Directory => {
-            let root = walk.base(base).map_err(|reason| match reason {
-                NotEntered::Unreadable(errno) => failed(errno.to_string()),
-                NotEntered::Quietly | NotEntered::TooManyLinks | NotEntered::LeftOut => {
-                    failed("no such directory".to_owned())
-                }
-            })?;
-            search_tree(&walk, root, &matcher, include.as_ref(), options)
+impl SearchBase {
+    /// The real absolute path.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Directory(directory) => &directory.path,
+            Self::File(file) => &file.path,
         }
-        _ => Err(failed("neither a file nor a directory".to_owned())),
+    }
+}
+
+impl Scope {
+    /// Opens the directory to search in, or the one file.
+    pub fn open_base(&self, path: impl AsRef<Path>) -> Result<SearchBase, FileError> {
+        match self.open_dir(path.as_ref()) {
+            Err(FileError::NotADirectory { .. }) => self.open(path).map(SearchBase::File),
+            opened => opened.map(SearchBase::Directory),
+        }
+    }
+
+    /// Searches the files below `base`, or the one file it is, for lines that match `pattern`.
+    ///
+    /// Links are followed, without loops and without leaving the scope. Directories named `.git` and binary files are not
+    /// searched; hidden and ignored files are. `include` is a glob for the file's name.
+    pub fn search(
+        &self,
+        base: &SearchBase,
+        pattern: &str,
+        include: Option<&str>,
+        options: &WalkOptions<'_>,
+    ) -> Result<Found, SearchError> {
+        let matcher = LineMatcher::new(pattern)?;
+        let include = include.map(include_matcher).transpose()?;
+        let directory = match base {
+            SearchBase::File(file) => return search_one(file, &matcher, include.as_ref(), options),
+            SearchBase::Directory(directory) => directory,
+        };
+        let walk = Walk::new(self, options);
+        let root = walk.base(directory).map_err(|reason| SearchError::Base {
+            base: directory.path.clone(),
+            reason: match reason {
+                NotEntered::Unreadable(errno) => errno.to_string(),
+                NotEntered::Quietly | NotEntered::TooManyLinks | NotEntered::LeftOut => {
+                    "no such directory".to_owned()
+                }
+            },
+        })?;
+        search_tree(&walk, root, &matcher, include.as_ref(), options)
     }
 }
 
@@ -119,17 +143,16 @@ fn include_matcher(include: &str) -> Result<GlobMatcher, SearchError> {
 }
 
 fn search_one(
-    base: &Path,
-    file: &OwnedFd,
+    base: &OpenFile,
     matcher: &LineMatcher,
     include: Option<&GlobMatcher>,
     options: &WalkOptions<'_>,
 ) -> Result<Found, SearchError> {
     let mut batch = Batch::default();
-    if include.is_none_or(|glob| base.file_name().is_some_and(|name| glob.is_match(name))) {
+    if include.is_none_or(|glob| base.path.file_name().is_some_and(|name| glob.is_match(name))) {
         let give_up = || options.is_cancelled();
-        let outcome = Scratch::default().search(file, matcher, MATCH_LIMIT + 1, &give_up);
-        batch.add(outcome, || base.to_owned());
+        let outcome = Scratch::default().search(base.file.as_fd(), matcher, MATCH_LIMIT + 1, &give_up);
+        batch.add(outcome, || base.path.clone());
     }
     if options.is_cancelled() {
         return Err(SearchError::Cancelled);
@@ -180,15 +203,18 @@ fn collect(batches: impl IntoIterator<Item = Batch>) -> Found {
 struct File {
     folder: Arc<Folder>,
     name: CString,
-    /// For a link: where it leads, if that must be pinned down.
-    link: Option<Option<PathBuf>>,
+    kind: Kind,
 }
 
 impl File {
-    fn open(&self) -> Result<OwnedFd, Errno> {
-        match &self.link {
-            None => self.folder.open_file(&self.name),
-            Some(real) => self.folder.open_link(&self.name, real.as_deref()),
+    fn new(folder: &Arc<Folder>, name: &CStr, kind: Kind) -> Self {
+        Self { folder: Arc::clone(folder), name: name.to_owned(), kind }
+    }
+
+    fn open(&self, walk: &Walk<'_>) -> Result<OwnedFd, NotEntered> {
+        match self.kind {
+            Kind::Link => walk.open_link(&self.folder, &self.name),
+            _ => walk.open_file(&self.folder, &self.name),
         }
     }
 
@@ -246,13 +272,12 @@ impl Team<'_> {
                 if wanted == 0 || unneeded() {
                     break;
                 }
-                match file.open() {
+                match file.open(self.walk) {
                     Ok(handle) => {
-                        let outcome = scratch.search(&handle, self.matcher, wanted, &unneeded);
+                        let outcome = scratch.search(handle.as_fd(), self.matcher, wanted, &unneeded);
                         batch.add(outcome, || file.path());
                     }
-                    Err(Errno::NOENT | Errno::LOOP) => {}
-                    Err(errno) => NotEntered::Unreadable(errno).count(&mut batch.skipped, || file.path()),
+                    Err(reason) => reason.count(&mut batch.skipped, || file.path()),
                 }
             }
             if !batch.matches.is_empty() || !batch.skipped.is_empty() {

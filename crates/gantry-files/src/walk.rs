@@ -1,12 +1,13 @@
 //! Directories as handles, for Glob and Grep: one reading of a directory, links followed without loops, closed directories
 //! never entered. Which entries matter, and in which order, is decided by the callers.
+//!
+//! Whatever is opened through a link, or again by its path, is asked what it is after it was opened, never before.
 
 use std::{
     ffi::{CStr, OsStr},
-    fs,
     os::{
-        fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::MetadataExt},
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
     sync::{
@@ -16,34 +17,34 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat},
     io::Errno,
+};
+
+use crate::{
+    closed,
+    error::FileError,
+    handle::{self, FileId},
+    place::{LastLink, Missing, Place},
+    scope::{OpenDir, Scope},
 };
 
 /// Directory links followed in one walk. Links that point at each other can span more paths than there are atoms.
 pub const MAX_LINKED_DIRECTORIES: usize = 100_000;
-const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const FILE_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-#[cfg(target_os = "linux")]
-const CLIMB_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-#[cfg(not(target_os = "linux"))]
-const CLIMB_FLAGS: OFlags = DIRECTORY_FLAGS;
+const DIRECTORY_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+const FILE_FLAGS: OFlags = handle::FILE_FLAGS.union(OFlags::RDONLY);
 const READ_BUFFER: usize = 32 * 1024;
-/// Below this depth directories are opened by their full path, so that a deep tree cannot use up the file descriptors.
+/// Deeper directories are opened again whenever they are used, so that a deep tree cannot use up the file descriptors.
 const HANDLE_DEPTH: usize = 32;
 
 /// What every walk is told by its caller.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct WalkOptions<'a> {
-    /// Directories nobody may look into, by device and inode; not entered by name, mount or link.
-    pub closed: &'a [(u64, u64)],
     /// Worker threads; 0 takes one per core, at most eight.
     pub threads: usize,
     /// Set by the caller to end the walk early.
     pub cancelled: &'a AtomicBool,
-    /// Real paths the caller wants left out, whatever link leads to them; they are counted.
-    pub skip: Option<&'a (dyn Fn(&Path) -> bool + Sync)>,
 }
 
 impl WalkOptions<'_> {
@@ -70,9 +71,9 @@ pub struct Skipped {
     pub crowded_directories: u64,
     /// Directory links not followed because [`MAX_LINKED_DIRECTORIES`] was reached.
     pub links: u64,
-    /// Files and directories left out because the caller's `skip` said so.
+    /// Files and directories left out because the scope refuses them.
     pub left_out: u64,
-    /// One path among them; never one that was left out on the caller's word.
+    /// One path among them; never one that was left out.
     pub example: Option<PathBuf>,
 }
 
@@ -104,13 +105,11 @@ impl Skipped {
 pub(crate) struct Folder {
     handle: Option<OwnedFd>,
     pub(crate) path: PathBuf,
-    /// Where it really is, if `path` goes through a link and the walk was told to skip something.
+    /// Where it really is, if `path` goes through a link.
     real: Option<PathBuf>,
-    id: (u64, u64),
+    id: FileId,
     /// Levels below the base.
     pub(crate) depth: usize,
-    /// Whether a link led here or above.
-    linked: bool,
     /// The way back to the base, in which a link must not meet itself.
     parent: Option<Arc<Folder>>,
 }
@@ -125,33 +124,23 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What a link leads to.
-#[derive(Debug)]
-pub(crate) enum Target {
-    Folder,
-    File {
-        stat: Stat,
-        /// The real path to open, where closed directories make it matter.
-        real: Option<PathBuf>,
-    },
-    /// Broken, looping, closed, or nothing that holds text.
-    Nothing,
-}
-
 /// The rules of one walk, shared by its threads.
 pub(crate) struct Walk<'a> {
+    scope: &'a Scope,
     options: &'a WalkOptions<'a>,
+    /// What is closed, directories and files.
+    closed: Vec<FileId>,
     links_left: AtomicUsize,
 }
 
-/// Why a directory was not entered.
+/// Why a directory was not entered, or a file not looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotEntered {
-    /// Closed, a loop, or gone: nothing to report.
+    /// Closed, a loop, out of the scope, or gone: nothing to report.
     Quietly,
     Unreadable(Errno),
     TooManyLinks,
-    /// The caller's `skip` said so.
+    /// The scope refuses it.
     LeftOut,
 }
 
@@ -170,219 +159,128 @@ impl NotEntered {
     }
 }
 
+/// A directory's handle: the one it holds, or one just opened.
+enum Held<'a> {
+    Kept(BorrowedFd<'a>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for Held<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Kept(handle) => *handle,
+            Self::Opened(handle) => handle.as_fd(),
+        }
+    }
+}
+
 impl<'a> Walk<'a> {
-    pub(crate) fn new(options: &'a WalkOptions<'a>) -> Self {
-        Self { options, links_left: AtomicUsize::new(MAX_LINKED_DIRECTORIES) }
+    pub(crate) fn new(scope: &'a Scope, options: &'a WalkOptions<'a>) -> Self {
+        let closed = scope.files.closed_ids();
+        Self { scope, options, closed, links_left: AtomicUsize::new(MAX_LINKED_DIRECTORIES) }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.options.is_cancelled()
     }
 
-    /// Opens the directory where the walk begins.
-    pub(crate) fn base(&self, path: &Path) -> Result<Arc<Folder>, NotEntered> {
-        let handle = openat(CWD, path, DIRECTORY_FLAGS, Mode::empty()).map_err(not_entered)?;
-        let id = identity(&fstat(&handle).map_err(not_entered)?);
-        if self.options.closed.contains(&id) {
+    /// The directory where the walk begins.
+    pub(crate) fn base(&self, base: &OpenDir) -> Result<Arc<Folder>, NotEntered> {
+        // A handle of its own: a reading position is shared by all copies of a handle.
+        let handle = handle::readable(&base.fd).map_err(not_entered)?;
+        let id = handle::id_of(&handle).map_err(not_entered)?;
+        if closed::lies_in(&self.closed, &handle) {
             return Err(NotEntered::Quietly);
         }
-        Ok(Arc::new(Folder {
-            handle: Some(handle),
-            path: path.to_owned(),
-            real: None,
-            id,
-            depth: 0,
-            linked: false,
-            parent: None,
-        }))
+        let path = base.path.clone();
+        Ok(Arc::new(Folder { handle: Some(handle), path, real: None, id, depth: 0, parent: None }))
     }
 
     /// Opens a subdirectory that is no link.
     pub(crate) fn enter(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
-        if self.skips(parent, name) {
+        if self.leaves_out(parent, name) {
             return Err(NotEntered::LeftOut);
         }
-        let path = parent.path_of(name);
-        let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
-        let handle = parent.open(name, &path, flags).map_err(not_entered)?;
-        let id = identity(&fstat(&handle).map_err(not_entered)?);
+        let above = self.hold(parent).map_err(not_entered)?;
+        let handle = openat(above, name, DIRECTORY_FLAGS, Mode::empty()).map_err(not_entered)?;
+        let id = handle::id_of(&handle).map_err(not_entered)?;
         // A link to somewhere above the base leads back into it by plain names.
-        if self.options.closed.contains(&id) || (parent.linked && parent.is_inside(id)) {
+        if self.closed.contains(&id) || (parent.real.is_some() && parent.is_inside(id)) {
             return Err(NotEntered::Quietly);
         }
         let real = parent.real.as_ref().map(|real| real.join(OsStr::from_bytes(name.to_bytes())));
-        Ok(Folder::below(parent, Place { path, real, linked: parent.linked }, handle, id))
+        Ok(Folder::below(parent, name, real, handle, id))
     }
 
     /// Opens the directory a link leads to, unless the walk is already inside it.
     pub(crate) fn enter_link(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
-        if self.skips(parent, name) {
-            return Err(NotEntered::LeftOut);
-        }
-        let path = parent.path_of(name);
-        let handle = parent.open(name, &path, DIRECTORY_FLAGS).map_err(not_entered)?;
-        let id = identity(&fstat(&handle).map_err(not_entered)?);
-        if parent.is_inside(id) || self.lies_in_closed(&handle, id) {
+        let place = self.follow(parent, name)?;
+        let handle = match &place.name {
+            Some(last) => openat(&place.dir, last, DIRECTORY_FLAGS, Mode::empty()),
+            None => handle::readable(&place.dir),
+        };
+        let handle = handle.map_err(not_entered)?;
+        let id = handle::id_of(&handle).map_err(not_entered)?;
+        if parent.is_inside(id) || self.closed.contains(&id) {
             return Err(NotEntered::Quietly);
         }
-        let real = self.real_of_link(&path)?;
         let spend = |left: usize| left.checked_sub(1);
         if self.links_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err() {
             return Err(NotEntered::TooManyLinks);
         }
-        Ok(Folder::below(parent, Place { path, real, linked: true }, handle, id))
+        Ok(Folder::below(parent, name, Some(place.path), handle, id))
     }
 
-    /// Whether the caller wants an entry that is no link left out.
-    pub(crate) fn skips(&self, parent: &Folder, name: &CStr) -> bool {
-        self.options.skip.is_some_and(|skip| {
-            let name = OsStr::from_bytes(name.to_bytes());
-            skip(&parent.real.as_ref().unwrap_or(&parent.path).join(name))
-        })
-    }
-
-    /// Whether the caller wants what a link leads to, or the link itself, left out.
-    pub(crate) fn skips_link(&self, parent: &Folder, name: &CStr) -> bool {
-        self.skips(parent, name) || self.real_of_link(&parent.path_of(name)) == Err(NotEntered::LeftOut)
-    }
-
-    /// Where a link leads, if the walk has something to skip; what cannot be told counts as left out.
-    fn real_of_link(&self, path: &Path) -> Result<Option<PathBuf>, NotEntered> {
-        let Some(skip) = self.options.skip else { return Ok(None) };
-        match fs::canonicalize(path) {
-            Ok(real) if !skip(&real) => Ok(Some(real)),
-            _ => Err(NotEntered::LeftOut),
+    /// What a link leads to, as a hint where to look: nothing is shown of it before it was followed.
+    pub(crate) fn link_kind(&self, parent: &Folder, name: &CStr) -> Kind {
+        let stat = self.hold(parent).and_then(|above| statat(above, name, AtFlags::empty()));
+        match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Directory) => Kind::Folder,
+            Ok(FileType::RegularFile) => Kind::File,
+            _ => Kind::Other,
         }
     }
 
-    /// Finds out where a link leads.
-    pub(crate) fn follow(&self, parent: &Folder, name: &CStr) -> Target {
-        let Ok(stat) = parent.stat(name) else { return Target::Nothing };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Target::Folder,
-            FileType::RegularFile if self.options.closed.is_empty() => Target::File { stat, real: None },
-            FileType::RegularFile => match self.real_open_path(&parent.path_of(name)) {
-                Some(real) => Target::File { stat, real: Some(real) },
-                None => Target::Nothing,
-            },
-            _ => Target::Nothing,
-        }
+    /// Metadata of an entry that is no link.
+    pub(crate) fn stat_file(&self, parent: &Folder, name: &CStr) -> Result<Stat, NotEntered> {
+        let above = self.hold(parent).map_err(not_entered)?;
+        self.open_to_all(statat(above, name, AtFlags::SYMLINK_NOFOLLOW).map_err(not_entered)?)
     }
 
-    /// The real path of a file, unless it lies in a closed directory.
-    fn real_open_path(&self, path: &Path) -> Option<PathBuf> {
-        let real = fs::canonicalize(path).ok()?;
-        let closed = real.ancestors().skip(1).any(|ancestor| match fs::metadata(ancestor) {
-            Ok(metadata) => self.options.closed.contains(&(metadata.dev(), metadata.ino())),
-            Err(_) => true,
-        });
-        (!closed).then_some(real)
+    /// Metadata of the file a link leads to.
+    pub(crate) fn stat_link(&self, parent: &Folder, name: &CStr) -> Result<Stat, NotEntered> {
+        let place = self.follow(parent, name)?;
+        let last = place.name.as_ref().ok_or(NotEntered::Quietly)?;
+        self.open_to_all(handle::stat_at(&place.dir, last).map_err(not_entered)?)
     }
 
-    /// Whether a directory reached through a link is closed or lies below a closed one: climbs by handle to the root.
-    fn lies_in_closed(&self, handle: &OwnedFd, id: (u64, u64)) -> bool {
-        let closed = self.options.closed;
-        if closed.is_empty() {
-            return false;
-        }
-        let (mut child, mut above) = (id, openat(handle, c"..", CLIMB_FLAGS, Mode::empty()));
-        if closed.contains(&child) {
-            return true;
-        }
-        loop {
-            let Ok(folder) = above else { return true };
-            let Ok(id) = fstat(&folder).map(|stat| identity(&stat)) else { return true };
-            if closed.contains(&id) {
-                return true;
-            }
-            if id == child {
-                return false;
-            }
-            child = id;
-            above = openat(&folder, c"..", CLIMB_FLAGS, Mode::empty());
-        }
-    }
-}
-
-/// Where a directory was met.
-struct Place {
-    path: PathBuf,
-    real: Option<PathBuf>,
-    /// Below a link.
-    linked: bool,
-}
-
-impl Folder {
-    fn below(parent: &Arc<Self>, place: Place, handle: OwnedFd, id: (u64, u64)) -> Arc<Self> {
-        let Place { path, real, linked } = place;
-        let depth = parent.depth + 1;
-        let handle = (depth <= HANDLE_DEPTH).then_some(handle);
-        Arc::new(Self { handle, path, real, id, depth, linked, parent: Some(Arc::clone(parent)) })
+    /// Opens an entry that is no link for reading; a pipe that took a file's place does not block.
+    pub(crate) fn open_file(&self, parent: &Folder, name: &CStr) -> Result<OwnedFd, NotEntered> {
+        let above = self.hold(parent).map_err(not_entered)?;
+        self.not_closed(openat(above, name, FILE_FLAGS, Mode::empty()).map_err(not_entered)?)
     }
 
-    pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
-        self.path.join(OsStr::from_bytes(name.to_bytes()))
+    /// Opens the file a link leads to.
+    pub(crate) fn open_link(&self, parent: &Folder, name: &CStr) -> Result<OwnedFd, NotEntered> {
+        let place = self.follow(parent, name)?;
+        let last = place.name.as_ref().ok_or(NotEntered::Quietly)?;
+        self.not_closed(openat(&place.dir, last, FILE_FLAGS, Mode::empty()).map_err(not_entered)?)
     }
 
-    fn is_inside(&self, id: (u64, u64)) -> bool {
-        let mut folder = Some(self);
-        while let Some(current) = folder {
-            if current.id == id {
-                return true;
-            }
-            folder = current.parent.as_deref();
-        }
-        false
-    }
-
-    fn open(&self, name: &CStr, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        match &self.handle {
-            Some(handle) => openat(handle, name, flags, Mode::empty()),
-            None => openat(CWD, path, flags, Mode::empty()),
-        }
-    }
-
-    /// Opens an entry for reading; a pipe that took a file's place does not block.
-    pub(crate) fn open_file(&self, name: &CStr) -> Result<OwnedFd, Errno> {
-        match &self.handle {
-            Some(handle) => openat(handle, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-            None => openat(CWD, self.path_of(name), FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-        }
-    }
-
-    /// Opens what a link leads to.
-    pub(crate) fn open_link(&self, name: &CStr, real: Option<&Path>) -> Result<OwnedFd, Errno> {
-        match (real, &self.handle) {
-            (Some(real), _) => openat(CWD, real, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-            (None, Some(handle)) => openat(handle, name, FILE_FLAGS, Mode::empty()),
-            (None, None) => openat(CWD, self.path_of(name), FILE_FLAGS, Mode::empty()),
-        }
-    }
-
-    pub(crate) fn stat(&self, name: &CStr) -> Result<Stat, Errno> {
-        match &self.handle {
-            Some(handle) => statat(handle, name, AtFlags::empty()),
-            None => stat(self.path_of(name)),
-        }
+    /// Whether the scope refuses an entry, by its real path.
+    pub(crate) fn leaves_out(&self, parent: &Folder, name: &CStr) -> bool {
+        self.scope.is_refusing() && self.scope.refuses(&parent.real_path_of(name))
     }
 
     /// Hands every entry but `.` and `..` to `each`, in the order of the file system, until it answers `false`.
     pub(crate) fn read(
         &self,
+        folder: &Folder,
         buffer: &mut Vec<u8>,
         mut each: impl FnMut(&CStr, Kind) -> bool,
     ) -> Result<(), Errno> {
-        let reopened;
-        let handle = match &self.handle {
-            Some(handle) => handle,
-            None => {
-                reopened = openat(CWD, &self.path, DIRECTORY_FLAGS, Mode::empty())?;
-                if identity(&fstat(&reopened)?) != self.id {
-                    return Err(Errno::NOENT);
-                }
-                &reopened
-            }
-        };
+        let held = self.hold(folder)?;
+        let handle = held.as_fd();
         read_entries(handle, buffer, |name, kind| {
             let kind = match kind {
                 FileType::RegularFile => Kind::File,
@@ -394,10 +292,95 @@ impl Folder {
             each(name, kind)
         })
     }
+
+    /// Follows a link by handle, to the open directory that holds what it leads to. That directory is not closed, and
+    /// the scope does not refuse the place; whether the file or directory itself is closed is for the caller to ask.
+    fn follow(&self, parent: &Folder, name: &CStr) -> Result<Place, NotEntered> {
+        if self.leaves_out(parent, name) {
+            return Err(NotEntered::LeftOut);
+        }
+        let path = parent.real_path_of(name);
+        let place = self.scope.tree.place(&path, LastLink::Follow, Missing::Refuse).map_err(not_followed)?;
+        if closed::lies_in(&self.closed, &place.dir) {
+            return Err(NotEntered::Quietly);
+        }
+        if self.scope.refuses(&place.path) {
+            return Err(NotEntered::LeftOut);
+        }
+        Ok(place)
+    }
+
+    /// The handle of a directory. One that was opened again must be the very same, and still not closed.
+    fn hold<'f>(&self, folder: &'f Folder) -> Result<Held<'f>, Errno> {
+        if let Some(handle) = &folder.handle {
+            return Ok(Held::Kept(handle.as_fd()));
+        }
+        let handle = openat(CWD, folder.real_path(), DIRECTORY_FLAGS, Mode::empty())?;
+        if handle::id_of(&handle)? != folder.id || closed::lies_in(&self.closed, &handle) {
+            return Err(Errno::NOENT);
+        }
+        Ok(Held::Opened(handle))
+    }
+
+    /// Lets an open file pass unless it is closed itself.
+    fn not_closed(&self, file: OwnedFd) -> Result<OwnedFd, NotEntered> {
+        if !self.closed.is_empty() {
+            self.open_to_all(fstat(&file).map_err(not_entered)?)?;
+        }
+        Ok(file)
+    }
+
+    fn open_to_all(&self, stat: Stat) -> Result<Stat, NotEntered> {
+        if self.closed.contains(&FileId::of(&stat)) { Err(NotEntered::Quietly) } else { Ok(stat) }
+    }
+}
+
+impl Folder {
+    fn below(
+        parent: &Arc<Self>,
+        name: &CStr,
+        real: Option<PathBuf>,
+        handle: OwnedFd,
+        id: FileId,
+    ) -> Arc<Self> {
+        let depth = parent.depth + 1;
+        let handle = (depth <= HANDLE_DEPTH).then_some(handle);
+        Arc::new(Self {
+            handle,
+            path: parent.path_of(name),
+            real,
+            id,
+            depth,
+            parent: Some(Arc::clone(parent)),
+        })
+    }
+
+    pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
+        self.path.join(OsStr::from_bytes(name.to_bytes()))
+    }
+
+    fn real_path(&self) -> &Path {
+        self.real.as_ref().unwrap_or(&self.path)
+    }
+
+    fn real_path_of(&self, name: &CStr) -> PathBuf {
+        self.real_path().join(OsStr::from_bytes(name.to_bytes()))
+    }
+
+    fn is_inside(&self, id: FileId) -> bool {
+        let mut folder = Some(self);
+        while let Some(current) = folder {
+            if current.id == id {
+                return true;
+            }
+            folder = current.parent.as_deref();
+        }
+        false
+    }
 }
 
 /// Some file systems do not store kinds in their directories.
-fn unlisted_kind(handle: &OwnedFd, name: &CStr) -> Kind {
+fn unlisted_kind(handle: BorrowedFd<'_>, name: &CStr) -> Kind {
     match statat(handle, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::RegularFile) => Kind::File,
         Ok(FileType::Directory) => Kind::Folder,
@@ -408,13 +391,13 @@ fn unlisted_kind(handle: &OwnedFd, name: &CStr) -> Kind {
 
 #[cfg(target_os = "linux")]
 fn read_entries(
-    handle: &OwnedFd,
+    handle: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,
     mut each: impl FnMut(&CStr, FileType) -> bool,
 ) -> Result<(), Errno> {
     buffer.clear();
     buffer.reserve(READ_BUFFER);
-    let mut entries = rustix::fs::RawDir::new(handle.as_fd(), buffer.spare_capacity_mut());
+    let mut entries = rustix::fs::RawDir::new(handle, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
@@ -427,11 +410,11 @@ fn read_entries(
 
 #[cfg(not(target_os = "linux"))]
 fn read_entries(
-    handle: &OwnedFd,
+    handle: BorrowedFd<'_>,
     _buffer: &mut Vec<u8>,
     mut each: impl FnMut(&CStr, FileType) -> bool,
 ) -> Result<(), Errno> {
-    for entry in rustix::fs::Dir::read_from(handle.as_fd())? {
+    for entry in rustix::fs::Dir::read_from(handle)? {
         let entry = entry?;
         let name = entry.file_name();
         if name != c"." && name != c".." && !each(name, entry.file_type()) {
@@ -446,15 +429,20 @@ pub(crate) fn is_git(name: &CStr) -> bool {
     name == c".git"
 }
 
-#[allow(clippy::unnecessary_cast, reason = "the width of these fields differs between systems")]
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev as u64, stat.st_ino as u64)
-}
-
 fn not_entered(errno: Errno) -> NotEntered {
     match errno {
         // Gone, or replaced by something else, since its directory was read; or a link that loops.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP => NotEntered::Quietly,
         errno => NotEntered::Unreadable(errno),
+    }
+}
+
+/// Why a link could not be followed.
+fn not_followed(err: FileError) -> NotEntered {
+    match err {
+        FileError::PermissionDenied { .. } => NotEntered::Unreadable(Errno::ACCESS),
+        FileError::Io { .. } => NotEntered::Unreadable(Errno::IO),
+        // Broken, looping, or out of the scope.
+        _ => NotEntered::Quietly,
     }
 }

@@ -12,6 +12,8 @@ use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
 /// What every tool is made with.
 pub struct Machine {
     parts: MachineParts,
+    /// Asked by the scopes of calls that must avoid sensitive paths.
+    is_sensitive: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
 pub struct MachineParts {
@@ -82,7 +84,8 @@ pub enum NetworkPolicy {
 
 impl Machine {
     pub fn new(parts: MachineParts) -> Machine {
-        Machine { parts }
+        let sensitive = parts.sensitive.clone();
+        Machine { parts, is_sensitive: Arc::new(move |path| sensitive.contains(path)) }
     }
 
     pub(crate) fn processes(&self) -> &Processes {
@@ -146,12 +149,19 @@ impl Machine {
 
     /// Absolute paths as they are, relative ones from the call's workspace.
     pub(crate) fn free(&self, call: &Call) -> Result<Scope, ToolError> {
-        self.parts.files.free(&call.workspace).map_err(file_error)
+        let scope = self.parts.files.free(&call.workspace).map_err(file_error)?;
+        Ok(self.refusing(call, scope))
     }
 
     /// Nothing outside the call's workspace.
     pub(crate) fn contained(&self, call: &Call) -> Result<Scope, ToolError> {
-        self.parts.files.contained(&call.workspace).map_err(file_error)
+        let scope = self.parts.files.contained(&call.workspace).map_err(file_error)?;
+        Ok(self.refusing(call, scope))
+    }
+
+    /// Policy has looked at the paths a call names; between its look and the use a link may have been swapped.
+    fn refusing(&self, call: &Call, scope: Scope) -> Scope {
+        if call.avoid_sensitive { scope.refusing(Arc::clone(&self.is_sensitive)) } else { scope }
     }
 
     /// Where a path of the input leads, for policy to judge; as written when the engine refuses it, since running the
@@ -200,7 +210,7 @@ pub(crate) fn file_error(err: FileError) -> ToolError {
     let message = Message { hint: err.hint().map(str::to_owned), ..Message::new(err.to_string()) };
     match err {
         FileError::Cancelled => ToolError::Cancelled,
-        FileError::Closed { .. } => ToolError::Denied(message),
+        FileError::Closed { .. } | FileError::Sensitive { .. } => ToolError::Denied(message),
         _ => ToolError::Failed(message),
     }
 }

@@ -6,7 +6,7 @@ use std::{ffi::CStr, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::A
 use globset::GlobMatcher;
 
 use super::File;
-use crate::walk::{Folder, Kind, NotEntered, Skipped, Target, Walk, is_git};
+use crate::walk::{Folder, Kind, NotEntered, Skipped, Walk, is_git};
 
 /// Entries of one directory that are sorted and searched.
 pub const MAX_DIRECTORY_ENTRIES: usize = 1_000_000;
@@ -40,7 +40,7 @@ impl<'a> Ordered<'a> {
 
     pub(super) fn next(&mut self, walk: &Walk<'_>, skipped: &mut Skipped) -> Option<File> {
         if let Some(root) = self.root.take() {
-            self.push(root, skipped);
+            self.push(walk, root, skipped);
         }
         while !walk.is_cancelled() {
             let level = self.levels.last_mut()?;
@@ -50,43 +50,31 @@ impl<'a> Ordered<'a> {
             };
             level.next += 1;
             let entered = match kind {
-                Kind::File if walk.skips(&level.folder, name) => Err(NotEntered::LeftOut),
-                Kind::File => {
-                    return Some(File {
-                        folder: Arc::clone(&level.folder),
-                        name: name.to_owned(),
-                        link: None,
-                    });
-                }
+                Kind::File if walk.leaves_out(&level.folder, name) => Err(NotEntered::LeftOut),
+                Kind::File => return Some(File::new(&level.folder, name, kind)),
                 Kind::Folder => walk.enter(&level.folder, name),
-                Kind::Link => match walk.follow(&level.folder, name) {
-                    Target::File { .. }
-                        if included(self.include, name) && walk.skips_link(&level.folder, name) =>
-                    {
-                        Err(NotEntered::LeftOut)
+                Kind::Link => match walk.link_kind(&level.folder, name) {
+                    Kind::File if included(self.include, name) => {
+                        return Some(File::new(&level.folder, name, kind));
                     }
-                    Target::File { real, .. } if included(self.include, name) => {
-                        let folder = Arc::clone(&level.folder);
-                        return Some(File { folder, name: name.to_owned(), link: Some(real) });
-                    }
-                    Target::Folder if !is_git(name) => walk.enter_link(&level.folder, name),
+                    Kind::Folder if !is_git(name) => walk.enter_link(&level.folder, name),
                     _ => continue,
                 },
                 Kind::Other => continue,
             };
             match entered {
-                Ok(folder) => self.push(folder, skipped),
+                Ok(folder) => self.push(walk, folder, skipped),
                 Err(reason) => reason.count(skipped, || level.folder.path_of(name)),
             }
         }
         None
     }
 
-    fn push(&mut self, folder: Arc<Folder>, skipped: &mut Skipped) {
+    fn push(&mut self, walk: &Walk<'_>, folder: Arc<Folder>, skipped: &mut Skipped) {
         let mut names = Names::default();
         let mut crowded = false;
         let include = self.include;
-        let result = folder.read(&mut self.buffer, |name, kind| {
+        let result = walk.read(&folder, &mut self.buffer, |name, kind| {
             let wanted = match kind {
                 Kind::File => included(include, name),
                 Kind::Folder => !is_git(name),

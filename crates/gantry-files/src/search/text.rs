@@ -1,7 +1,7 @@
 //! One file's text in a bounded buffer: UTF-8, or UTF-16 decoded; anything else counts as binary and has no lines. Whether
 //! a file is text from end to end is only found out when something in it matches.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE};
 use memchr::{memchr, memrchr};
@@ -41,7 +41,7 @@ impl Scratch {
     /// Finds the first `wanted` matching lines of a file; gives up, with what it has, when told to.
     pub(super) fn search(
         &mut self,
-        file: &OwnedFd,
+        file: BorrowedFd<'_>,
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
@@ -57,7 +57,7 @@ impl Scratch {
 
     fn scan(
         &mut self,
-        file: &OwnedFd,
+        file: BorrowedFd<'_>,
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
@@ -162,7 +162,7 @@ fn check_whole(
 
 /// A file's bytes as UTF-8.
 struct Source<'a> {
-    file: &'a OwnedFd,
+    file: BorrowedFd<'a>,
     offset: u64,
     at_end: bool,
     /// Set for UTF-16, whose bytes wait in `raw[raw_start..raw_end]`.
@@ -173,7 +173,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(file: &'a OwnedFd, raw: &'a mut Vec<u8>) -> Self {
+    fn new(file: BorrowedFd<'a>, raw: &'a mut Vec<u8>) -> Self {
         Self { file, offset: 0, at_end: false, decoder: None, raw, raw_start: 0, raw_end: 0 }
     }
 
@@ -245,7 +245,7 @@ impl<'a> Source<'a> {
     }
 }
 
-fn read(file: &OwnedFd, into: &mut [u8], offset: u64) -> Result<usize, Stopped> {
+fn read(file: BorrowedFd<'_>, into: &mut [u8], offset: u64) -> Result<usize, Stopped> {
     loop {
         match pread(file, &mut *into, offset) {
             Ok(count) => return Ok(count),

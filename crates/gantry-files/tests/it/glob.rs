@@ -9,19 +9,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use gantry_files::{GLOB_LIMIT, GlobError, Globbed, WalkOptions, glob};
+use gantry_files::{GLOB_LIMIT, GlobError, Globbed, WalkOptions};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 
 use crate::{
     random::{Random, cases},
     tree,
+    walking::{glob, scope},
 };
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn options(threads: usize) -> WalkOptions<'static> {
-    WalkOptions { closed: &[], threads, cancelled: &RUNNING, skip: None }
+    WalkOptions { threads, cancelled: &RUNNING }
 }
 
 fn found(base: &Path, pattern: &str) -> Vec<String> {
@@ -72,7 +73,10 @@ fn bad_patterns_are_refused() {
     assert!(matches!(refused(""), GlobError::Empty));
     assert!(matches!(refused("["), GlobError::Invalid { .. }));
     assert!(matches!(refused(&"{".repeat(40)), GlobError::TooLong));
-    assert!(matches!(glob(&dir.path().join("none"), "*", &options(1)), Err(GlobError::Base { .. })));
+    // Opened by a scope that may, searched by one that may not.
+    let opened = scope(&[]).open_dir(dir.path()).unwrap();
+    let closed = scope(&[dir.path().to_owned()]);
+    assert!(matches!(closed.glob(&opened, "*", &options(1)), Err(GlobError::Base { .. })));
 }
 
 #[test]
@@ -108,18 +112,20 @@ fn more_than_the_limit_is_cut_to_the_newest_and_said() {
 }
 
 #[test]
-fn closed_directories_are_not_entered_by_name_nor_by_link() {
+fn what_is_closed_is_not_found_by_name_nor_by_link() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base");
-    write(&base, &["open/a", "data/keys/secret"]);
+    write(&base, &["open/a", "data/keys/secret", "config"]);
+    fs::hard_link(base.join("config"), base.join("open/alias")).unwrap();
+    symlink(base.join("config"), base.join("to-config")).unwrap();
     symlink(base.join("data"), base.join("to-data")).unwrap();
     symlink(base.join("data/keys"), base.join("to-keys")).unwrap();
     symlink(base.join("data/keys/secret"), base.join("to-secret")).unwrap();
-    let data = fs::metadata(base.join("data")).unwrap();
-    let closed = [(data.dev(), data.ino())];
-    let options = WalkOptions { closed: &closed, threads: 1, cancelled: &RUNNING, skip: None };
-    for pattern in ["**", "data/**", "to-data/**", "to-keys/*", "*/keys/*"] {
-        let matches = glob(&base, pattern, &options).unwrap().matches;
+    assert_eq!(found(&base, "**").len(), 8);
+    let scope = scope(&[base.join("data"), base.join("config")]);
+    let dir = scope.open_dir(&base).unwrap();
+    for pattern in ["**", "data/**", "to-data/**", "to-keys/*", "*/keys/*", "config", "*config", "open/*"] {
+        let matches = scope.glob(&dir, pattern, &options(1)).unwrap().matches;
         assert!(matches.iter().all(|path| path.ends_with("open/a")), "{pattern}: {matches:?}");
     }
 }
@@ -127,7 +133,7 @@ fn closed_directories_are_not_entered_by_name_nor_by_link() {
 #[test]
 fn a_cancelled_walk_ends_as_such() {
     let cancelled = AtomicBool::new(true);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
+    let options = WalkOptions { threads: 2, cancelled: &cancelled };
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(glob(dir.path(), "**", &options), Err(GlobError::Cancelled)));
 }

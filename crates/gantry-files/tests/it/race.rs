@@ -47,7 +47,7 @@ fn swapped_links_lead_nowhere() {
 }
 
 /// Ends the swapper also when an operation panics, so that a failure is seen and does not hang.
-struct StopAtEnd<'a>(&'a AtomicBool);
+pub(crate) struct StopAtEnd<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
@@ -55,7 +55,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-fn swap(one: &Path, other: &Path) {
+pub(crate) fn swap(one: &Path, other: &Path) {
     let _ = rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
 }
 

@@ -11,17 +11,18 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use gantry_files::{Found, LINE_CHARS, MATCH_LIMIT, MAX_LINE_BYTES, SearchError, WalkOptions, search};
+use gantry_files::{Found, LINE_CHARS, MATCH_LIMIT, MAX_LINE_BYTES, SearchError, WalkOptions};
 
 use crate::{
     random::{Random, cases},
     tree,
+    walking::{scope, search},
 };
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn options(threads: usize) -> WalkOptions<'static> {
-    WalkOptions { closed: &[], threads, cancelled: &RUNNING, skip: None }
+    WalkOptions { threads, cancelled: &RUNNING }
 }
 
 /// The matching lines as `name:line:content`.
@@ -148,24 +149,30 @@ fn long_lines_are_cut_between_characters_and_huge_ones_are_reported() {
 }
 
 #[test]
-fn closed_directories_are_not_searched() {
+fn what_is_closed_is_not_searched() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("data/keys")).unwrap();
     fs::write(dir.path().join("data/keys/secret"), "hit\n").unwrap();
-    for (link, target) in [("to-data", "data"), ("to-keys", "data/keys"), ("to-secret", "data/keys/secret")] {
+    fs::write(dir.path().join("config"), "hit\n").unwrap();
+    fs::hard_link(dir.path().join("config"), dir.path().join("alias")).unwrap();
+    for (link, target) in [
+        ("to-data", "data"),
+        ("to-keys", "data/keys"),
+        ("to-secret", "data/keys/secret"),
+        ("to-config", "config"),
+    ] {
         symlink(dir.path().join(target), dir.path().join(link)).unwrap();
     }
-    assert_eq!(search(dir.path(), "hit", None, &options(1)).unwrap().matches.len(), 4);
-    let data = fs::metadata(dir.path().join("data")).unwrap();
-    let closed = [(data.dev(), data.ino())];
-    let options = WalkOptions { closed: &closed, threads: 2, cancelled: &RUNNING, skip: None };
-    assert_eq!(search(dir.path(), "hit", None, &options).unwrap(), Found::default());
+    assert_eq!(search(dir.path(), "hit", None, &options(1)).unwrap().matches.len(), 7);
+    let scope = scope(&[dir.path().join("data"), dir.path().join("config")]);
+    let base = scope.open_base(dir.path()).unwrap();
+    assert_eq!(scope.search(&base, "hit", None, &options(2)).unwrap(), Found::default());
 }
 
 #[test]
 fn a_cancelled_search_ends_as_such() {
     let cancelled = AtomicBool::new(true);
-    let options = WalkOptions { closed: &[], threads: 2, cancelled: &cancelled, skip: None };
+    let options = WalkOptions { threads: 2, cancelled: &cancelled };
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(search(dir.path(), "x", None, &options), Err(SearchError::Cancelled)));
 }

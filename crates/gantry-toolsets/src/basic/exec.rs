@@ -145,7 +145,7 @@ fn open_directory(ctx: &Ctx, cwd: Option<&str>) -> Result<Cwd, ToolError> {
             .with_field("hint", format!("the working directory does not exist: {}", path.display())),
         FileError::PermissionDenied { path } => failed_to_execute("Permission denied")
             .with_field("hint", format!("the working directory may not be entered: {}", path.display())),
-        FileError::Closed { .. } | FileError::Cancelled => file_error(err),
+        FileError::Closed { .. } | FileError::Sensitive { .. } | FileError::Cancelled => file_error(err),
         other => failed_to_execute(&other.to_string()),
     })?;
     Ok(Cwd::Dir(directory.fd))

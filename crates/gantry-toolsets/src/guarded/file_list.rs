@@ -87,19 +87,13 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, cancelled| {
         let options = ListOptions { recursive: input.recursive, limit: MAX_ENTRIES };
         let scope = ctx.state.contained(&ctx.call)?;
-        let mut listing = scope.list(&input.path, options, cancelled).map_err(file_error)?;
-        let listed = listing.entries.len();
-        if ctx.call.avoid_sensitive {
-            let sensitive = |path: &str| ctx.state.sensitive().contains(&listing.path.join(path));
-            listing.entries.retain(|entry| !sensitive(&entry.path));
-            listing.not_entered.retain(|path| !sensitive(path));
-        }
+        let listing = scope.list(&input.path, options, cancelled).map_err(file_error)?;
         Ok(Output {
-            skipped_sensitive: listed - listing.entries.len(),
+            skipped_sensitive: listing.left_out,
             path: listing.path.to_string_lossy().into_owned(),
+            total: (listing.total > listing.entries.len()).then_some(listing.total),
             entries: listing.entries.into_iter().map(entry).collect(),
             truncated: listing.truncated,
-            total: (listing.total > listed).then_some(listing.total),
             not_entered: listing.not_entered,
         })
     })
@@ -194,6 +188,7 @@ mod tests {
         let bench = Bench::new();
         bench.write(".env", "");
         bench.write("deep/.ssh/id_rsa", "");
+        symlink(".env", bench.workspace().join("notes")).unwrap();
         bench.write("deep/main.rs", "");
         let input = json!({"path": ".", "recursive": true});
         let names = |reply: &Value| -> Vec<String> {
@@ -203,10 +198,10 @@ mod tests {
         let seen = bench.call_as(bench.agent_call("a"), "tool::file_list", input.clone()).await.unwrap();
         assert_eq!(
             (names(&seen), &seen["skippedSensitive"]),
-            (vec!["deep".to_owned(), "deep/main.rs".into()], &json!(3))
+            (vec!["deep".to_owned(), "deep/main.rs".into()], &json!(4))
         );
         let all = bench.call("tool::file_list", input).await.unwrap();
-        assert_eq!((names(&all).len(), all.get("skippedSensitive")), (5, None));
+        assert_eq!((names(&all).len(), all.get("skippedSensitive")), (6, None));
     }
 
     #[tokio::test]

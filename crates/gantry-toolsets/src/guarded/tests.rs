@@ -85,3 +85,24 @@ async fn agents_need_approval_for_sensitive_files_also_through_links() {
     }
     assert_eq!(bench.read(".env"), "KEY=1\n");
 }
+
+/// Policy does not know the vault here, just as it would not if a link were swapped after it looked.
+#[tokio::test]
+async fn a_sensitive_path_that_policy_did_not_see_is_refused_when_it_is_opened() {
+    let bench = Bench::with(|parts| {
+        let vault = parts.temp_dir.parent().unwrap().join("workspace/vault");
+        parts.sensitive = gantry_tool::SensitivePaths::new(vec![vault]);
+    });
+    let key = bench.write("vault/key", "KEY=1\n");
+    std::os::unix::fs::symlink(&key, bench.workspace().join("notes")).unwrap();
+    for path in ["vault/key", "notes", "vault/new"] {
+        let reads = [("Read", json!({"path": path})), ("Grep", json!({"pattern": "KEY", "path": path}))];
+        for (name, input) in calls(path).into_iter().chain(reads) {
+            let refused = bench.call_as(bench.agent_call("a"), name, input).await.unwrap_err();
+            assert_eq!(refused["error"]["code"], "denied", "{name} {path}: {refused}");
+        }
+    }
+    assert_eq!(bench.read("vault/key"), "KEY=1\n");
+    assert!(!bench.workspace().join("vault/new").exists());
+    assert_eq!(bench.call("Read", json!({"path": "notes"})).await.unwrap()["content"], "1\tKEY=1");
+}

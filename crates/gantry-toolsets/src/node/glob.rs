@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use gantry_files::{GlobError, glob};
+use gantry_files::{GlobError, WalkOptions};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use super::walked::{Skipped, Touched, walk};
+use super::walked::{Skipped, Touched};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -60,8 +60,8 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, cancelled| {
         let scope = ctx.state.free(&ctx.call)?;
-        let base = scope.open_dir(input.path.as_deref().unwrap_or(".")).map_err(file_error)?.path;
-        let globbed = walk(ctx, &scope, cancelled, |options| glob(&base, &input.pattern, options));
+        let base = scope.open_dir(input.path.as_deref().unwrap_or(".")).map_err(file_error)?;
+        let globbed = scope.glob(&base, &input.pattern, &WalkOptions { threads: 0, cancelled });
         let globbed = globbed.map_err(|err| match err {
             GlobError::Cancelled => ToolError::Cancelled,
             GlobError::Base { .. } => ToolError::failed(err.to_string()),
@@ -69,7 +69,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         })?;
         Ok(Output {
             pattern: input.pattern,
-            base_path: paths::text(&base),
+            base_path: paths::text(&base.path),
             count: globbed.matches.len(),
             total_matches: globbed.truncated.then_some(globbed.total),
             matches: globbed.matches.iter().map(|path| paths::text(path)).collect(),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use gantry_files::{SearchError, search};
+use gantry_files::{SearchError, WalkOptions};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use super::walked::{Skipped, Touched, base, walk};
+use super::walked::{Skipped, Touched};
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
@@ -71,10 +71,9 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, cancelled| {
         let scope = ctx.state.free(&ctx.call)?;
-        let base = base(&scope, input.path.as_deref().unwrap_or(".")).map_err(file_error)?;
-        let found = walk(ctx, &scope, cancelled, |options| {
-            search(&base, &input.pattern, input.include.as_deref(), options)
-        });
+        let base = scope.open_base(input.path.as_deref().unwrap_or(".")).map_err(file_error)?;
+        let options = WalkOptions { threads: 0, cancelled };
+        let found = scope.search(&base, &input.pattern, input.include.as_deref(), &options);
         let found = found.map_err(|err| match err {
             SearchError::Cancelled => ToolError::Cancelled,
             SearchError::Base { .. } => ToolError::failed(err.to_string()),
@@ -88,7 +87,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         });
         Ok(Output {
             pattern: input.pattern,
-            base_path: paths::text(&base),
+            base_path: paths::text(base.path()),
             matches: matches.collect(),
             count: (!found.truncated).then_some(count),
             truncated: found.truncated,

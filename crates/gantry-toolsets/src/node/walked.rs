@@ -1,13 +1,7 @@
-//! What `Glob` and `Grep` share: how a walk is set up for a call, and what is told of places it left out.
+//! What `Glob` and `Grep` share: the path they touch, and what is told of places they left out.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
-use gantry_files::{FileError, Scope, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::Ctx;
 
 /// The path of a call that `touches` asks for.
 #[derive(Deserialize)]
@@ -53,27 +47,5 @@ impl Skipped {
             links: skipped.links,
             example: skipped.example.map(|path| path.to_string_lossy().into_owned()),
         })
-    }
-}
-
-/// Runs `work` with a walk that stays out of closed places, and out of sensitive ones if the gate said so.
-pub(super) fn walk<T>(
-    ctx: &Ctx,
-    scope: &Scope,
-    cancelled: &AtomicBool,
-    work: impl FnOnce(&WalkOptions<'_>) -> T,
-) -> T {
-    let closed: Vec<_> = scope.files().closed_ids().iter().map(|id| (id.dev, id.ino)).collect();
-    let sensitive = |path: &Path| ctx.state.sensitive().contains(path);
-    let skip: Option<&(dyn Fn(&Path) -> bool + Sync)> =
-        if ctx.call.avoid_sensitive { Some(&sensitive) } else { None };
-    work(&WalkOptions { closed: &closed, threads: 0, cancelled, skip })
-}
-
-/// The real path of the directory to search in, or of the one file.
-pub(super) fn base(scope: &Scope, path: &str) -> Result<std::path::PathBuf, FileError> {
-    match scope.open_dir(path) {
-        Err(FileError::NotADirectory { .. }) => scope.open(path).map(|file| file.path),
-        opened => opened.map(|dir| dir.path),
     }
 }
