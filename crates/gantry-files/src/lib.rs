@@ -43,7 +43,7 @@ pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use moving::Moved;
 pub use named::{Named, NamedFile, NamedOptions};
 pub use replace::{WriteOptions, Written};
-pub use scope::{FileMeta, OpenDir, OpenFile, Scope};
+pub use scope::{FileMeta, OpenDir, OpenFile, PathTest, Scope};
 pub use search::{
     Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchBase, SearchError,
 };

@@ -30,9 +30,12 @@ pub struct Scope {
     refused: Refused,
 }
 
+/// A test of real paths.
+pub type PathTest = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
 /// Real paths that a scope was told to refuse, on top of what is closed.
-#[derive(Clone, Default)]
-struct Refused(Option<Arc<dyn Fn(&Path) -> bool + Send + Sync>>);
+#[derive(Default)]
+struct Refused(Option<PathTest>);
 
 impl fmt::Debug for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +79,7 @@ impl Scope {
 
     /// Refuses also the places whose real path passes a test. It is asked about what was found by handle, before
     /// anything is read, written or made there; walks and listings leave such places out and count them.
-    pub fn refusing(self, refuses: Arc<dyn Fn(&Path) -> bool + Send + Sync>) -> Scope {
+    pub fn refusing(self, refuses: PathTest) -> Scope {
         Scope { refused: Refused(Some(refuses)), ..self }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_files::{FileError, Files, Scope};
+use gantry_files::{FileError, Files, PathTest, Scope};
 use gantry_process::{Network, ProcessError, Processes, Sandbox, env};
 use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
 
@@ -13,7 +13,7 @@ use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
 pub struct Machine {
     parts: MachineParts,
     /// Asked by the scopes of calls that must avoid sensitive paths.
-    is_sensitive: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+    is_sensitive: PathTest,
 }
 
 pub struct MachineParts {
@@ -85,7 +85,7 @@ pub enum NetworkPolicy {
 impl Machine {
     pub fn new(parts: MachineParts) -> Machine {
         let sensitive = parts.sensitive.clone();
-        Machine { parts, is_sensitive: Arc::new(move |path| sensitive.contains(path)) }
+        Machine { parts, is_sensitive: Arc::new(move |path: &Path| sensitive.contains(path)) }
     }
 
     pub(crate) fn processes(&self) -> &Processes {
