@@ -75,7 +75,7 @@ pub struct Ended {
     pub cancelled: bool,
     /// `kill` was called.
     pub killed: bool,
-    /// The keeper died first. The group was killed, but a process that had left it may have got away.
+    /// The keeper died first, so how the command ended is not known. What it left was ended all the same.
     pub keeper_lost: bool,
     /// Processes that even SIGKILL did not end in time.
     pub survivors: usize,
