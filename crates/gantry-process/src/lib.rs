@@ -35,5 +35,5 @@ pub use log::LogPage;
 pub use private_tmp::PrivateTmp;
 pub use processes::{Processes, ProcessesOptions, Waited};
 pub use program::{Program, find_program, find_program_outside};
-pub use sandbox::{Network, Sandbox, SandboxSupport, sandbox_support};
+pub use sandbox::{Network, Sandbox, SandboxSupport, existing, sandbox_support};
 pub use session::{Ended, Finished, SessionId, Snapshot, Stream, Written};
