@@ -17,7 +17,7 @@ pub(crate) struct Keepers {
 enum Spare {
     #[default]
     None,
-    Ready(Link),
+    Ready(Box<Link>),
     /// The engine is shutting down: there will be no next command.
     Dismissed,
 }
@@ -33,7 +33,7 @@ impl Keepers {
         match std::mem::take(&mut *spare) {
             Spare::Ready(mut link) => {
                 if link.is_alive() {
-                    return Ok(link);
+                    return Ok(*link);
                 }
             }
             Spare::Dismissed => *spare = Spare::Dismissed,
@@ -46,7 +46,7 @@ impl Keepers {
     pub(crate) fn start_spare(&self) {
         let mut spare = self.spare();
         if self.options.spare_keeper && matches!(*spare, Spare::None) {
-            *spare = Link::start(&self.options).map_or(Spare::None, Spare::Ready);
+            *spare = Link::start(&self.options).map_or(Spare::None, |link| Spare::Ready(Box::new(link)));
         }
     }
 
