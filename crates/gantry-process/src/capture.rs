@@ -179,7 +179,6 @@ impl Tail {
 pub(crate) struct Spill {
     pub(crate) directory: Arc<LogDirectory>,
     pub(crate) id: SessionId,
-    pub(crate) max: u64,
     pub(crate) state: SpillState,
 }
 
@@ -205,8 +204,8 @@ impl Spill {
             self.state = self.create().await;
         }
         let SpillState::Open(open) = &mut self.state else { return };
-        let OpenSpill { file, report, .. } = &mut **open;
-        let room = usize::try_from(self.max - (report.total - report.dropped)).unwrap_or(usize::MAX);
+        let OpenSpill { file, report, log } = &mut **open;
+        let room = usize::try_from(log.limit() - (report.total - report.dropped)).unwrap_or(usize::MAX);
         report.total += bytes.len() as u64;
         let part = &bytes[..bytes.len().min(room)];
         if report.error.is_none() {
@@ -220,9 +219,8 @@ impl Spill {
     async fn create(&self) -> SpillState {
         let (directory, id) = (Arc::clone(&self.directory), self.id);
         let made = tokio::task::spawn_blocking(move || -> Result<SpillState, String> {
-            let (file, path) = directory.create(id).map_err(|err| err.to_string())?;
-            let writer = file.try_clone().map_err(|err| err.to_string())?;
-            let (file, log) = (tokio::fs::File::from_std(writer), Log::new(file, path));
+            let (file, log) = directory.create(id).map_err(|err| err.to_string())?;
+            let file = tokio::fs::File::from_std(file);
             Ok(SpillState::Open(Box::new(OpenSpill { file, log, report: LogReport::default() })))
         });
         match made.await {

@@ -1,7 +1,8 @@
 //! The keeper: a small process between the engine and one command, which outlives neither.
 //!
 //! It adopts every orphan the command makes, so that at the end (the command's own, a request, or the death of the
-//! engine) it can end all of them, reap all of them, and only then report. Plain blocking code, no runtime.
+//! engine) it can end all of them, reap all of them, and only then report. On Linux it runs below a [`guard`] that does
+//! the same should the keeper be killed. Plain blocking code, no runtime.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -17,6 +18,8 @@ use crate::order::{KILL, Report, TERMINATE};
 
 #[cfg_attr(not(target_os = "linux"), path = "keeper/descendants_portable.rs")]
 mod descendants;
+#[cfg(target_os = "linux")]
+mod guard;
 mod inherited;
 mod launch;
 mod pump;
@@ -40,7 +43,11 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// Runs one command by the order that waits on standard input, which is the control socket.
 pub fn main() -> ExitCode {
-    match keep() {
+    #[cfg(target_os = "linux")]
+    let done = if guard::is_above_us() { keep() } else { guard::guard() };
+    #[cfg(not(target_os = "linux"))]
+    let done = keep();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

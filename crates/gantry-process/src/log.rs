@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use crate::error::ProcessError;
+use crate::log_budget::Reservation;
+use crate::log_layout;
 use crate::text::{self, CharCounter};
 
 /// Lines of a log, by their number in the whole of it.
@@ -22,6 +24,9 @@ pub struct LogPage {
     pub next_offset: Option<u64>,
     /// The line that alone is longer than a page and of which only the beginning is given.
     pub cut_line: Option<u64>,
+    /// Bytes of output after the last of the `total_lines` that no page shows, because the log is full. That last line
+    /// then may lack its end. The newest of them are in the session's tail.
+    pub dropped_bytes: u64,
 }
 
 /// A page ends early, at a line's end, when it would hold more than this.
@@ -34,23 +39,41 @@ const MAX_MARKS: usize = 4096;
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
     reader: Mutex<Reader>,
+    reservation: Reservation,
 }
 
 impl Log {
-    pub(crate) fn new(file: File, path: PathBuf) -> Self {
-        Self { path, reader: Mutex::new(Reader { file, index: Index::default() }) }
+    pub(crate) fn new(file: File, path: PathBuf, reservation: Reservation) -> Self {
+        let index = Index { limit: reservation.limit(), ..Index::default() };
+        Self { path, reader: Mutex::new(Reader { file, index }), reservation }
+    }
+
+    /// What pages can show of it; the rest is dropped, but for its tail.
+    pub(crate) fn limit(&self) -> u64 {
+        self.reservation.limit()
+    }
+
+    /// Gives back the space that was set aside and not needed.
+    pub(crate) fn settle(&self) {
+        self.reservation.settle(self.size());
+    }
+
+    /// Bytes on disk.
+    pub(crate) fn size(&self) -> u64 {
+        let reader = self.reader.lock().unwrap_or_else(|err| err.into_inner());
+        reader.file.metadata().map_or(0, |metadata| metadata.len())
     }
 
     pub(crate) async fn page(self: &Arc<Self>, offset: u64, limit: usize) -> Result<LogPage, ProcessError> {
         self.with(move |reader| reader.page(offset, limit.max(1))).await
     }
 
-    /// The last `limit` characters, and the length in bytes.
+    /// The last `limit` characters, and the length of all output in bytes.
     pub(crate) async fn tail(self: &Arc<Self>, limit: usize) -> Result<(String, u64), ProcessError> {
         self.with(move |reader| reader.tail(limit)).await
     }
 
-    /// Characters in all so far.
+    /// Characters in all so far, up to the log's limit.
     pub(crate) async fn chars(self: &Arc<Self>) -> Result<u64, ProcessError> {
         self.with(|reader| {
             reader.index.advance(&reader.file)?;
@@ -59,9 +82,10 @@ impl Log {
         .await
     }
 
+    /// The length of all output in bytes.
     pub(crate) fn len(&self) -> u64 {
         let reader = self.reader.lock().unwrap_or_else(|err| err.into_inner());
-        reader.file.metadata().map_or(0, |metadata| metadata.len())
+        log_layout::total(&reader.file, self.limit()).unwrap_or(0)
     }
 
     async fn with<T: Send + 'static>(
@@ -95,6 +119,7 @@ impl Reader {
             total_chars: self.index.chars.total(),
             next_offset: None,
             cut_line: None,
+            dropped_bytes: log_layout::total(&self.file, self.index.limit)?.saturating_sub(self.index.limit),
         };
         if offset >= total_lines {
             return Ok(page);
@@ -121,14 +146,12 @@ impl Reader {
     }
 
     fn tail(&self, limit: usize) -> Result<(String, u64), Error> {
-        let length = self.file.metadata()?.len();
         // Four bytes a character at most, and a margin in which a cut character can do no harm.
-        let wanted = (limit as u64).saturating_mul(4).saturating_add(16).min(length);
-        let mut bytes = vec![0; usize::try_from(wanted).map_err(Error::other)?];
-        self.file.read_exact_at(&mut bytes, length - wanted)?;
-        let tail =
-            if wanted == length { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
-        Ok((tail, length))
+        let wanted = (limit as u64).saturating_mul(4).saturating_add(16);
+        let (bytes, total) = log_layout::end(&self.file, self.index.limit, wanted)?;
+        let whole = bytes.len() as u64 == total;
+        let tail = if whole { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
+        Ok((tail, total))
     }
 }
 
@@ -180,6 +203,8 @@ fn without_ending(line: &[u8]) -> String {
 /// How far the log was read, and marks to find lines again without reading it from the start.
 #[derive(Debug)]
 struct Index {
+    /// What lies beyond is no output in its order.
+    limit: u64,
     scanned: u64,
     newlines: u64,
     ends_in_line: bool,
@@ -198,7 +223,15 @@ struct Mark {
 impl Default for Index {
     fn default() -> Self {
         let chars = CharCounter::default();
-        Self { scanned: 0, newlines: 0, ends_in_line: false, chars, marks: Vec::new(), stride: CHUNK as u64 }
+        Self {
+            limit: u64::MAX,
+            scanned: 0,
+            newlines: 0,
+            ends_in_line: false,
+            chars,
+            marks: Vec::new(),
+            stride: CHUNK as u64,
+        }
     }
 }
 
@@ -211,7 +244,8 @@ impl Index {
     fn advance(&mut self, file: &File) -> Result<(), Error> {
         let mut buffer = vec![0; CHUNK];
         loop {
-            let count = file.read_at(&mut buffer, self.scanned)?;
+            let room = usize::try_from(self.limit - self.scanned).unwrap_or(CHUNK).min(CHUNK);
+            let count = file.read_at(&mut buffer[..room], self.scanned)?;
             let Some(last) = buffer[..count].last() else { return Ok(()) };
             if self.marks.last().is_none_or(|mark| self.scanned - mark.position >= self.stride) {
                 self.marks.push(Mark { position: self.scanned, newlines: self.newlines });
@@ -274,7 +308,8 @@ mod tests {
         for line in 0..6_000 {
             writeln!(file, "{line:063}").unwrap();
         }
-        let log = Arc::new(Log::new(file.reopen().unwrap(), file.path().to_owned()));
+        let space = crate::log_budget::LogBudget::new(0, 1 << 20).reserve();
+        let log = Arc::new(Log::new(file.reopen().unwrap(), file.path().to_owned(), space));
         for line in (0..6_000).filter(|line| matches!(line % 1024, 0 | 1 | 1023)) {
             let page = log.page(line, 1).await.unwrap();
             assert_eq!(

@@ -4,12 +4,14 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Error;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::FlockOperation;
 use uuid::Uuid;
 
 use crate::error::ProcessError;
+use crate::log::Log;
+use crate::log_budget::LogBudget;
 use crate::session::SessionId;
 
 const PREFIX: &str = "engine-";
@@ -17,6 +19,7 @@ const PREFIX: &str = "engine-";
 #[derive(Debug)]
 pub(crate) struct LogDirectory {
     root: PathBuf,
+    pub(crate) budget: Arc<LogBudget>,
     /// Made with the first log: an engine that logs nothing leaves no trace.
     own: Mutex<Option<Own>>,
 }
@@ -30,21 +33,22 @@ struct Own {
 
 impl LogDirectory {
     /// Also removes the logs of engines that are gone; what cannot be removed stays for the next one.
-    pub(crate) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf, budget: Arc<LogBudget>) -> Self {
         if let Ok(lock) = File::open(&root)
             && rustix::fs::flock(&lock, FlockOperation::LockExclusive).is_ok()
         {
             sweep(&root);
         }
-        Self { root, own: Mutex::new(None) }
+        Self { root, budget, own: Mutex::new(None) }
     }
 
-    /// A new log, private to this user. Blocking, but short.
-    pub(crate) fn create(&self, id: SessionId) -> Result<(File, PathBuf), ProcessError> {
+    /// A new log, private to this user, and the file to write it to. Blocking, but short.
+    pub(crate) fn create(&self, id: SessionId) -> Result<(File, Log), ProcessError> {
         let directory = self.own().map_err(|source| ProcessError::Log { path: self.root.clone(), source })?;
         let path = directory.join(format!("{id}.log"));
-        match OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => Ok((file, path)),
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        match opened.and_then(|file| Ok((file.try_clone()?, file))) {
+            Ok((reader, writer)) => Ok((writer, Log::new(reader, path, self.budget.reserve()))),
             Err(source) => Err(ProcessError::Log { path, source }),
         }
     }
@@ -94,19 +98,23 @@ fn sweep(root: &Path) {
 mod tests {
     use super::*;
 
+    fn directory(root: &Path) -> LogDirectory {
+        LogDirectory::new(root.to_owned(), LogBudget::new(0, 0))
+    }
+
     #[test]
     fn logs_of_the_dead_are_swept_and_those_of_the_living_are_not() {
         let root = tempfile::tempdir().unwrap();
-        let living = LogDirectory::new(root.path().to_owned());
-        let (_, living_log) = living.create(SessionId::new()).unwrap();
+        let living = directory(root.path());
+        let living_log = living.create(SessionId::new()).unwrap().1.path;
         let dead = root.path().join("engine-dead");
         std::fs::create_dir(&dead).unwrap();
         std::fs::write(dead.join("a.log"), "old").unwrap();
         std::fs::write(root.path().join("foreign"), "kept").unwrap();
 
-        let second = LogDirectory::new(root.path().to_owned());
+        let second = directory(root.path());
         assert!(!dead.exists() && living_log.exists() && root.path().join("foreign").exists());
-        let (_, second_log) = second.create(SessionId::new()).unwrap();
+        let second_log = second.create(SessionId::new()).unwrap().1.path;
         drop(living);
         assert!(!living_log.exists() && second_log.exists());
     }

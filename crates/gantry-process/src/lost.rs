@@ -1,20 +1,71 @@
-//! When a keeper was killed: its command's processes are orphans, and the engine ends those it can still recognise.
+//! When a keeper was lost: makes sure that its command's processes are gone.
+//!
+//! On Linux that is the work of the keeper's guard (see `keeper/guard.rs`), which reaches exactly the processes below
+//! it; here a keeper that is stuck is killed for the guard to take over. Only when the guard was killed as well, or
+//! where there is none, the engine itself kills the command's group and whatever is in the keeper's session.
 
 use rustix::process::{Pid, Signal};
 
-/// Kills the command's group, and on Linux everything in the keeper's session, if it made one.
-///
-/// The keeper is not reaped yet, so the number of its session cannot belong to anybody else.
-pub(crate) fn end_orphans(keeper: Option<i32>, target: Option<i32>) {
+use crate::link::Link;
+
+/// Returns when nothing is left, or nothing more can be done.
+pub(crate) async fn end_orphans(link: &mut Link, target: Option<i32>) {
+    let keeper = link.keeper_pid();
+    #[cfg(target_os = "linux")]
+    if let Some(guard) = keeper
+        && guard::took_over(guard).await
+    {
+        return;
+    }
     if let Some(group) = target.and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
+    // Not reaped yet, so the number of its session cannot belong to anybody else.
     #[cfg(target_os = "linux")]
     for process in crate::process_table::all().filter(|process| Some(process.session) == keeper) {
-        if let Some(pid) = Pid::from_raw(process.pid) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
+        crate::process_table::signal(&process, Signal::KILL);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = keeper;
+    link.kill_keeper();
+}
+
+#[cfg(target_os = "linux")]
+mod guard {
+    use std::time::Duration;
+
+    use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+    use tokio::time::Instant;
+
+    use crate::keeper::KILL_LIMIT;
+    use crate::process_table;
+
+    const LOOK_EVERY: Duration = Duration::from_millis(2);
+    const LIMIT: Duration = KILL_LIMIT.saturating_add(Duration::from_secs(1));
+
+    /// Whether the guard ended all that its keeper left, and then itself.
+    pub(super) async fn took_over(guard: i32) -> bool {
+        let deadline = Instant::now() + LIMIT;
+        while Instant::now() < deadline {
+            match own_end(guard) {
+                Some(by_itself) => return by_itself,
+                // Its only child is the keeper, or what a keeper that is gone has left.
+                None => process_table::all()
+                    .filter(|process| process.parent == guard)
+                    .for_each(|process| process_table::signal(&process, Signal::KILL)),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        false
+    }
+
+    /// Whether it exited, rather than was killed; `None` while it runs. It stays to be reaped.
+    fn own_end(guard: i32) -> Option<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        match rustix::process::waitid(WaitId::Pid(Pid::from_raw(guard)?), options) {
+            Ok(Some(status)) => Some(status.exited()),
+            Ok(None) => None,
+            Err(_) => Some(false),
+        }
+    }
 }

@@ -1,11 +1,17 @@
-//! A temporary directory of a command's own, gone when the command is.
+//! A temporary directory of a command's own, gone when the command is; or, when gantry was killed before, swept by the
+//! next one. A directory is in use as long as somebody holds its lock, which the kernel drops with the holder.
 
-use std::fs::DirBuilder;
-use std::io::Error;
-use std::os::unix::fs::DirBuilderExt;
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use uuid::Uuid;
+
+const PREFIX: &str = "gantry-";
 
 /// Removing is tried again when a dying process still puts something into the directory.
 const REMOVE_TRIES: usize = 5;
@@ -14,15 +20,20 @@ const REMOVE_TRIES: usize = 5;
 #[derive(Debug)]
 pub struct PrivateTmp {
     path: PathBuf,
+    /// Says that it is in use.
+    _lock: File,
 }
 
 impl PrivateTmp {
+    /// The first time for a parent in the life of this process, also removes what killed ones left there.
     pub fn new_in(parent: &Path) -> Result<PrivateTmp, Error> {
-        let path = parent.join(format!("gantry-{}", Uuid::new_v4().simple()));
+        sweep_once(parent);
+        let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Sandboxes and programs compare real paths.
-        match path.canonicalize() {
-            Ok(path) => Ok(PrivateTmp { path }),
+        // Sandboxes and programs compare real paths. In the moment before it is locked a sweep may take it; the lock
+        // or the path then fails, and so does the call.
+        match lock(&path).and_then(|lock| Ok((path.canonicalize()?, lock))) {
+            Ok((path, lock)) => Ok(PrivateTmp { path, _lock: lock }),
             Err(err) => {
                 let _ = std::fs::remove_dir(&path);
                 Err(err)
@@ -37,13 +48,61 @@ impl PrivateTmp {
 
 impl Drop for PrivateTmp {
     fn drop(&mut self) {
-        for _ in 0..REMOVE_TRIES {
-            match std::fs::remove_dir_all(&self.path) {
-                Err(err) if err.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
-                _ => return,
-            }
+        remove(&self.path);
+    }
+}
+
+fn remove(path: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        match std::fs::remove_dir_all(path) {
+            Err(err) if err.kind() == ErrorKind::DirectoryNotEmpty => {}
+            Err(err) if err.kind() == ErrorKind::PermissionDenied => make_writable(path),
+            _ => return,
         }
     }
+}
+
+/// Nothing can be removed from a directory that its owner may not write to. Links are not followed.
+fn make_writable(path: &Path) {
+    let mut directories = vec![path.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let _ = std::fs::set_permissions(&directory, Permissions::from_mode(0o700));
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        directories.extend(below.map(|entry| entry.path()));
+    }
+}
+
+fn sweep_once(parent: &Path) {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if SWEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(parent.to_owned()) {
+        sweep(parent);
+    }
+}
+
+/// Removes directories of ours, by name and owner, that nobody has locked.
+fn sweep(parent: &Path) {
+    let own_user = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let of_ours = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if !of_ours || !entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own_user) {
+            continue;
+        }
+        if let Ok(_lock) = lock(&entry.path()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(directory, flags, Mode::empty())?);
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -68,5 +127,30 @@ mod tests {
         assert!(!path.exists());
         assert!(outside.path().join("kept").exists());
         assert!(PrivateTmp::new_in(&path).is_err());
+    }
+
+    #[test]
+    fn what_the_dead_left_is_swept_and_what_is_in_use_or_foreign_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = PrivateTmp::new_in(parent.path()).unwrap();
+        let dead = parent.path().join(format!("gantry-{}", Uuid::new_v4().simple()));
+        std::fs::create_dir_all(dead.join("read-only/inner")).unwrap();
+        std::fs::set_permissions(dead.join("read-only"), Permissions::from_mode(0o500)).unwrap();
+        let foreign = parent.path().join("gantry-bench-1");
+        std::fs::create_dir(&foreign).unwrap();
+        sweep(parent.path());
+        assert!(!dead.exists() && living.path().exists() && foreign.exists());
+    }
+
+    /// On its own, because whoever runs tests as root may write anywhere.
+    #[test]
+    fn read_only_folders_become_removable() {
+        let parent = tempfile::tempdir().unwrap();
+        let inner = parent.path().join("a/b");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::set_permissions(&inner, Permissions::from_mode(0o500)).unwrap();
+        std::fs::set_permissions(parent.path().join("a"), Permissions::from_mode(0o500)).unwrap();
+        make_writable(parent.path());
+        assert_eq!(inner.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

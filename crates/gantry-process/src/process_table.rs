@@ -1,4 +1,6 @@
-//! Reads /proc: who is whose child, in which session, since when.
+//! Reads /proc: who is whose child, in which session, since when. Signals exactly those it has read of.
+
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 pub(crate) struct Stat {
     pub(crate) pid: i32,
@@ -23,6 +25,15 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     let session = fields.nth(1)?.parse().ok()?;
     let started = fields.nth(15)?.parse().ok()?;
     Some(Stat { pid, parent, session, started })
+}
+
+/// Signals through a handle that is taken first and compared then, so that a reused number is never hit.
+pub(crate) fn signal(process: &Stat, signal: Signal) {
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
+    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if stat(process.pid).is_some_and(|now| now.started == process.started) {
+        let _ = rustix::process::pidfd_send_signal(handle, signal);
+    }
 }
 
 #[cfg(test)]

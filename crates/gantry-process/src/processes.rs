@@ -18,6 +18,7 @@ use crate::command::{Capture, Command, Cwd, Stdin};
 use crate::error::ProcessError;
 use crate::keepers::Keepers;
 use crate::log::{Log, LogPage};
+use crate::log_budget::LogBudget;
 use crate::log_directory::LogDirectory;
 use crate::order::Output;
 use crate::session::{Ended, Finished, Session, SessionId, Snapshot, Written};
@@ -35,8 +36,11 @@ pub struct ProcessesOptions {
     pub log_dir: PathBuf,
     /// How long a finished session and its log are kept.
     pub retention: Duration,
-    /// A log stops growing here; output is still drained and counted.
+    /// Output beyond this is counted and its newest part kept as the tail, but pages of the log do not show it.
     pub max_log_bytes: u64,
+    /// What all logs together may take on disk. Finished ones get half of it, and beyond that are forgotten, oldest
+    /// first; when much of it is taken, a new log may not grow to `max_log_bytes`, but always to 16 MiB.
+    pub max_total_log_bytes: u64,
     pub max_sessions: usize,
     /// Finished sessions beyond this are forgotten, oldest first.
     pub max_finished: usize,
@@ -54,6 +58,7 @@ impl ProcessesOptions {
             log_dir,
             retention: Duration::from_secs(30 * 60),
             max_log_bytes: 1 << 30,
+            max_total_log_bytes: 4 << 30,
             max_sessions: 64,
             max_finished: 256,
             stdin_timeout: Duration::from_secs(5),
@@ -89,7 +94,8 @@ struct Inner {
 impl Processes {
     /// Also removes logs that engines before us left behind.
     pub fn new(options: ProcessesOptions) -> Self {
-        let logs = Arc::new(LogDirectory::new(options.log_dir.clone()));
+        let budget = LogBudget::new(options.max_total_log_bytes, options.max_log_bytes);
+        let logs = Arc::new(LogDirectory::new(options.log_dir.clone(), budget));
         let live = Arc::new(Semaphore::new(options.max_sessions.min(Semaphore::MAX_PERMITS)));
         let inner = Inner {
             live,
@@ -120,12 +126,7 @@ impl Processes {
         let id = SessionId::new();
         let described = describe(&command);
         let capture = command.capture;
-        let spill = Spill {
-            directory: Arc::clone(&self.inner.logs),
-            id,
-            max: self.inner.keepers.options.max_log_bytes,
-            state: SpillState::Closed,
-        };
+        let spill = Spill { directory: Arc::clone(&self.inner.logs), id, state: SpillState::Closed };
         let (collector, sinks, output) = Collector::new(capture, spill).map_err(ProcessError::Prepare)?;
         let wiring = Wiring { stdin: None, sinks, output, collector };
         let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
@@ -179,11 +180,10 @@ impl Processes {
         let id = SessionId::new();
         let described = describe(&command);
         let logs = Arc::clone(&self.inner.logs);
-        let (file, path) = tokio::task::spawn_blocking(move || logs.create(id))
+        let (file, log) = tokio::task::spawn_blocking(move || logs.create(id))
             .await
             .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))??;
-        let reader = file.try_clone().map_err(ProcessError::Prepare)?;
-        let log = Provisional { log: Arc::new(Log::new(reader, path)), keep: false };
+        let log = Provisional { log: Arc::new(log), keep: false };
         let (stdin, feed) = match command.stdin {
             Stdin::Empty => (None, None),
             Stdin::Pipe => {
@@ -192,7 +192,7 @@ impl Processes {
                 (Some(source.into()), Some(feed))
             }
         };
-        let output = Output::Log { max: self.inner.keepers.options.max_log_bytes };
+        let output = Output::Log { max: log.log.limit() };
         let wiring = Wiring { stdin, sinks: vec![file.into()], output, collector: Collector::Nothing };
         let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
         let started = gone(started.await)??;
@@ -369,17 +369,25 @@ impl Processes {
         });
     }
 
-    /// Keeps a finished session for its time, and not more of them than the limit.
+    /// Keeps a finished session for its time, and not more of them, nor larger ones, than the limits.
     fn retain(&self, id: SessionId) {
         let mut finished: Vec<_> = self
             .sessions()
             .values()
-            .filter_map(|session| Some((session.ended.borrow().as_ref()?.ended_at, session.id)))
+            .filter_map(|session| Some((session.ended.borrow().as_ref()?.ended_at, Arc::clone(session))))
             .collect();
-        finished.sort_by_key(|(ended_at, _)| *ended_at);
-        let excess = finished.len().saturating_sub(self.inner.keepers.options.max_finished);
-        for (_, id) in finished.into_iter().take(excess) {
-            self.inner.remove(id);
+        if let Some((_, session)) = finished.iter().find(|(_, session)| session.id == id) {
+            session.log.settle();
+        }
+        finished.sort_by_key(|(ended_at, _)| std::cmp::Reverse(*ended_at));
+        let room = self.inner.logs.budget.for_finished();
+        let mut size = 0_u64;
+        for (newer, (_, session)) in finished.into_iter().enumerate() {
+            size = size.saturating_add(session.log.size());
+            // The newest one stays in any case: its caller has just been told of it.
+            if newer >= self.inner.keepers.options.max_finished || (newer > 0 && size > room) {
+                self.inner.remove(session.id);
+            }
         }
         let engine = Arc::downgrade(&self.inner);
         let retention = self.inner.keepers.options.retention;

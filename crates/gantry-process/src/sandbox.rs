@@ -46,6 +46,11 @@ pub enum Sandbox {
     },
 }
 
+/// The real paths of those that are there: what is not needs no closing, which would only hide its neighbours.
+pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     Allowed,

@@ -75,7 +75,7 @@ pub struct Ended {
     pub cancelled: bool,
     /// `kill` was called.
     pub killed: bool,
-    /// The keeper died first. The group was killed, but a process that had left it may have got away.
+    /// The keeper died first, so how the command ended is not known. What it left was ended all the same.
     pub keeper_lost: bool,
     /// Processes that even SIGKILL did not end in time.
     pub survivors: usize,
@@ -159,10 +159,14 @@ impl Session {
     }
 
     pub(crate) async fn finished(&self, ended: Ended) -> Result<Finished, ProcessError> {
-        let (text, bytes) = self.log.tail(self.keep_tail).await?;
+        let (text, total) = self.log.tail(self.keep_tail).await?;
+        let logged = total.min(self.log.limit());
         let truncated = ended.log_dropped > 0
-            || (bytes > self.keep_tail as u64 && self.log.chars().await? > self.keep_tail as u64);
-        let stdout = Stream { text, total_bytes: bytes + ended.log_dropped, truncated };
+            || total > logged
+            || (total > self.keep_tail as u64 && self.log.chars().await? > self.keep_tail as u64);
+        // After a failed write the keeper knows of more than the file does.
+        let total_bytes = total.max(logged + ended.log_dropped);
+        let stdout = Stream { text, total_bytes, truncated };
         Ok(Finished {
             id: self.id,
             pid: self.pid,

@@ -222,8 +222,7 @@ impl Supervisor {
             }
             Verdict::Ended { exit, survivors, log } => (exit, survivors, log, false),
             Verdict::KeeperLost => {
-                lost::end_orphans(self.link.keeper_pid(), self.pid);
-                self.link.kill_keeper();
+                lost::end_orphans(&mut self.link, self.pid).await;
                 (Exit::UNKNOWN, 0, LogReport::default(), true)
             }
         };

@@ -59,6 +59,28 @@ const NAMES: &[&str] = &[
     "sudoers",
 ];
 
+/// Relative to a home directory.
+const IN_HOME: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".password-store",
+    ".config/gcloud",
+    ".config/gh",
+    ".local/share/keyrings",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".env",
+];
+
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
 
 const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
@@ -72,6 +94,12 @@ pub struct SensitivePaths {
 impl SensitivePaths {
     pub fn new(extra: Vec<std::path::PathBuf>) -> Self {
         SensitivePaths { extra }
+    }
+
+    /// The well-known places of keys and credentials in a home directory, and what the operator added: for sandboxes,
+    /// which need paths rather than names. Shell start files are not among them, since every login shell reads them.
+    pub fn in_home(&self, home: &Path) -> Vec<std::path::PathBuf> {
+        IN_HOME.iter().map(|place| home.join(place)).chain(self.extra.iter().cloned()).collect()
     }
 
     pub fn contains(&self, path: &Path) -> bool {
@@ -112,6 +140,14 @@ fn is_process_secret(components: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_lies_in_a_home_is_sensitive_by_name_too() {
+        let sensitive = SensitivePaths::new(vec!["/srv/vault".into()]);
+        let places = sensitive.in_home(Path::new("/home/u"));
+        assert!(places.contains(&"/home/u/.ssh".into()) && places.contains(&"/srv/vault".into()));
+        assert!(places.iter().all(|place| sensitive.contains(&place.join("hosts.yml"))), "{places:?}");
+    }
 
     #[test]
     fn knows_keys_credentials_and_start_files() {

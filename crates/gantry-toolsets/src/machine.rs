@@ -189,14 +189,25 @@ impl Machine {
         }
     }
 
-    /// The confinement of a free shell: none for the operator on an open network, else all but what is Gantry's own.
+    /// The confinement of a free shell: none for the operator on an open network, else all but what is Gantry's own
+    /// and, for a call that has to avoid them, the sensitive places of the home directory.
     pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
         let network = self.network(call);
         let open = network == Network::Allowed;
         if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
             return Sandbox::None;
         }
-        Sandbox::Except { closed: self.parts.closed.clone(), network }
+        let mut closed = self.parts.closed.clone();
+        if call.avoid_sensitive
+            && let Some(home) =
+                self.variable("HOME").map(std::path::Path::new).filter(|home| home.is_absolute())
+        {
+            let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
+            let places = gantry_process::existing(&self.parts.sensitive.in_home(home)).into_iter();
+            // One that holds the workspace cannot be closed: the operator has put the agent there.
+            closed.extend(places.filter(|place| !workspace.iter().any(|root| root.starts_with(place))));
+        }
+        Sandbox::Except { closed, network }
     }
 }
 
@@ -222,5 +233,28 @@ pub(crate) fn process_error(err: ProcessError) -> ToolError {
         ProcessError::Cancelled => ToolError::Cancelled,
         ProcessError::SandboxUnavailable { .. } => ToolError::Denied(message),
         _ => ToolError::Failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn an_agents_shell_cannot_read_the_keys_in_the_home() {
+        let bench = Bench::new();
+        let home = bench.workspace().parent().unwrap().join("home");
+        for folder in [".ssh", "notes"] {
+            std::fs::create_dir(home.join(folder)).unwrap();
+            std::fs::write(home.join(folder).join("file"), format!("text of {folder}")).unwrap();
+        }
+        std::fs::write(home.join(".netrc"), "text of .netrc").unwrap();
+        let script =
+            format!("cd {}; cat notes/file; cat .s*/file .ss\"h\"/file; cat .ne\"trc\"", home.display());
+        let answer = bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await;
+        let told = format!("{answer:?}");
+        assert!(told.contains("text of notes") && !told.contains("text of ."), "{told}");
     }
 }

@@ -39,11 +39,6 @@ pub(super) fn list() -> Vec<Stat> {
     found
 }
 
-/// Signals through a handle that is taken first and compared then, so that a reused number is never hit.
 pub(super) fn signal(process: &Stat, signal: Signal) {
-    let Some(pid) = Pid::from_raw(process.pid) else { return };
-    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if process_table::stat(process.pid).is_some_and(|now| now.started == process.started) {
-        let _ = rustix::process::pidfd_send_signal(handle, signal);
-    }
+    process_table::signal(process, signal);
 }

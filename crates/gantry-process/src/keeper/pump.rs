@@ -1,14 +1,14 @@
-//! Copies a session's output from its pipe into the log, up to a limit, and counts the rest.
+//! Copies a session's output from its pipe into the log; of what goes beyond its limit the newest part is kept.
 
-use std::io::Error;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::log_layout::{self, MAX_WRITE};
 use crate::order::LogReport;
-
-const CHUNK: usize = 64 * 1024;
 
 /// At the end a pipe holds at most its capacity (1 MiB for most systems' maximum); anything beyond this is written by
 /// somebody who is none of ours.
@@ -17,7 +17,7 @@ const DRAIN_LIMIT: u64 = 16 << 20;
 pub(super) struct Pump {
     /// `None` after its end.
     source: Option<OwnedFd>,
-    log: OwnedFd,
+    log: File,
     max: u64,
     written: u64,
     report: LogReport,
@@ -31,11 +31,11 @@ impl Pump {
         rustix::fs::fcntl_setfl(&source, OFlags::NONBLOCK)?;
         let pump = Self {
             source: Some(source),
-            log,
+            log: File::from(log),
             max,
             written: 0,
             report: LogReport::default(),
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; MAX_WRITE],
         };
         Ok((pump, sink))
     }
@@ -77,21 +77,35 @@ impl Pump {
     }
 
     fn store(&mut self, count: usize) {
+        let position = self.report.total;
         self.report.total += count as u64;
-        let room = usize::try_from(self.max - self.written).unwrap_or(usize::MAX);
-        let mut rest = &self.buffer[..count.min(room)];
-        while !rest.is_empty() && self.report.error.is_none() {
-            match rustix::io::write(&self.log, rest) {
-                Ok(written) => {
-                    self.written += written as u64;
-                    rest = &rest[written..];
-                }
-                Err(Errno::INTR) => {}
-                Err(err) => self.report.error = Some(format!("writing the log failed: {err}")),
-            }
+        let room = usize::try_from(self.max.saturating_sub(position)).unwrap_or(usize::MAX);
+        let (kept, beyond) = self.buffer[..count].split_at(count.min(room));
+        if self.report.error.is_none() {
+            let stored = store_kept(&mut self.log, kept, &mut self.written).and_then(|()| match beyond {
+                [] => Ok(()),
+                _ => log_layout::write_ring(&self.log, self.max, position + kept.len() as u64, beyond),
+            });
+            self.report.error = stored.err().map(|err| format!("writing the log failed: {err}"));
         }
         self.report.dropped = self.report.total - self.written;
     }
+}
+
+/// Counts what was written also when the rest fails.
+fn store_kept(log: &mut File, mut bytes: &[u8], written: &mut u64) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        match log.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                *written += count as u64;
+                bytes = &bytes[count..];
+            }
+            Err(err) if err.kind() == ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(())
 }
 
 #[derive(PartialEq, Eq)]

@@ -95,6 +95,12 @@ async fn a_full_log_says_what_it_lacks() {
     };
     assert_eq!((session.stdout.total_bytes, session.ended.log_dropped), (588_895, 587_895));
     assert!(session.stdout.truncated);
+    assert_eq!(session.stdout.text.len(), 200_000);
+    assert!(session.stdout.text.ends_with("99999\n100000\n"));
+    let page = bench.processes.log(id, 270, 100).await.unwrap();
+    let expected: Vec<String> = (271..=277).map(|line| line.to_string()).collect();
+    assert_eq!((&page.lines[..7], page.lines.last().unwrap().as_str()), (&expected[..], "277"));
+    assert_eq!((page.total_lines, page.dropped_bytes, page.next_offset), (277, 587_895, None));
 }
 
 /// The writer's exit must not outrun the reading of what it wrote last.
@@ -181,12 +187,10 @@ fn two_gigabytes_pass_in_bounded_memory() {
         let peak = watcher.join().unwrap();
         let report = String::from_utf8(output.stdout).unwrap();
         println!("{mode}: peak {peak} KiB\n{report}");
-        // A session's log ends at 1 GiB; what came after is counted.
+        // A session's log ends at 1 GiB; what came after is counted, and its tail kept.
         let total = lines * 10 + 8;
         assert!(report.contains(&format!("total {total}\n")), "{report}");
-        if total < 1 << 30 || mode == "foreground" {
-            assert!(report.contains("kept 200000\n") && report.contains("last the end\n"), "{report}");
-        }
+        assert!(report.contains("kept 200000\n") && report.contains("last the end\n"), "{report}");
         if total < 1 << 30 {
             assert!(report.contains(&format!("lines {}\n", lines + 1)), "{report}");
         }

@@ -271,3 +271,48 @@ async fn inherited_descriptors_do_not_reach_the_command() {
     );
     assert!(Path::new(&leak).exists());
 }
+
+/// Files and directories side by side, some below others' neighbours, in a home of a thousand entries.
+#[tokio::test]
+async fn many_closed_places_in_a_home_leave_the_rest_open() {
+    let bench = bench();
+    let home = bench.directory.path().canonicalize().unwrap().join("home");
+    for folder in [".ssh", ".config/gh", ".config/gcloud", ".config/app", ".local/share/keyrings", "project"]
+    {
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+        std::fs::write(home.join(folder).join("file"), format!("text of {folder}\n")).unwrap();
+    }
+    for name in [".netrc", ".npmrc", ".bashrc"] {
+        std::fs::write(home.join(name), format!("text of {name}\n")).unwrap();
+    }
+    for number in 0..1_000 {
+        std::fs::write(home.join(format!("entry-{number}")), "x").unwrap();
+    }
+    let closed =
+        [".ssh", ".config/gh", ".config/gcloud", ".local/share/keyrings", ".netrc", ".npmrc", ".none"];
+    let closed = gantry_process::existing(&closed.map(|place| home.join(place)));
+    assert_eq!(closed.len(), 6);
+    let run = async |script: &str| {
+        let mut command = bench.shell(script);
+        command.cwd = gantry_process::Cwd::Path(home.join("project"));
+        command.sandbox = Sandbox::Except { closed: closed.clone(), network: Network::Allowed };
+        bench.processes.run(command, CancellationToken::new()).await.unwrap()
+    };
+    for place in [
+        ".ssh/file",
+        ".config/gh/file",
+        ".config/gcloud/file",
+        ".local/share/keyrings/file",
+        ".netrc",
+        ".npmrc",
+    ] {
+        let finished =
+            run(&format!("cat ../{place}; echo x >> ../{place}; mv ../{place} taken; cat taken")).await;
+        assert!(!finished.stdout.text.contains("text of"), "{place}: {}", finished.stdout.text);
+        assert!(std::fs::read_to_string(home.join(place)).unwrap().starts_with("text of"));
+    }
+    let begun = std::time::Instant::now();
+    let open = run("cat file ../.bashrc ../.config/app/file ../entry-999; git init -q . && git status --short; python3 -c 'print(1)'").await;
+    println!("{:?}", begun.elapsed());
+    assert_eq!(open.stdout.text, "text of project\ntext of .bashrc\ntext of .config/app\nx?? file\n1\n");
+}

@@ -111,6 +111,76 @@ async fn a_page_stays_small_and_says_so_when_a_line_does_not_fit() {
     assert_eq!((page.lines.as_slice(), page.total_lines), (["end".to_owned()].as_slice(), 5));
 }
 
+/// Long after its log is full a session still shows what it does now.
+#[tokio::test]
+async fn a_full_log_does_not_freeze_the_tail_nor_the_news() {
+    let bench = bench_with(|options| options.max_log_bytes = 1_000);
+    let id = start(&bench, "seq 1000000; while read -r line; do echo \"got $line\"; done").await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut poll = bench.processes.poll(id, Duration::from_secs(5)).await.unwrap();
+    while !poll.tail.ends_with("\n1000000\n") {
+        assert!(Instant::now() < deadline, "{poll:?}");
+        poll = bench.processes.poll(id, Duration::from_secs(5)).await.unwrap();
+    }
+    assert_eq!((poll.total_bytes, poll.tail.len()), (6_888_896, 4_000));
+    for word in ["one", "two"] {
+        let begun = Instant::now();
+        bench.processes.write(id, format!("{word}\n").as_bytes()).await.unwrap();
+        poll = bench.processes.poll(id, Duration::from_secs(10)).await.unwrap();
+        assert!(poll.tail.ends_with(&format!("got {word}\n")) && begun.elapsed() < Duration::from_secs(5));
+    }
+    let page = bench.processes.log(id, 0, 10).await.unwrap();
+    assert_eq!(page.dropped_bytes, poll.total_bytes - 1_000);
+    bench.processes.shutdown().await;
+}
+
+/// A tail read while the ring turns is a piece of the output, never a mixture.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tail_is_whole_while_the_output_races_past() {
+    let bench = bench_with(|options| options.max_log_bytes = 1_000);
+    let id = start(&bench, "seq 100000000 199999999").await;
+    let deadline = Instant::now() + Duration::from_millis(soak(10_000, 1_000) as u64);
+    let (mut polls, mut seen) = (0, 0);
+    while Instant::now() < deadline {
+        let poll = bench.processes.poll(id, Duration::from_secs(5)).await.unwrap();
+        let numbers: Vec<u64> = poll.tail.lines().skip(1).filter_map(|line| line.parse().ok()).collect();
+        let whole = &numbers[..numbers.len().saturating_sub(1)];
+        assert!(whole.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{}", poll.tail);
+        assert!(poll.total_bytes >= seen);
+        (polls, seen) = (polls + 1, poll.total_bytes);
+    }
+    println!("{polls} polls of {seen} bytes");
+    assert!(polls > 5 && seen > 4 << 20);
+    bench.processes.shutdown().await;
+}
+
+#[tokio::test]
+async fn logs_together_stay_within_their_space() {
+    const MIB: u64 = 1 << 20;
+    let bench = bench_with(|options| options.max_total_log_bytes = 40 * MIB);
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let id = start(&bench, "head -c 6000000 /dev/zero").await;
+        finish(&bench, id).await;
+        ids.push(id);
+    }
+    // Half of the space is for finished ones: the three newest.
+    eventually(Duration::from_secs(5), "the oldest are gone", || !bench.processes.knows(ids[1])).await;
+    assert_eq!(
+        ids.iter().map(|id| bench.processes.knows(*id)).collect::<Vec<_>>(),
+        [false, false, true, true, true]
+    );
+    assert_eq!(logs(&bench), 3);
+    // What is left is not enough for a whole log, but 16 MiB are always granted.
+    let id = start(&bench, "head -c 20000000 /dev/zero; echo end").await;
+    let finished = finish(&bench, id).await;
+    assert_eq!(
+        (finished.stdout.total_bytes, finished.ended.log_dropped),
+        (20_000_004, 20_000_004 - 16 * MIB)
+    );
+    assert!(finished.stdout.text.ends_with("end\n"));
+}
+
 #[tokio::test]
 async fn sessions_are_listed_newest_first_and_forgotten_in_time() {
     let bench = bench_with(|options| {

@@ -6,8 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bench, bench, keeper};
 
+/// The one the engine started, which is the guard above the command's keeper.
 async fn keeper_of(bench: &Bench) -> String {
-    let command = bench.shell("cut -d' ' -f4 /proc/$$/stat");
+    let command = bench.shell("cut -d' ' -f4 /proc/$PPID/stat");
     bench.processes.run(command, CancellationToken::new()).await.unwrap().stdout.text.trim().to_owned()
 }
 

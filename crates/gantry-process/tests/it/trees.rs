@@ -200,17 +200,73 @@ async fn nothing_survives_the_engine() {
     }
 }
 
-/// Without its keeper a tree is orphaned; its group and its session are still found.
+/// Without its keeper a tree is orphaned, and still nothing of it is there when the call comes back.
 #[tokio::test]
 async fn a_killed_keeper_is_reported_and_its_command_ended() {
     let bench = bench();
+    for (name, tree) in TREES {
+        println!("{name}");
+        let marker = marker();
+        let script = script(tree, &marker, "sleep 0.2; kill -KILL $PPID; sleep 300");
+        let begun = Instant::now();
+        let finished = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{name}: {:?}", begun.elapsed());
+        assert!(finished.ended.keeper_lost && finished.stdout.text == "ready\n", "{name}: {finished:?}");
+        assert_clean(&marker);
+    }
+}
+
+/// Neither another command's tree nor a child of the program around the engine is taken for an orphan.
+#[tokio::test]
+async fn a_lost_keeper_takes_nobody_else_along() {
+    let bench = bench();
+    let (ours, others) = (marker(), marker());
+    let beside = script("setsid -f bash -c 'SLEEP'; ( ( (SLEEP) & ) & )", &others, "sleep 300");
+    let beside = bench.processes.start(bench.shell(&beside)).await.unwrap();
+    let mut stranger = std::process::Command::new("setsid").args(["sleep", "300"]).spawn().unwrap();
+    // By their own name; the shells that start them only mention it.
+    let sleepers = || -> Vec<String> {
+        survivors(&others).into_iter().filter(|line| line.contains(&format!(": {others}"))).collect()
+    };
+    eventually(Duration::from_secs(10), "the other tree stands", || sleepers().len() == 2).await;
+    let standing = sleepers();
+    for _ in 0..5 {
+        let script = script("setsid -f bash -c 'SLEEP'", &ours, "sleep 0.1; kill -KILL $PPID; sleep 300");
+        let lost = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
+        assert!(lost.ended.keeper_lost);
+        assert_clean(&ours);
+    }
+    assert_eq!(sleepers(), standing);
+    assert!(stranger.try_wait().unwrap().is_none());
+    assert!(bench.processes.kill(beside).await.unwrap());
+    assert_clean(&others);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+/// A guard is nobody's business either: without it the keeper does its work, and reports.
+#[tokio::test]
+async fn a_killed_guard_is_no_loss() {
+    let bench = bench();
     let marker = marker();
-    let script = format!("(exec -a {marker} sleep 300) & echo out; sleep 0.2; kill -KILL $PPID; sleep 300");
-    let begun = Instant::now();
+    let end = "kill -KILL $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.1; exit 3";
+    let script = script("setsid -f bash -c 'SLEEP'", &marker, end);
     let finished = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2));
-    assert!(finished.ended.keeper_lost && finished.stdout.text == "out\n", "{finished:?}");
-    eventually(IN_TIME, "everything is gone", || survivors(&marker).is_empty()).await;
+    assert_eq!((finished.ended.exit.code, finished.ended.keeper_lost), (Some(3), false));
+    assert_clean(&marker);
+}
+
+/// A keeper that does not answer is killed, and its tree with it.
+#[tokio::test]
+async fn a_stopped_keeper_is_given_up_and_its_command_ended() {
+    let bench = bench();
+    let marker = marker();
+    let script = script("setsid -f bash -c 'SLEEP'", &marker, "kill -STOP $PPID; sleep 300");
+    let mut command = bench.shell(&script);
+    command.timeout = Some(Duration::from_millis(200));
+    let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+    assert!(finished.ended.keeper_lost && finished.ended.timed_out, "{finished:?}");
+    assert_clean(&marker);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
