@@ -199,8 +199,7 @@ impl Machine {
         }
         let mut closed = self.parts.closed.clone();
         if call.avoid_sensitive
-            && let Some(home) =
-                self.variable("HOME").map(std::path::Path::new).filter(|home| home.is_absolute())
+            && let Some(home) = self.variable("HOME").map(Path::new).filter(|home| home.is_absolute())
         {
             let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
             let places = gantry_process::existing(&self.parts.sensitive.in_home(home)).into_iter();
@@ -237,6 +236,7 @@ pub(crate) fn process_error(err: ProcessError) -> ToolError {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests set up their own world")]
 mod tests {
     use serde_json::json;
 

@@ -144,7 +144,7 @@ mod tests {
         let error = edited(content, replacing("    println!(\"hallo\");", "x")).await.unwrap_err();
         assert_eq!(
             error,
-            "cannot edit f: oldString was not found; closest passages:\n2\t    println!(\"hello\"); (read the file and copy the passage exactly, white space included)"
+            "cannot edit f: oldString was not found; closest passages:\n2\t    println!(\"hello\");\n(read the file and copy the passage exactly, white space included)"
         );
     }
 

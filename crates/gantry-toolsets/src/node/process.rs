@@ -130,6 +130,9 @@ struct LogLines {
     /// The number (from 0) of a line that is longer than a page and of which only the beginning is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_line: Option<u64>,
+    /// Bytes of output between the shown beginning and the kept end that the full log had no room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -208,6 +211,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
                 total_chars: page.total_chars,
                 next_offset: page.next_offset,
                 cut_line: page.cut_line,
+                dropped_bytes: (page.dropped_bytes > 0).then_some(page.dropped_bytes),
             }))
         }
         Action::Write | Action::Submit => {

@@ -67,7 +67,8 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
         ],
         "tool::shell_exec" => vec![
             probe("cwd", StartIn, |path| json!({"argv": ["cat", "secret", "token"], "cwd": path})),
-            probe("argv", Command, |path| json!({"argv": ["cat", path]})),
+            // Some of the paths are the command's own output, which it would read for ever.
+            probe("argv", Command, |path| json!({"argv": ["cat", path], "timeout": 2000})),
         ],
         "read" => vec![path(Read, |path| json!({"path": path}))],
         "write" => vec![

@@ -50,7 +50,7 @@ async fn several_hunks_apply_together_or_not_at_all() {
     check(&file, &patch("18"), 0, json!({}), &after).await;
     assert_eq!(
         rejected(&file, &patch("eleventy")).await,
-        "hunk 2 (@@ -18,1 +18,1 @@) does not fit; nothing was changed\nexpected:\n  eleventy\nfound at line 18:\n  18 \
+        "hunk 2 (@@ -18,1 +18,1 @@) does not fit; nothing was changed\nexpected:\n  eleventy\nfound at line 18:\n  18\n\
          (read the file again and make the patch from what it holds now)"
     );
 }
