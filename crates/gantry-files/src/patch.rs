@@ -8,8 +8,10 @@
 
 mod lines;
 mod parse;
+mod pieces;
 mod place;
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub use self::{
@@ -19,6 +21,7 @@ pub use self::{
 
 use self::{
     lines::Lines,
+    pieces::Pieces,
     place::{Found, Placed, Search},
 };
 
@@ -30,11 +33,18 @@ const REJECT_CHARS: usize = 200;
 
 /// A patched file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patched {
-    /// The new content; empty for [`PatchKind::Delete`].
-    pub bytes: Vec<u8>,
+pub struct Patched<'a> {
+    /// The new content, piece by piece; none for [`PatchKind::Delete`].
+    pub parts: Vec<Cow<'a, [u8]>>,
     pub kind: PatchKind,
     pub hunks: Vec<AppliedHunk>,
+}
+
+impl Patched<'_> {
+    /// The new content in one.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.parts.concat()
+    }
 }
 
 /// How a hunk was applied.
@@ -127,7 +137,7 @@ fn list(lines: &[usize]) -> String {
 }
 
 /// Applies a patch to a file's content. `fuzz` is how many context lines at each end may differ, 0 to 2.
-pub fn apply(original: &[u8], patch: &str, fuzz: u8) -> Result<Patched, PatchError> {
+pub fn apply<'a>(original: &'a [u8], patch: &str, fuzz: u8) -> Result<Patched<'a>, PatchError> {
     if fuzz > MAX_FUZZ {
         return Err(PatchError::Fuzz);
     }
@@ -150,16 +160,16 @@ pub fn apply(original: &[u8], patch: &str, fuzz: u8) -> Result<Patched, PatchErr
     let follows_crlf =
         (adapted || placed.iter().any(|place| place.adapted_endings)) && endings.crlf && !endings.lf;
     let join = if follows_crlf { Ending::CrLf } else { Ending::Lf };
-    let bytes = rewrite(&lines, &patch, &placed, join);
-    if patch.kind == PatchKind::Delete && !bytes.is_empty() {
-        return Err(PatchError::Remains { lines: Lines::of(&bytes).len() });
+    let parts = rewrite(&lines, &patch, &placed, join).into_parts();
+    if patch.kind == PatchKind::Delete && !parts.is_empty() {
+        return Err(PatchError::Remains { lines: Lines::of(&parts.concat()).len() });
     }
     let applied = |placed: &Placed| AppliedHunk {
         offset: placed.offset,
         fuzz: placed.fuzz,
         adapted: adapted || placed.adapted,
     };
-    Ok(Patched { bytes, kind: patch.kind, hunks: placed.iter().map(applied).collect() })
+    Ok(Patched { parts, kind: patch.kind, hunks: placed.iter().map(applied).collect() })
 }
 
 /// Gives all lines of the patch the file's endings, where each knows only one kind and they differ.
@@ -229,10 +239,8 @@ fn rejected(search: &Search<'_>, lines: &Lines<'_>, hunk: &Hunk<'_>, number: usi
 }
 
 /// Writes the file anew: what no hunk touches is copied in long stretches. `join` ends a last line that is no longer last.
-fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed], join: Ending) -> Vec<u8> {
-    let grown: usize =
-        patch.hunks.iter().flat_map(|hunk| &hunk.lines).map(|line| line.content.len() + 2).sum();
-    let mut output = Vec::with_capacity(lines.byte_len() + grown);
+fn rewrite<'a>(lines: &Lines<'a>, patch: &FilePatch<'_>, placed: &[Placed], join: Ending) -> Pieces<'a> {
+    let mut output = Pieces::default();
     // The first line of the file that is not yet copied.
     let mut next = 0;
     for (hunk, place) in patch.hunks.iter().zip(placed) {
@@ -256,8 +264,8 @@ fn rewrite(lines: &Lines<'_>, patch: &FilePatch<'_>, placed: &[Placed], join: En
                         line.ending
                     };
                     start_line(&mut output, join);
-                    output.extend_from_slice(line.content.as_bytes());
-                    output.extend_from_slice(ending.bytes());
+                    output.add(line.content.as_bytes());
+                    output.add(ending.bytes());
                 }
             }
         }
@@ -284,30 +292,27 @@ fn adapted_ending(lines: &Lines<'_>, line: &HunkLine<'_>, replaced: Ending, inde
         .unwrap_or(line.ending)
 }
 
-fn keep_final_newline(output: &mut Vec<u8>, lines: &Lines<'_>) {
+fn keep_final_newline(output: &mut Pieces<'_>, lines: &Lines<'_>) {
     let wanted = if lines.len() == 0 { Ending::None } else { lines.get(lines.len() - 1).ending };
     match wanted {
-        Ending::None => {
-            let kept = output.strip_suffix(b"\r\n").or_else(|| output.strip_suffix(b"\n")).map(<[u8]>::len);
-            output.truncate(kept.unwrap_or(output.len()));
-        }
-        ending if !output.ends_with(b"\n") => output.extend_from_slice(ending.bytes()),
+        Ending::None => output.strip_newline(),
+        ending if !output.ends_with_newline() => output.add(ending.bytes()),
         _ => {}
     }
 }
 
 /// Copies lines `from..to` of the file.
-fn copy(output: &mut Vec<u8>, lines: &Lines<'_>, join: Ending, from: usize, to: usize) {
+fn copy<'a>(output: &mut Pieces<'a>, lines: &Lines<'a>, join: Ending, from: usize, to: usize) {
     let to = to.min(lines.len());
     if from < to {
         start_line(output, join);
-        output.extend_from_slice(lines.bytes(from, to));
+        output.borrow(lines.bytes(from, to));
     }
 }
 
 /// A line without a newline was last in its file; when something follows it, it needs one.
-fn start_line(output: &mut Vec<u8>, ending: Ending) {
-    if output.last().is_some_and(|byte| *byte != b'\n') {
-        output.extend_from_slice(ending.bytes());
+fn start_line(output: &mut Pieces<'_>, ending: Ending) {
+    if !output.is_empty() && !output.ends_with_newline() {
+        output.add(ending.bytes());
     }
 }

@@ -55,10 +55,6 @@ impl<'a> Lines<'a> {
         self.starts.len() - 1
     }
 
-    pub(super) fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The bytes of lines `from..to`.
     pub(super) fn bytes(&self, from: usize, to: usize) -> &'a [u8] {
         match (self.starts.get(from), self.starts.get(to)) {

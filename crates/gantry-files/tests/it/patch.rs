@@ -10,7 +10,7 @@ use crate::random::cases;
 
 fn check(original: &str, patch: &str, expected: &str) {
     match apply(original.as_bytes(), patch, 0) {
-        Ok(patched) => assert_eq!(String::from_utf8_lossy(&patched.bytes), expected),
+        Ok(patched) => assert_eq!(String::from_utf8_lossy(&patched.bytes()), expected),
         Err(error) => panic!("refused: {error}"),
     }
 }
@@ -50,19 +50,19 @@ fn hunks_are_looked_for_outward_and_after_what_the_last_was_off() {
     let fuzzy = "@@ -1,3 +1,3 @@\n other\n-b\n+B\n c\n";
     assert!(matches!(refused("a\nb\nc\n", fuzzy), PatchError::Rejected(_)));
     let patched = apply(b"a\nb\nc\n", fuzzy, 1).unwrap();
-    assert_eq!((patched.bytes.as_slice(), patched.hunks[0].fuzz), (b"a\nB\nc\n".as_slice(), 1));
+    assert_eq!((patched.bytes().as_slice(), patched.hunks[0].fuzz), (b"a\nB\nc\n".as_slice(), 1));
 }
 
 #[test]
 fn creation_and_deletion_follow_the_headers() {
     let create = "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n";
     let patched = apply(b"", create, 0).unwrap();
-    assert_eq!((patched.kind, patched.bytes.as_slice()), (PatchKind::Create, b"one\ntwo\n".as_slice()));
+    assert_eq!((patched.kind, patched.bytes().as_slice()), (PatchKind::Create, b"one\ntwo\n".as_slice()));
     assert!(matches!(refused("x\n", create), PatchError::Exists));
 
     let delete = "--- a/old.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n";
     let patched = apply(b"one\ntwo\n", delete, 0).unwrap();
-    assert_eq!((patched.kind, patched.bytes.len()), (PatchKind::Delete, 0));
+    assert_eq!((patched.kind, patched.bytes().len()), (PatchKind::Delete, 0));
     assert!(matches!(refused("one\ntwo\nthree\n", delete), PatchError::Remains { lines: 1 }));
 }
 
@@ -169,7 +169,7 @@ proptest! {
             prop_assert_eq!(diff, "");
         } else {
             let patched = apply(old.as_bytes(), &diff, 0);
-            prop_assert_eq!(patched.map(|patched| String::from_utf8(patched.bytes).unwrap()).map_err(|error| error.to_string()), Ok(new), "{}", diff);
+            prop_assert_eq!(patched.map(|patched| String::from_utf8(patched.bytes()).unwrap()).map_err(|error| error.to_string()), Ok(new), "{}", diff);
         }
     }
 

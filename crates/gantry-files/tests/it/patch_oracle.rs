@@ -63,7 +63,7 @@ fn patches_apply_as_gnu_patch_applies_them() {
         match (apply(&file, &patch, fuzz), &expected) {
             (Ok(ours), Some(bytes)) => {
                 assert_eq!(
-                    String::from_utf8_lossy(&ours.bytes),
+                    String::from_utf8_lossy(&ours.bytes()),
                     String::from_utf8_lossy(bytes),
                     "{}",
                     context()

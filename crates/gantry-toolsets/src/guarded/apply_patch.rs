@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use gantry_files::UpdateOptions;
 use gantry_files::patch::{self, AppliedHunk, PatchError, PatchKind, Patched};
-use gantry_files::{UpdateOptions, text};
+use gantry_files::text::{self, Encoding};
 use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,15 +101,16 @@ struct NewContent<'a> {
 
 /// The new content, in the encoding of the old.
 fn patched<'a>(bytes: &'a [u8], input: &Input) -> Result<NewContent<'a>, PatchError> {
-    let Ok(text) = text::decode(bytes) else {
-        // An old 8-bit encoding: the lines around the hunks stay as they are, byte by byte.
-        let Patched { bytes, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
-        return Ok(NewContent { parts: vec![Cow::Owned(bytes)], hunks });
+    // Plain UTF-8 and old 8-bit encodings: the lines around the hunks stay as they are, byte by byte.
+    let marked = Encoding::of(bytes) != Encoding::Utf8;
+    let Some(text) = marked.then(|| text::decode(bytes).ok()).flatten() else {
+        let Patched { parts, hunks, .. } = patch::apply(bytes, &input.patch, input.fuzz)?;
+        return Ok(NewContent { parts, hunks });
     };
-    let Patched { bytes, hunks, .. } = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
+    let patched = patch::apply(text.text.as_bytes(), &input.patch, input.fuzz)?;
     // Text patched with text is text.
-    let new_text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(NewContent { parts: text::encode(text.encoding, vec![Cow::Owned(new_text)]), hunks })
+    let new_text = String::from_utf8_lossy(&patched.bytes()).into_owned();
+    Ok(NewContent { parts: text::encode(text.encoding, vec![Cow::Owned(new_text)]), hunks: patched.hunks })
 }
 
 fn moved(hunks: &[AppliedHunk]) -> Vec<MovedHunk> {
