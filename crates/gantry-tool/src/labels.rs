@@ -30,12 +30,13 @@ fn patterns() -> Option<&'static RegexSet> {
     static PATTERNS: OnceLock<Option<RegexSet>> = OnceLock::new();
     PATTERNS
         .get_or_init(|| {
+            // Without Unicode classes: they would cost every process a millisecond to compile.
             RegexSet::new([
-                r"(?i)\b(ignore|disregard|forget)\s+(all\s+|any\s+)?(of\s+)?(the\s+|your\s+)?(previous|prior|above|earlier)\s+(instructions|prompts|rules|messages)",
-                r"(?i)\byou\s+are\s+now\s+(a|an|in)\s+\w+\s*(mode|assistant|agent|model)",
-                r"(?i)\bnew\s+(system\s+)?instructions\s*:",
-                r"(?i)<\s*/?\s*(system|assistant|tool_result|function_calls)\s*>",
-                r"(?i)\bdo\s+not\s+(tell|inform|mention\s+(this|it)\s+to)\s+the\s+user\b",
+                r"(?i-u)\b(ignore|disregard|forget)\s+(all\s+|any\s+)?(of\s+)?(the\s+|your\s+)?(previous|prior|above|earlier)\s+(instructions|prompts|rules|messages)",
+                r"(?i-u)\byou\s+are\s+now\s+(a|an|in)\s+\w+\s*(mode|assistant|agent|model)",
+                r"(?i-u)\bnew\s+(system\s+)?instructions\s*:",
+                r"(?i-u)<\s*/?\s*(system|assistant|tool_result|function_calls)\s*>",
+                r"(?i-u)\bdo\s+not\s+(tell|inform|mention\s+(this|it)\s+to)\s+the\s+user\b",
             ])
             .ok()
         })

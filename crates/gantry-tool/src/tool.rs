@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -154,14 +154,27 @@ type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
 type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, String> + Send + Sync>;
 
+/// What the types of a tool say about it.
+struct Schemas {
+    description: String,
+    input: Value,
+    output: Option<Value>,
+}
+
+impl Schemas {
+    fn of<I: JsonSchema, O: IntoReply>() -> Schemas {
+        let (description, input) = schema::of_input::<I>();
+        Schemas { description, input, output: O::schema() }
+    }
+}
+
 /// A tool and everything about it that callers may know. `run` is out of their reach.
 #[derive(Clone)]
 pub struct Tool {
     name: String,
     toolset: Toolset,
-    description: String,
-    input_schema: Value,
-    output_schema: Option<Value>,
+    /// Made when first asked for: a single call needs one tool's schema, not everybody's.
+    schemas: Arc<LazyLock<Schemas>>,
     read_only: bool,
     destructive: bool,
     idempotent: bool,
@@ -196,7 +209,6 @@ impl Tool {
         F: Fn(Ctx<S>, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
     {
-        let (description, input_schema) = schema::of_input::<I>();
         let state = state.clone();
         let run = Arc::new(run);
         let erased: Run = Arc::new(move |call, input| {
@@ -213,9 +225,7 @@ impl Tool {
         Tool {
             name: name.to_owned(),
             toolset,
-            description,
-            input_schema,
-            output_schema: O::schema(),
+            schemas: Arc::new(LazyLock::new(Schemas::of::<I, O>)),
             read_only: false,
             destructive: true,
             idempotent: false,
@@ -301,16 +311,16 @@ impl Tool {
     }
 
     pub fn description(&self) -> &str {
-        &self.description
+        &self.schemas.description
     }
 
     pub fn input_schema(&self) -> &Value {
-        &self.input_schema
+        &self.schemas.input
     }
 
     /// Absent for tools that answer in plain text.
     pub fn output_schema(&self) -> Option<&Value> {
-        self.output_schema.as_ref()
+        self.schemas.output.as_ref()
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -339,7 +349,7 @@ impl Tool {
 
     /// Every violation of the input schema. Whole floats in the input become integers.
     pub(crate) fn validate(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
-        self.validator.get_or_init(|| schema::Validator::new(&self.input_schema)).check(input)
+        self.validator.get_or_init(|| schema::Validator::new(&self.schemas.input)).check(input)
     }
 
     pub(crate) fn is_paged(&self) -> bool {
