@@ -143,11 +143,11 @@ impl Scope {
         if let Some(old) = old {
             attributes::keep(&old.fd, &old.stat, &temp.file, asked)?;
         }
-        temp.file.sync_all().map_err(fail)?;
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let tag = sync_and_hash(&temp.file, parts, bytes).map_err(fail)?;
         let stat = rustix::fs::fstat(&temp.file).map_err(|err| fail(err.into()))?;
         temp.rename_to(name, overwrite, asked)?;
-        let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let tag = tag::of_parts(parts, &FileMeta::of(&stat));
+        let tag = tag.unwrap_or_else(|| tag::weak(&FileMeta::of(&stat)));
         Ok(Written { path: place.path.clone(), bytes, created: old.is_none(), tag })
     }
 
@@ -165,6 +165,21 @@ impl Scope {
             .map_err(|err| FileError::io("write", asked, err))?;
         Ok(Temp { dir: &place.dir, name, file: File::from(fd), renamed: false })
     }
+}
+
+/// Puts the file on disk and hashes its content; a large one in the time that the disk takes.
+fn sync_and_hash(file: &File, parts: &[&[u8]], bytes: u64) -> io::Result<Option<String>> {
+    const LARGE: u64 = 1 << 20;
+    if bytes < LARGE {
+        file.sync_all()?;
+        return Ok(tag::hashed(parts));
+    }
+    std::thread::scope(|scope| {
+        let hashing = scope.spawn(|| tag::hashed(parts));
+        let synced = file.sync_all();
+        let tag = hashing.join().map_err(|_| io::Error::other("hashing the content failed"))?;
+        synced.map(|()| tag)
+    })
 }
 
 /// Whether the rename may replace what is there.

@@ -15,15 +15,20 @@ pub fn of_bytes(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn of_parts(parts: &[&[u8]], meta: &FileMeta) -> String {
+    hashed(parts).unwrap_or_else(|| weak(meta))
+}
+
+/// The tag of what is small enough to be hashed.
+pub(crate) fn hashed(parts: &[&[u8]]) -> Option<String> {
     let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
     if size > MAX_HASHED_BYTES {
-        return weak(meta);
+        return None;
     }
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher.update(part);
     }
-    of_hash(&hasher)
+    Some(of_hash(&hasher))
 }
 
 pub(crate) fn of_hash(hasher: &blake3::Hasher) -> String {

@@ -75,6 +75,8 @@ impl Side {
 
     fn time(&mut self) -> Result<Duration> {
         let mut command = self.command()?;
+        // A settled disk: what one side leaves for later must not be paid by the other, which waits for its own data.
+        Command::new("sync").status().context("cannot run sync")?;
         let started = Instant::now();
         let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
         let took = started.elapsed();
