@@ -1,7 +1,7 @@
 //! The keeper: a small process between the engine and one command, which outlives neither.
 //!
 //! It adopts every orphan the command makes, so that at the end (the command's own, a request, or the death of the
-//! engine) it can end all of them, reap all of them, and only then report. On Linux it runs below a [`guard`] that does
+//! engine) it can end all of them, reap all of them, and only then report. On Linux it runs below a `guard` that does
 //! the same should the keeper be killed. Plain blocking code, no runtime.
 
 use std::io::Write;
