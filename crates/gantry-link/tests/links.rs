@@ -1,0 +1,279 @@
+//! Links over a pipe in memory: both ends are real, only the cable is not.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt};
+use gantry_link::{
+    Event, HandshakeError, Link, LinkError, LinkOptions, Request, ServeFuture, Service, Socket, accepted,
+    connect, receive_connect,
+};
+use gantry_protocol::{
+    ConnectParams, ConnectResult, ErrorCode, ProtocolRange, Role, ServerInfo, StreamFrame, WireError, raw,
+};
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio_websockets::{ClientBuilder, Message};
+
+#[derive(Default)]
+struct Echo {
+    seen: Mutex<Vec<String>>,
+}
+
+impl Echo {
+    fn saw(&self, what: impl Into<String>) {
+        self.seen.lock().unwrap().push(what.into());
+    }
+
+    async fn wait_for(&self, what: &str) {
+        for _ in 0..500 {
+            if self.seen.lock().unwrap().iter().any(|seen| seen == what) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{what} was not seen: {:?}", self.seen.lock().unwrap());
+    }
+}
+
+impl Service for Echo {
+    fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move {
+            match &*request.method {
+                "echo" => Ok(request.params),
+                "panic" => panic!("on purpose"),
+                "hang" => {
+                    self.saw("hanging");
+                    request.cancel.cancelled().await;
+                    self.saw("cancelled");
+                    Err(WireError::new(ErrorCode::Cancelled, "cancelled"))
+                }
+                // Asks back over the same link before it answers.
+                "back" => link.request("echo", request.params, None).await.map_err(|err| match err {
+                    LinkError::Remote(error) => error,
+                    LinkError::Closed(reason) => WireError::new(ErrorCode::Unavailable, reason),
+                }),
+                "deadline" => {
+                    let rest =
+                        request.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_millis());
+                    Ok(raw(&rest.map(|ms| ms as u64)))
+                }
+                _ => Err(request.unknown()),
+            }
+        })
+    }
+
+    fn event(&self, _link: &Link, event: Event) {
+        self.saw(format!("{} {}", event.name, event.data));
+    }
+
+    fn stream(&self, _link: &Link, frame: StreamFrame) {
+        self.saw(format!("stream {} at {}", frame.stream(), frame.offset()));
+    }
+}
+
+fn sockets() -> (Socket<DuplexStream>, Socket<DuplexStream>) {
+    let (here, there) = tokio::io::duplex(256 * 1024);
+    (ClientBuilder::new().take_over(here), accepted(there))
+}
+
+fn params() -> ConnectParams {
+    ConnectParams {
+        protocol: ProtocolRange::default(),
+        role: Role::Client,
+        id: "test".into(),
+        version: "0".into(),
+        platform: "linux-x64".into(),
+        token: "secret-token".into(),
+        node: None,
+    }
+}
+
+fn welcome() -> ConnectResult {
+    let server = ServerInfo { version: "0".into(), instance: "i".into(), now: 0 };
+    ConnectResult { protocol: 1, server, wanted: Vec::new(), workspace: None }
+}
+
+/// Two ends after a real handshake.
+async fn linked(options: LinkOptions) -> (Link, Arc<Echo>, Link, Arc<Echo>) {
+    let (mut here, mut there) = sockets();
+    let server = async {
+        let request = receive_connect(&mut there, Duration::from_secs(5)).await.unwrap();
+        assert_eq!(request.params.token, "secret-token");
+        request.accept(&mut there, &welcome()).await.unwrap();
+    };
+    let (connected, ()) =
+        tokio::join!(async { connect(&mut here, &params(), Duration::from_secs(5)).await }, server);
+    assert_eq!(connected.unwrap().protocol, 1);
+    let (one, two) = (Arc::new(Echo::default()), Arc::new(Echo::default()));
+    let (first, running) = Link::new(here, one.clone(), options);
+    tokio::spawn(running);
+    let (second, running) = Link::new(there, two.clone(), options);
+    tokio::spawn(running);
+    (first, one, second, two)
+}
+
+async fn ask(link: &Link, method: &str, value: Value) -> Result<Value, LinkError> {
+    link.request(method, raw(&value), None).await.map(|answer| serde_json::from_str(answer.get()).unwrap())
+}
+
+#[tokio::test]
+async fn requests_go_both_ways_and_may_ask_back() {
+    let (first, _, second, _) = linked(LinkOptions::default()).await;
+    for link in [&first, &second] {
+        assert_eq!(ask(link, "echo", json!({"a": 1})).await.unwrap(), json!({"a": 1}));
+        assert_eq!(ask(link, "back", json!([2])).await.unwrap(), json!([2]));
+    }
+    let many = (0..100).map(|n| ask(&first, "echo", json!(n)));
+    let answers = futures_util::future::join_all(many).await;
+    assert!(answers.into_iter().enumerate().all(|(n, answer)| answer.unwrap() == json!(n)));
+}
+
+#[tokio::test]
+async fn nothing_is_met_with_silence() {
+    let (first, one, _, _) = linked(LinkOptions::default()).await;
+    let code = |err: LinkError| match err {
+        LinkError::Remote(error) => error.code,
+        LinkError::Closed(reason) => panic!("{reason}"),
+    };
+    assert_eq!(code(ask(&first, "nothing", json!(0)).await.unwrap_err()), ErrorCode::UnknownMethod);
+    assert_eq!(code(ask(&first, "panic", json!(0)).await.unwrap_err()), ErrorCode::Internal);
+    assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link goes on");
+    let within = first.request_within("hang", raw(&0), Duration::from_millis(50)).await;
+    assert_eq!(code(within.unwrap_err()), ErrorCode::Deadline);
+    drop(one);
+}
+
+#[tokio::test]
+async fn giving_up_reaches_the_other_end() {
+    let (first, _, _, two) = linked(LinkOptions::default()).await;
+    let asking = tokio::spawn(async move { ask(&first, "hang", json!(0)).await });
+    two.wait_for("hanging").await;
+    asking.abort();
+    two.wait_for("cancelled").await;
+}
+
+#[tokio::test]
+async fn a_closed_link_tells_both_ends_why() {
+    let (first, one, second, _) = linked(LinkOptions::default()).await;
+    let asking = tokio::spawn({
+        let second = second.clone();
+        async move { ask(&second, "hang", json!(0)).await }
+    });
+    one.wait_for("hanging").await;
+    first.close("revoked");
+    assert_eq!(first.closed().await, "revoked");
+    one.wait_for("cancelled").await;
+    assert!(second.closed().await.contains("revoked"));
+    assert!(matches!(asking.await.unwrap(), Err(LinkError::Closed(reason)) if reason.contains("revoked")));
+    assert!(matches!(ask(&second, "echo", json!(0)).await, Err(LinkError::Closed(_))));
+}
+
+#[tokio::test]
+async fn deadlines_events_and_streams_arrive() {
+    let (first, _, _, two) = linked(LinkOptions::default()).await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let rest = first.request("deadline", raw(&0), Some(deadline)).await.unwrap();
+    let rest: u64 = serde_json::from_str(rest.get()).unwrap();
+    assert!((50_000..=60_000).contains(&rest), "{rest}");
+    first.event("news", raw(&json!({"n": 1}))).await.unwrap();
+    assert!(first.try_stream(StreamFrame::credit(7, 9)));
+    two.wait_for("news {\"n\":1}").await;
+    two.wait_for("stream 7 at 9").await;
+}
+
+#[tokio::test]
+async fn too_many_at_once_are_refused() {
+    let (first, _, _, two) = linked(LinkOptions { max_serving: 2, ..LinkOptions::default() }).await;
+    for _ in 0..2 {
+        let first = first.clone();
+        tokio::spawn(async move { ask(&first, "hang", json!(0)).await });
+    }
+    while two.seen.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let refused = ask(&first, "echo", json!(0)).await.unwrap_err();
+    assert!(
+        matches!(refused, LinkError::Remote(error) if error.code == ErrorCode::TooMany && error.retryable)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_gone_after_two_pings() {
+    let (here, _held) = tokio::io::duplex(1024);
+    let socket = ClientBuilder::new().take_over(here);
+    let options = LinkOptions { ping_every: Duration::from_millis(20), ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
+    // Silence is measured by the real clock.
+    tokio::spawn(running);
+    let waited = async {
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            tokio::time::advance(Duration::from_millis(20)).await;
+            tokio::task::yield_now().await;
+            if link.is_closed() {
+                return link.closed().await;
+            }
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap().contains("silent"));
+}
+
+/// Sends these first frames; gives what comes back, and what the server made of it.
+async fn first_words(messages: Vec<Message>) -> (Vec<Message>, Result<(), HandshakeError>) {
+    let (mut here, mut there) = sockets();
+    let server =
+        tokio::spawn(async move { receive_connect(&mut there, Duration::from_millis(300)).await.map(drop) });
+    for message in messages {
+        let _ = here.send(message).await;
+    }
+    let mut answers = Vec::new();
+    while let Some(Ok(message)) = here.next().await {
+        answers.push(message);
+    }
+    (answers, server.await.unwrap())
+}
+
+#[tokio::test]
+async fn nothing_is_heard_before_connect() {
+    let long =
+        format!(r#"{{"type":"req","id":1,"method":"connect","params":{{"id":"{}"}}}}"#, "x".repeat(70_000));
+    for message in [
+        Message::text(r#"{"type":"req","id":1,"method":"tool.call","params":{}}"#.to_owned()),
+        Message::text(r#"{"type":"req","id":1,"method":"connect","params":{"role":"node"}}"#.to_owned()),
+        Message::text(r#"{"type":"res","id":1,"ok":true}"#.to_owned()),
+        Message::text("no json".to_owned()),
+        Message::binary(StreamFrame::credit(1, 1).into_bytes()),
+        Message::text(long),
+    ] {
+        let shown = format!("{message:?}").chars().take(100).collect::<String>();
+        let (answers, outcome) = first_words(vec![message]).await;
+        assert!(outcome.is_err(), "{shown}");
+        let closed = answers.iter().any(Message::is_close);
+        assert!(closed, "{shown} was met with {answers:?}");
+    }
+    assert!(matches!(first_words(Vec::new()).await.1, Err(HandshakeError::TimedOut(_))));
+}
+
+#[tokio::test]
+async fn frames_that_are_none_are_answered_and_in_the_end_not_endured() {
+    let (mut here, mut there) = sockets();
+    tokio::spawn(async move {
+        let request = receive_connect(&mut there, Duration::from_secs(5)).await.unwrap();
+        request.accept(&mut there, &welcome()).await.unwrap();
+        Link::new(there, Arc::new(Echo::default()), LinkOptions::default()).1.await;
+    });
+    connect(&mut here, &params(), Duration::from_secs(5)).await.unwrap();
+    here.send(Message::text(r#"{"type":"what","id":5}"#.to_owned())).await.unwrap();
+    let answer = here.next().await.unwrap().unwrap();
+    let answer: Value = serde_json::from_str(answer.as_text().unwrap()).unwrap();
+    assert_eq!((answer["id"].clone(), answer["error"]["code"].clone()), (json!(5), json!("bad_frame")));
+    for _ in 0..100 {
+        let _ = here.send(Message::binary(vec![9; 20])).await;
+    }
+    let mut closed = false;
+    while let Some(Ok(message)) = here.next().await {
+        closed |= message.is_close();
+    }
+    assert!(closed);
+}

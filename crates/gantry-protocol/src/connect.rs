@@ -1,0 +1,152 @@
+//! The first request of every connection, and what a node says about its tools right after.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Client,
+    Node,
+    Channel,
+}
+
+/// `params` of `connect`.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConnectParams {
+    pub protocol: ProtocolRange,
+    pub role: Role,
+    /// A node's id; anything that tells clients apart.
+    pub id: String,
+    pub version: String,
+    /// `linux-x64` form.
+    pub platform: String,
+    pub token: String,
+    /// For role `node` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeHello>,
+}
+
+/// Tokens stay out of logs.
+impl std::fmt::Debug for ConnectParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectParams")
+            .field("role", &self.role)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProtocolRange {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl Default for ProtocolRange {
+    fn default() -> Self {
+        ProtocolRange { min: crate::PROTOCOL_VERSION, max: crate::PROTOCOL_VERSION }
+    }
+}
+
+impl ProtocolRange {
+    pub fn includes(self, version: u32) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeHello {
+    /// Made anew with every start of the node's process: a new one has forgotten all calls.
+    pub instance: String,
+    /// A second socket of a connected node, for streams only.
+    #[serde(default)]
+    pub bulk: bool,
+    /// What each tool can do; their schemas follow with `node.tools`.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    pub host_capabilities: Vec<String>,
+    /// Calls of this instance that are running, or whose result was not acknowledged.
+    #[serde(default)]
+    pub calls: Vec<String>,
+}
+
+/// `result` of `connect`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectResult {
+    pub protocol: u32,
+    pub server: ServerInfo,
+    /// Of the node's `calls`, those somebody still waits for. The node ends and forgets the others.
+    #[serde(default)]
+    pub wanted: Vec<String>,
+    /// For clients: the directory from which the gateway's own machine takes relative paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerInfo {
+    pub version: String,
+    /// Made anew with every start of the gateway.
+    pub instance: String,
+    /// The gateway's clock, in milliseconds since 1970.
+    pub now: i64,
+}
+
+/// `params` of `node.tools`. A node can be called once this has been answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTools {
+    pub tools: Vec<WireTool>,
+}
+
+/// A tool as it is described over the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WireTool {
+    pub name: String,
+    pub description: String,
+    pub input_schema: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    #[serde(default)]
+    pub annotations: WireAnnotations,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WireAnnotations {
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+}
+
+/// What is assumed of a tool that says nothing about itself.
+impl Default for WireAnnotations {
+    fn default() -> Self {
+        WireAnnotations { read_only: false, destructive: true, idempotent: false, open_world: true }
+    }
+}
+
+/// This build's platform in the form of the handshake.
+pub fn current_platform() -> String {
+    let os = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{os}-{architecture}")
+}

@@ -1,0 +1,205 @@
+//! Text frames: requests and responses in both directions, events, cancellation.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::WireError;
+
+/// JSON that is passed on as it came.
+pub type RawJson = Box<RawValue>;
+
+#[derive(Debug, Clone)]
+pub enum Frame {
+    Request { id: u64, method: String, params: RawJson, deadline_ms: Option<u64> },
+    Response { id: u64, outcome: Result<RawJson, WireError> },
+    Event { event: String, seq: u64, data: RawJson },
+    Cancel { id: u64 },
+}
+
+/// Why a text is not a frame. `id` is that of the request, when it could be told.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct FrameError {
+    pub id: Option<u64>,
+    pub message: String,
+}
+
+/// All fields of all kinds; which belong together is checked after reading.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: std::borrow::Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    method: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ok: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<WireError>,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    event: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    data: Option<&'a RawValue>,
+}
+
+impl<'a> Wire<'a> {
+    fn of(kind: &'a str) -> Wire<'a> {
+        Wire {
+            kind: kind.into(),
+            id: None,
+            method: None,
+            params: None,
+            deadline_ms: None,
+            ok: None,
+            result: None,
+            error: None,
+            event: None,
+            seq: None,
+            data: None,
+        }
+    }
+}
+
+impl Frame {
+    /// Fields that are not known are passed over, so that a newer peer may say more.
+    pub fn parse(text: &str) -> Result<Frame, FrameError> {
+        let wire: Wire<'_> = serde_json::from_str(text)
+            .map_err(|err| FrameError { id: id_of(text), message: format!("not a frame: {err}") })?;
+        let id = wire.id;
+        let missing = |field: &str| FrameError { id, message: format!("the frame has no \"{field}\"") };
+        let owned = |json: Option<&RawValue>| json.map_or_else(raw_null, ToOwned::to_owned);
+        match &*wire.kind {
+            "req" => Ok(Frame::Request {
+                id: id.ok_or_else(|| missing("id"))?,
+                method: wire.method.ok_or_else(|| missing("method"))?.into_owned(),
+                params: owned(wire.params),
+                deadline_ms: wire.deadline_ms,
+            }),
+            "res" => {
+                let id = id.ok_or_else(|| missing("id"))?;
+                let outcome = match wire.ok.ok_or_else(|| missing("ok"))? {
+                    true => Ok(owned(wire.result)),
+                    false => Err(wire.error.ok_or_else(|| missing("error"))?),
+                };
+                Ok(Frame::Response { id, outcome })
+            }
+            "evt" => Ok(Frame::Event {
+                event: wire.event.ok_or_else(|| missing("event"))?.into_owned(),
+                seq: wire.seq.unwrap_or(0),
+                data: owned(wire.data),
+            }),
+            "cancel" => Ok(Frame::Cancel { id: id.ok_or_else(|| missing("id"))? }),
+            other => {
+                let shown: String = other.chars().take(40).collect();
+                Err(FrameError { id, message: format!("unknown frame type \"{shown}\"") })
+            }
+        }
+    }
+
+    pub fn to_text(&self) -> String {
+        let wire = match self {
+            Frame::Request { id, method, params, deadline_ms } => Wire {
+                id: Some(*id),
+                method: Some(method.as_str().into()),
+                params: Some(params),
+                deadline_ms: *deadline_ms,
+                ..Wire::of("req")
+            },
+            Frame::Response { id, outcome: Ok(result) } => {
+                Wire { id: Some(*id), ok: Some(true), result: Some(result), ..Wire::of("res") }
+            }
+            Frame::Response { id, outcome: Err(error) } => {
+                Wire { id: Some(*id), ok: Some(false), error: Some(error.clone()), ..Wire::of("res") }
+            }
+            Frame::Event { event, seq, data } => Wire {
+                event: Some(event.as_str().into()),
+                seq: Some(*seq),
+                data: Some(data),
+                ..Wire::of("evt")
+            },
+            Frame::Cancel { id } => Wire { id: Some(*id), ..Wire::of("cancel") },
+        };
+        // Strings, numbers and JSON that was checked when it was made: there is nothing that could fail.
+        serde_json::to_string(&wire).unwrap_or_default()
+    }
+}
+
+/// A value as JSON to send. Only maps with keys that are no strings could fail, and no wire type has one.
+pub fn raw<T: Serialize>(value: &T) -> RawJson {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| raw_null())
+}
+
+pub fn raw_null() -> RawJson {
+    RawValue::NULL.to_owned()
+}
+
+/// The id of a text that is no frame, so that its sender can be told which one.
+fn id_of(text: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: u64,
+    }
+    fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
+        serde_json::from_str(text).ok()
+    }
+    parse::<Id>(text).map(|found| found.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn every_kind_survives_the_wire() {
+        for text in [
+            r#"{"type":"req","id":7,"method":"tool.call","params":{"tool":"Read","x":[1,2]},"deadlineMs":60000}"#,
+            r#"{"type":"req","id":8,"method":"ping","params":null}"#,
+            r#"{"type":"res","id":7,"ok":true,"result":{"a":"ä\n"}}"#,
+            r#"{"type":"res","id":7,"ok":false,"error":{"code":"denied","message":"no","retryable":false}}"#,
+            r#"{"type":"evt","event":"call.progress","seq":12,"data":{}}"#,
+            r#"{"type":"cancel","id":7}"#,
+        ] {
+            assert_eq!(Frame::parse(text).unwrap().to_text(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_says_why_and_whose() {
+        let said = |text: &str| {
+            let error = Frame::parse(text).unwrap_err();
+            (error.id, error.message)
+        };
+        assert_eq!(said(r#"{"type":"hello","id":3}"#), (Some(3), "unknown frame type \"hello\"".into()));
+        assert_eq!(said(r#"{"type":"req","id":3}"#), (Some(3), "the frame has no \"method\"".into()));
+        assert_eq!(said(r#"{"type":"res","id":3,"ok":false}"#).0, Some(3));
+        assert_eq!(said(r#"{"type":"req","id":4,"method":7}"#).0, Some(4));
+        for text in ["", "[]", "{", "{}", "7", r#"{"type":"req","id":-1,"method":"x"}"#] {
+            assert!(Frame::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn later_versions_may_say_more() {
+        let text = r#"{"type":"cancel","id":7,"why":"later"}"#;
+        assert!(matches!(Frame::parse(text), Ok(Frame::Cancel { id: 7 })));
+    }
+
+    #[test]
+    fn codes_are_spelled_the_same_everywhere() {
+        for code in [ErrorCode::BadFrame, ErrorCode::PrefixMismatch, ErrorCode::ApprovalNeeded] {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.name());
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The wire between clients, gateway and nodes, version 1: data only, no I/O. `docs/protocol.md` tells it in words.
+
+mod connect;
+mod error;
+mod frame;
+mod methods;
+mod names;
+mod stream;
+
+pub use connect::{
+    ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
+    WireTool, current_platform,
+};
+pub use error::{ErrorCode, WireError};
+pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
+pub use methods::{
+    CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult, NodeCallParams, NodeInfo,
+    ProcessEnd, ToolAck, event, method,
+};
+pub use names::{NameError, check_node_id, is_node_id};
+pub use stream::{
+    HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
+};
+
+/// The version this code speaks.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The largest text frame before `connect` has succeeded.
+pub const MAX_CONNECT_BYTES: usize = 64 * 1024;
+
+/// The largest frame afterwards: whole files and images travel as results.
+pub const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;

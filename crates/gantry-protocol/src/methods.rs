@@ -1,0 +1,180 @@
+//! Requests and events after `connect`: names, parameters, results.
+
+use serde::{Deserialize, Serialize};
+
+use crate::frame::RawJson;
+
+/// Names of requests. Who may send each is in `docs/protocol.md`.
+pub mod method {
+    pub const CONNECT: &str = "connect";
+    /// Client → gateway, and gateway → node.
+    pub const TOOL_CALL: &str = "tool.call";
+    pub const TOOLS_LIST: &str = "tools.list";
+    pub const TOOLS_GET: &str = "tools.get";
+    pub const RESULTS_READ: &str = "results.read";
+    /// Node → gateway.
+    pub const NODE_TOOLS: &str = "node.tools";
+    pub const PROCESS_ENDED: &str = "process.ended";
+    /// Gateway → node.
+    pub const LOGS_GET: &str = "logs.get";
+    pub const BULK_OPEN: &str = "bulk.open";
+    /// Client → gateway, the operator's.
+    pub const NODES_LIST: &str = "nodes.list";
+    pub const NODES_ADD: &str = "nodes.add";
+    pub const NODES_RENEW: &str = "nodes.renew";
+    pub const NODES_TAG: &str = "nodes.tag";
+    pub const NODES_RENAME: &str = "nodes.rename";
+    pub const NODES_REVOKE: &str = "nodes.revoke";
+    pub const NODES_FORGET: &str = "nodes.forget";
+    pub const NODES_PROCESSES: &str = "nodes.processes";
+    pub const TOKENS_LIST: &str = "tokens.list";
+    pub const TOKENS_ADD: &str = "tokens.add";
+    pub const TOKENS_REVOKE: &str = "tokens.revoke";
+}
+
+/// Names of events.
+pub mod event {
+    /// Gateway → node: these results have arrived and may be forgotten.
+    pub const TOOL_ACK: &str = "tool.ack";
+    /// Node → gateway → client: how far a call is.
+    pub const CALL_PROGRESS: &str = "call.progress";
+    /// Gateway → client: a background process on a node has ended.
+    pub const PROCESS_ENDED: &str = "process.ended";
+}
+
+/// `params` of a client's `tool.call`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CallParams {
+    pub tool: String,
+    /// Absent means `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<RawJson>,
+    /// Call as this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The operator's: where relative paths start on the gateway's own machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// A retry under the same key returns the first answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// `params` of `tool.call` to a node. The same `callId` twice is one call: it survives a reconnect.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeCallParams {
+    pub call_id: String,
+    /// Without the node's own name before it.
+    pub tool: String,
+    pub input: RawJson,
+    pub caller: Caller,
+}
+
+/// On whose behalf the gateway calls a node: the node's own gate judges by it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Caller {
+    /// `operator`, `client:NAME`, `mcp:NAME`, `agent:ID` or `scheduler`.
+    pub principal: String,
+    pub agent: String,
+    /// `supervised`, `guided` or `autonomous`.
+    pub autonomy: String,
+    /// `cli`, `http`, `websocket`, `mcp` or `agent`.
+    pub surface: String,
+}
+
+/// `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallResult {
+    /// The name it was resolved to.
+    pub tool: String,
+    /// The answer is the tool's own error, in its toolset's shape.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// Either this or `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// `data` of `tool.ack`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolAck {
+    pub call_ids: Vec<String>,
+}
+
+/// `data` of `call.progress`. From a node `call` is the `callId`; to a client, the number of its request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallProgress {
+    pub call: String,
+    pub done: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// What `done` counts, such as `bytes`, or what is being done.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// `params` of `logs.get`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogsParams {
+    pub lines: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogsResult {
+    pub lines: Vec<String>,
+    /// There are older lines.
+    pub truncated: bool,
+}
+
+/// `params` of `process.ended`: a background process is over. Sent until it is answered; `eventId` tells repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessEnd {
+    pub event_id: String,
+    pub session_id: String,
+    pub command: String,
+    pub principal: String,
+    pub agent: String,
+    pub exit_code: Option<i32>,
+    pub signal: Option<String>,
+    pub timed_out: bool,
+    pub started_at: i64,
+    pub ended_at: i64,
+    /// The last characters of the output.
+    pub tail: String,
+}
+
+/// A node as `nodes.list` and `GET /v1/nodes` show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfo {
+    pub id: String,
+    pub online: bool,
+    #[serde(default)]
+    pub revoked: bool,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    pub client_platform: Option<String>,
+    pub client_version: Option<String>,
+    pub first_seen: Option<i64>,
+    pub last_seen: Option<i64>,
+    #[serde(default)]
+    pub host_capabilities: Vec<String>,
+    /// By tool.
+    #[serde(default)]
+    pub tool_capabilities: std::collections::BTreeMap<String, Vec<String>>,
+    /// Calls it is working on.
+    #[serde(default)]
+    pub in_flight: usize,
+}
