@@ -64,6 +64,27 @@ impl std::fmt::Display for Principal {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no principal")]
+pub struct UnknownPrincipal(String);
+
+/// As it is displayed.
+impl std::str::FromStr for Principal {
+    type Err = UnknownPrincipal;
+
+    fn from_str(text: &str) -> Result<Principal, UnknownPrincipal> {
+        let named = text.split_once(':').filter(|(_, name)| !name.is_empty());
+        match (text, named) {
+            ("operator", _) => Ok(Principal::Operator),
+            ("scheduler", _) => Ok(Principal::Scheduler),
+            (_, Some(("client", token))) => Ok(Principal::Client { token: token.to_owned() }),
+            (_, Some(("mcp", client))) => Ok(Principal::Mcp { client: client.to_owned() }),
+            (_, Some(("agent", id))) => Ok(Principal::Agent { id: id.to_owned() }),
+            _ => Err(UnknownPrincipal(text.chars().take(64).collect())),
+        }
+    }
+}
+
 /// The way in. Model-facing surfaces get bounded results, the others get everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,6 +97,23 @@ pub enum Surface {
 }
 
 impl Surface {
+    pub const ALL: [Surface; 5] =
+        [Surface::Cli, Surface::Http, Surface::Websocket, Surface::Mcp, Surface::Agent];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Surface::Cli => "cli",
+            Surface::Http => "http",
+            Surface::Websocket => "websocket",
+            Surface::Mcp => "mcp",
+            Surface::Agent => "agent",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Surface> {
+        Surface::ALL.into_iter().find(|surface| surface.name() == name)
+    }
+
     pub fn is_model_facing(self) -> bool {
         matches!(self, Surface::Mcp | Surface::Agent)
     }
@@ -94,6 +132,22 @@ pub enum Autonomy {
     Autonomous,
 }
 
+impl Autonomy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Autonomy::Supervised => "supervised",
+            Autonomy::Guided => "guided",
+            Autonomy::Autonomous => "autonomous",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Autonomy> {
+        [Autonomy::Supervised, Autonomy::Guided, Autonomy::Autonomous]
+            .into_iter()
+            .find(|autonomy| autonomy.name() == name)
+    }
+}
+
 /// One call on its way through the gate.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -109,6 +163,8 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// Fires when the caller gives up or the deadline passes.
     pub cancel: CancellationToken,
+    /// Told how far the call is, if anybody wants to know.
+    pub progress: Option<ProgressSink>,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
 }
@@ -129,8 +185,38 @@ impl Call {
             scope: ToolScope::default(),
             deadline: None,
             cancel: CancellationToken::new(),
+            progress: None,
             avoid_sensitive: false,
         }
+    }
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    pub done: u64,
+    pub total: Option<u64>,
+    /// What `done` counts, or what is being done.
+    pub message: String,
+}
+
+/// Takes reports of progress. Must not block.
+#[derive(Clone)]
+pub struct ProgressSink(Arc<dyn Fn(Progress) + Send + Sync>);
+
+impl ProgressSink {
+    pub fn new(take: impl Fn(Progress) + Send + Sync + 'static) -> ProgressSink {
+        ProgressSink(Arc::new(take))
+    }
+
+    pub fn report(&self, progress: Progress) {
+        (self.0)(progress);
+    }
+}
+
+impl std::fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProgressSink")
     }
 }
 

@@ -49,6 +49,12 @@ pub enum ToolError {
     /// Ours to mend: the detail goes to the audit log under this id, the caller hears only the id.
     #[error("internal error {id}")]
     Internal { id: String, detail: String },
+    /// The tool ran elsewhere, where its error already got its shape.
+    #[error("{}", .0.to_text())]
+    Shaped(crate::tool::Reply),
+    /// The gate of the machine it was to run on has refused.
+    #[error("{0}")]
+    Refused(Refusal),
 }
 
 impl ToolError {
@@ -62,6 +68,10 @@ impl ToolError {
 
     pub fn denied(text: impl Into<String>) -> Self {
         ToolError::Denied(Message::new(text))
+    }
+
+    pub fn unavailable(text: impl Into<String>) -> Self {
+        ToolError::Unavailable(Message::new(text))
     }
 
     pub fn internal(detail: impl Into<String>) -> Self {
@@ -88,7 +98,10 @@ impl ToolError {
             ToolError::Input(m) | ToolError::Failed(m) | ToolError::Denied(m) | ToolError::Unavailable(m) => {
                 m.fields.as_deref()
             }
-            ToolError::Cancelled | ToolError::Internal { .. } => None,
+            ToolError::Cancelled
+            | ToolError::Internal { .. }
+            | ToolError::Shaped(_)
+            | ToolError::Refused(_) => None,
         }
     }
 
@@ -97,7 +110,10 @@ impl ToolError {
             ToolError::Input(m) | ToolError::Failed(m) | ToolError::Denied(m) | ToolError::Unavailable(m) => {
                 Some(m)
             }
-            ToolError::Cancelled | ToolError::Internal { .. } => None,
+            ToolError::Cancelled
+            | ToolError::Internal { .. }
+            | ToolError::Shaped(_)
+            | ToolError::Refused(_) => None,
         }
     }
 }
@@ -142,6 +158,21 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
+    pub const ALL: [RefusalCode; 8] = [
+        RefusalCode::UnknownTool,
+        RefusalCode::InvalidInput,
+        RefusalCode::Denied,
+        RefusalCode::ApprovalNeeded,
+        RefusalCode::Unaudited,
+        RefusalCode::Unavailable,
+        RefusalCode::Deadline,
+        RefusalCode::Cancelled,
+    ];
+
+    pub fn from_name(name: &str) -> Option<RefusalCode> {
+        RefusalCode::ALL.into_iter().find(|code| code.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             RefusalCode::UnknownTool => "unknown_tool",

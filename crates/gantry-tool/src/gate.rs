@@ -97,7 +97,7 @@ impl Gate {
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
     pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
         match serde_json::from_str(json) {
-            Ok(input) => self.call(call, name, input).await,
+            Ok(input) => self.dispatch(call, name, input).await,
             Err(err) => {
                 let violation = Violation { path: String::new(), message: format!("not valid JSON: {err}") };
                 let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
@@ -210,6 +210,14 @@ impl Gate {
                     Refusal { hint: message.hint, ..Refusal::new(RefusalCode::Denied, message.text) };
                 let note = refusal.message.clone();
                 (Answer::Refused(refusal), Some(note))
+            }
+            Err(Stopped::Tool(ToolError::Refused(refusal))) => {
+                let note = refusal.message.clone();
+                (Answer::Refused(refusal), Some(note))
+            }
+            Err(Stopped::Tool(ToolError::Shaped(reply))) => {
+                let note = reply.to_text();
+                (Answer::ToolError(reply), Some(note))
             }
             Err(Stopped::Tool(err)) => {
                 let note = match &err {
@@ -339,10 +347,7 @@ impl Gate {
             phase,
             principal: call.principal.to_string(),
             agent: call.agent.clone(),
-            surface: serde_json::to_value(call.surface)
-                .ok()
-                .and_then(|v| v.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            surface: call.surface.name().to_owned(),
             tool: tool.to_owned(),
             input: input.map(|input| audited::input(&self.parts.masker, input)),
             rule: None,
@@ -456,5 +461,6 @@ fn warning_in(value: &Value) -> Option<String> {
     }
 }
 
+mod dispatch;
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,9 @@ mod tool;
 
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
-pub use call::{Autonomy, Call, Ctx, Principal, PrincipalKind, Surface};
+pub use call::{
+    Autonomy, Call, Ctx, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
+};
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};
 pub use labels::Label;
@@ -33,8 +35,8 @@ pub use mask::Masker;
 pub use metrics::{Metrics, Status};
 pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
-pub use registry::{Registry, RegistryError, ToolScope, View, canonical_name};
+pub use registry::{NodeState, Registry, RegistryError, SharedTool, ToolScope, View, canonical_name};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
 pub use schema::parse_checked;
 pub use sensitive::SensitivePaths;
-pub use tool::{Access, Capability, IntoReply, Reply, Text, Tool, Toolset, Touch};
+pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};

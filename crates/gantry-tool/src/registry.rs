@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use globset::GlobMatcher;
+use serde_json::{Value, json};
 
 use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
@@ -12,7 +13,21 @@ use crate::tool::{Tool, Toolset};
 /// Every registered tool, by name. Cheap to clone; clones share the list.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    tools: Arc<RwLock<BTreeMap<String, Arc<Tool>>>>,
+    inner: Arc<RwLock<Entries>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Entries {
+    tools: BTreeMap<String, Arc<Tool>>,
+    /// Machines that come and go. One that is not listed is this very machine, which is always there.
+    nodes: BTreeMap<String, NodeState>,
+}
+
+/// What is known of a node beside its tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeState {
+    pub online: bool,
+    pub tags: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -25,17 +40,36 @@ pub enum RegistryError {
 
 impl Registry {
     pub fn register(&self, tool: Tool) -> Result<(), RegistryError> {
-        let mut tools = self.write();
-        if tools.contains_key(tool.name()) {
+        let mut entries = self.write();
+        if entries.tools.contains_key(tool.name()) {
             return Err(RegistryError::Duplicate(tool.name().to_owned()));
         }
-        tools.insert(tool.name().to_owned(), Arc::new(tool));
+        entries.tools.insert(tool.name().to_owned(), Arc::new(tool));
         Ok(())
     }
 
     /// Registers the tool, in place of one with the same name if there is one, which is returned.
     pub fn replace(&self, tool: Tool) -> Option<Arc<Tool>> {
-        self.write().insert(tool.name().to_owned(), Arc::new(tool))
+        self.write().tools.insert(tool.name().to_owned(), Arc::new(tool))
+    }
+
+    /// Registers all tools of a node in place of those it had, and says how it is.
+    pub fn set_node(&self, node: &str, state: NodeState, tools: Vec<Tool>) {
+        let mut entries = self.write();
+        entries.drop_tools_of(node);
+        entries.nodes.insert(node.to_owned(), state);
+        entries.tools.extend(tools.into_iter().map(|tool| (tool.name().to_owned(), Arc::new(tool))));
+    }
+
+    /// Its tools stay: a machine that is away is still known.
+    pub fn set_node_state(&self, node: &str, state: NodeState) {
+        self.write().nodes.insert(node.to_owned(), state);
+    }
+
+    pub fn remove_node(&self, node: &str) {
+        let mut entries = self.write();
+        entries.drop_tools_of(node);
+        entries.nodes.remove(node);
     }
 
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
@@ -53,40 +87,88 @@ impl Registry {
 
     /// The tools a scope lets through.
     pub fn view(&self, scope: &ToolScope) -> View {
-        let tools = self.read();
-        View {
-            tools: tools
-                .iter()
-                .filter(|(_, tool)| scope.allows(tool))
-                .map(|(k, v)| (k.clone(), v.clone()))
-                .collect(),
-        }
+        let entries = self.read();
+        let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
+        let tools = tools.map(|(name, tool)| (name.clone(), tool.clone())).collect();
+        View { entries: Entries { tools, nodes: entries.nodes.clone() } }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Tool>>> {
-        self.tools.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
+        self.inner.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Tool>>> {
-        self.tools.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Entries> {
+        self.inner.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The tool of that name if the scope lets it through. The gate's way: it copies nothing.
     pub(crate) fn resolve(&self, scope: &ToolScope, name: &str) -> Option<Arc<Tool>> {
-        lookup(&self.read(), name, |tool| scope.allows(tool))
+        self.read().lookup(name, |tool| scope.allows(tool))
+    }
+
+    /// The machines that have a tool of this bare name, for a scope. `None` when the name is no such name.
+    pub(crate) fn nodes_with(&self, scope: &ToolScope, name: &str) -> Option<Vec<OnNode>> {
+        let entries = self.read();
+        if entries.by_name(name).is_some() {
+            return None;
+        }
+        let found: Vec<OnNode> = entries.on_nodes(name).filter(|found| scope.allows(&found.tool)).collect();
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Whether there is a node of that name.
+    pub(crate) fn node_names(&self) -> Vec<String> {
+        self.read().nodes.keys().cloned().collect()
     }
 }
+
+/// A tool on one machine.
+#[derive(Debug, Clone)]
+pub(crate) struct OnNode {
+    pub(crate) node: String,
+    pub(crate) state: NodeState,
+    pub(crate) tool: Arc<Tool>,
+}
+
+/// A tool that several machines may have, called by its bare name with a `node` argument.
+#[derive(Debug, Clone)]
+pub struct SharedTool {
+    pub name: String,
+    /// Those that have it, online or not.
+    pub nodes: Vec<String>,
+    /// One of them, for its description.
+    pub tool: Arc<Tool>,
+}
+
+impl SharedTool {
+    /// The tool's own schema with the `node` argument.
+    pub fn input_schema(&self) -> Value {
+        let mut schema = self.tool.input_schema().clone();
+        let description = format!(
+            "Where to run: a node ({}), tag:NAME for all nodes with that tag, or * for all. May be left out while only \
+             one node can answer.",
+            self.nodes.join(", ")
+        );
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(NODE_ARGUMENT.into(), json!({"type": "string", "description": description}));
+        }
+        schema
+    }
+}
+
+/// The field that says where, in calls by bare names.
+pub(crate) const NODE_ARGUMENT: &str = "node";
 
 /// What one principal sees of the registry.
 #[derive(Debug, Clone)]
 pub struct View {
-    tools: BTreeMap<String, Arc<Tool>>,
+    entries: Entries,
 }
 
 impl View {
     /// Finds a tool by its name, its `__` spelling, or without `{node}__` while only one node has it.
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
-        lookup(&self.tools, name, |_| true)
+        self.entries.lookup(name, |_| true)
     }
 
     pub fn registered(&self, name: &str) -> bool {
@@ -94,14 +176,32 @@ impl View {
     }
 
     pub fn entries(&self) -> Vec<Arc<Tool>> {
-        let mut tools: Vec<_> = self.tools.values().cloned().collect();
+        let mut tools: Vec<_> = self.entries.tools.values().cloned().collect();
         tools.sort_by(|a, b| (a.toolset(), a.name()).cmp(&(b.toolset(), b.name())));
         tools
     }
 
+    /// The tools of nodes by their bare names, each once.
+    pub fn shared(&self) -> Vec<SharedTool> {
+        let mut shared: BTreeMap<String, SharedTool> = BTreeMap::new();
+        for tool in self.entries.tools.values() {
+            let Some((node, bare)) = node_and_name(tool) else { continue };
+            if self.entries.by_name(bare).is_some() {
+                continue;
+            }
+            let entry = shared.entry(bare.to_owned()).or_insert_with(|| SharedTool {
+                name: bare.to_owned(),
+                nodes: Vec::new(),
+                tool: tool.clone(),
+            });
+            entry.nodes.push(node.to_owned());
+        }
+        shared.into_values().collect()
+    }
+
     /// What to say of a name that is not here, with the nearest ones that are.
     pub fn unknown(&self, name: &str) -> Refusal {
-        let hint = match nearest(name, self.tools.keys().map(String::as_str)).as_slice() {
+        let hint = match nearest(name, self.entries.tools.keys().map(String::as_str)).as_slice() {
             [] => "`gantry tools` lists what there is".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),
         };
@@ -109,18 +209,34 @@ impl View {
     }
 }
 
-fn lookup(
-    tools: &BTreeMap<String, Arc<Tool>>,
-    name: &str,
-    allows: impl Fn(&Tool) -> bool,
-) -> Option<Arc<Tool>> {
-    if let Some(tool) = tools.get(name).or_else(|| tools.get(&canonical_name(name))) {
-        return allows(tool).then(|| tool.clone());
+impl Entries {
+    fn by_name(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(name).or_else(|| self.tools.get(&canonical_name(name)))
     }
-    let mut on_nodes = tools.values().filter(|tool| bare_name(tool) == Some(name) && allows(tool));
-    match (on_nodes.next(), on_nodes.next()) {
-        (Some(only), None) => Some(only.clone()),
-        _ => None,
+
+    /// A bare name means the only machine that can answer now.
+    fn lookup(&self, name: &str, allows: impl Fn(&Tool) -> bool) -> Option<Arc<Tool>> {
+        if let Some(tool) = self.by_name(name) {
+            return allows(tool).then(|| tool.clone());
+        }
+        let mut ready = self.on_nodes(name).filter(|found| found.state.online && allows(&found.tool));
+        match (ready.next(), ready.next()) {
+            (Some(only), None) => Some(only.tool),
+            _ => None,
+        }
+    }
+
+    fn on_nodes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = OnNode> + 'a {
+        self.tools.values().filter_map(move |tool| {
+            let (node, bare) = node_and_name(tool)?;
+            let here = || NodeState { online: true, tags: Vec::new() };
+            let state = self.nodes.get(node).cloned().unwrap_or_else(here);
+            (bare == name).then(|| OnNode { node: node.to_owned(), state, tool: tool.clone() })
+        })
+    }
+
+    fn drop_tools_of(&mut self, node: &str) {
+        self.tools.retain(|_, tool| node_and_name(tool).is_none_or(|(of, _)| of != node));
     }
 }
 
@@ -132,8 +248,12 @@ pub fn canonical_name(name: &str) -> String {
     }
 }
 
+fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {
+    (tool.toolset() == Toolset::Node).then(|| tool.name().split_once("__")).flatten()
+}
+
 fn bare_name(tool: &Tool) -> Option<&str> {
-    (tool.toolset() == Toolset::Node).then(|| tool.name().split_once("__").map(|(_, bare)| bare)).flatten()
+    node_and_name(tool).map(|(_, bare)| bare)
 }
 
 /// Which tools are visible: an allow list and a deny list of names, globs (`local__*`) and toolsets (`node`).

@@ -68,6 +68,19 @@ pub enum Capability {
 }
 
 impl Capability {
+    pub const ALL: [Capability; 6] = [
+        Capability::FilesystemList,
+        Capability::FilesystemRead,
+        Capability::FilesystemWrite,
+        Capability::FilesystemEdit,
+        Capability::TextSearch,
+        Capability::ShellExec,
+    ];
+
+    pub fn from_id(id: &str) -> Option<Capability> {
+        Capability::ALL.into_iter().find(|capability| capability.id() == id)
+    }
+
     pub fn id(self) -> &'static str {
         match self {
             Capability::FilesystemList => "filesystem.list",
@@ -161,11 +174,28 @@ struct Schemas {
     output: Option<Value>,
 }
 
+type MakeSchemas = Box<dyn FnOnce() -> Schemas + Send>;
+
 impl Schemas {
     fn of<I: JsonSchema, O: IntoReply>() -> Schemas {
         let (description, input) = schema::of_input::<I>();
         Schemas { description, input, output: O::schema() }
     }
+}
+
+/// How a tool that runs elsewhere is described.
+#[derive(Debug, Clone)]
+pub struct RemoteTool {
+    pub name: String,
+    pub toolset: Toolset,
+    pub description: String,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+    pub capabilities: Vec<Capability>,
 }
 
 /// A tool and everything about it that callers may know. `run` is out of their reach.
@@ -174,14 +204,14 @@ pub struct Tool {
     name: String,
     toolset: Toolset,
     /// Made when first asked for: a single call needs one tool's schema, not everybody's.
-    schemas: Arc<LazyLock<Schemas>>,
+    schemas: Arc<LazyLock<Schemas, MakeSchemas>>,
     read_only: bool,
     destructive: bool,
     idempotent: bool,
     open_world: bool,
     walks: bool,
     paged: bool,
-    capabilities: &'static [Capability],
+    capabilities: Arc<[Capability]>,
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
     touches: Option<Touches>,
@@ -225,18 +255,44 @@ impl Tool {
         Tool {
             name: name.to_owned(),
             toolset,
-            schemas: Arc::new(LazyLock::new(Schemas::of::<I, O>)),
+            schemas: Arc::new(LazyLock::new(Box::new(Schemas::of::<I, O>))),
             read_only: false,
             destructive: true,
             idempotent: false,
             open_world: false,
             walks: false,
             paged: false,
-            capabilities: &[],
+            capabilities: Arc::default(),
             labels: &[],
             validator: Arc::default(),
             touches: None,
             run: erased,
+        }
+    }
+
+    /// A tool that is known by description only, because it runs somewhere else. What it answers is taken as it comes.
+    pub fn remote<F, Fut>(remote: RemoteTool, run: F) -> Tool
+    where
+        F: Fn(Arc<Call>, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, ToolError>> + Send + 'static,
+    {
+        let RemoteTool { name, toolset, description, input_schema, output_schema, .. } = remote;
+        let schemas = Schemas { description, input: input_schema, output: output_schema };
+        Tool {
+            name,
+            toolset,
+            schemas: Arc::new(LazyLock::new(Box::new(move || schemas))),
+            read_only: remote.read_only,
+            destructive: remote.destructive,
+            idempotent: remote.idempotent,
+            open_world: remote.open_world,
+            walks: false,
+            paged: false,
+            capabilities: remote.capabilities.into(),
+            labels: &[Label::Untrusted, Label::Private],
+            validator: Arc::default(),
+            touches: None,
+            run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }
     }
 
@@ -258,8 +314,8 @@ impl Tool {
         self
     }
 
-    pub fn capabilities(mut self, capabilities: &'static [Capability]) -> Self {
-        self.capabilities = capabilities;
+    pub fn capabilities(mut self, capabilities: &[Capability]) -> Self {
+        self.capabilities = capabilities.into();
         self
     }
 
@@ -339,8 +395,8 @@ impl Tool {
         self.open_world
     }
 
-    pub fn capability_ids(&self) -> &'static [Capability] {
-        self.capabilities
+    pub fn capability_ids(&self) -> &[Capability] {
+        &self.capabilities
     }
 
     pub fn result_labels(&self) -> &'static [Label] {

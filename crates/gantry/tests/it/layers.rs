@@ -5,12 +5,46 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 /// Who may depend on whom, in the product.
 const EDGES: &[(&str, &[&str])] = &[
     ("gantry-tool", &[]),
+    ("gantry-protocol", &[]),
+    ("gantry-link", &["gantry-protocol"]),
+    ("gantry-net", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
     // The store only for the `testing` feature, which no product crate turns on.
     ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
-    ("gantry", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool", "gantry-toolsets"]),
+    (
+        "gantry-node",
+        &[
+            "gantry-files",
+            "gantry-link",
+            "gantry-net",
+            "gantry-process",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+        ],
+    ),
+    (
+        "gantry-gateway",
+        &["gantry-files", "gantry-link", "gantry-protocol", "gantry-store", "gantry-tool", "gantry-toolsets"],
+    ),
+    (
+        "gantry",
+        &[
+            "gantry-files",
+            "gantry-gateway",
+            "gantry-link",
+            "gantry-net",
+            "gantry-node",
+            "gantry-process",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
