@@ -10,6 +10,8 @@ mod data_dir;
 mod database;
 mod gateway_lock;
 mod kept_results;
+mod objects;
+mod staged;
 mod token;
 
 pub use audit_log::AuditLog;
@@ -23,4 +25,9 @@ pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};
 pub use kept_results::KeptResults;
+pub use objects::{
+    Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader, Objects,
+    S3Config, check_key, content_type,
+};
+pub use staged::Staged;
 pub use token::PlainToken;
