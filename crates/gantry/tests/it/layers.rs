@@ -8,7 +8,6 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
-    // The store only for the `testing` feature, which no product crate turns on.
     ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
     ("gantry", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool", "gantry-toolsets"]),
     ("xtask", &[]),
@@ -21,6 +20,8 @@ const ABSENT: &[(&str, &str)] = &[
     ("gantry-files", "tokio"),
     ("gantry-files", "serde_json"),
     ("gantry-toolsets", "rustix"),
+    ("gantry-toolsets", "sqlx"),
+    ("gantry-toolsets", "object_store"),
 ];
 
 #[test]
