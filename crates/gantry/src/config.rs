@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod layers;
+mod storage;
 
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use storage::StorageConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -25,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
     pub(crate) gateway: GatewayConfig,
+    pub(crate) storage: StorageConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -34,7 +37,7 @@ impl Config {
     /// one stands.
     fn check(&self) -> Result<(), ConfigError> {
         self.policy.build_rules()?;
-        let mut violations = Vec::new();
+        let mut violations = self.storage.violations();
         for (id, agent) in &self.agents {
             let scope = agent.scope().err();
             violations.extend(
@@ -67,11 +70,20 @@ impl Config {
         }
     }
 
-    /// Configured values that must not be shown: variables of commands with secret-looking names.
+    /// Configured values that must not be shown: keys of the store, variables of commands with secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
-        variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone())
+        let variables =
+            variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
+        variables.chain(self.storage.secrets())
+    }
+
+    /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
+    pub(crate) fn masked(&self) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(self)?;
+        Masker::new(self.secrets()).mask_names_and_values(&mut value);
+        Ok(value)
     }
 }
 
@@ -95,6 +107,7 @@ impl Default for Config {
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
             gateway: GatewayConfig::default(),
+            storage: StorageConfig::default(),
             agents: BTreeMap::new(),
         }
     }
