@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod output;
+mod restarts;
 mod running;
 mod sandbox;
 mod sessions;
