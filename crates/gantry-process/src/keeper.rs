@@ -173,6 +173,9 @@ impl Keeper {
             if self.status.is_some() {
                 return Cause::Own;
             }
+            if self.is_deserted() {
+                return Cause::Terminated;
+            }
             let now = Instant::now();
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
             if left == Some(Duration::ZERO) {
@@ -193,6 +196,12 @@ impl Keeper {
                 self.control.accept(self.feed.as_ref());
             }
         }
+    }
+
+    /// Without an engine, and no other can come.
+    fn is_deserted(&self) -> bool {
+        let reachable = self.detached && !self.folder.as_ref().is_some_and(Folder::was_removed);
+        self.control.connection().is_none() && !reachable
     }
 
     /// Until there is something to do.
@@ -218,9 +227,6 @@ impl Keeper {
             Request::Kill => return Some(Cause::Killed),
             Request::CloseStdin => self.feed = None,
             Request::Detach(record) => self.detach(&record),
-            Request::Gone if self.detached => {}
-            // Nobody will want the command any more.
-            Request::Gone => return Some(Cause::Terminated),
         }
         None
     }

@@ -24,6 +24,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// A keeper that was told to detach, or lost its engine before, has decided by then.
 const DECISION_LIMIT: Duration = Duration::from_millis(500);
+/// How long a directory may stay locked by an engine that is gone.
+const LOCK_LIMIT: Duration = Duration::from_millis(250);
+
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a keeper without an engine may take to end its command; after that the next engine looks again.
@@ -33,7 +36,7 @@ impl Processes {
     /// An engine whose detached sessions outlive it. Takes over those that engines before it left in the same
     /// directory, and refuses while another one has them.
     pub async fn recover(options: ProcessesOptions) -> Result<Self, ProcessError> {
-        let directory = SessionsDirectory::open(&options.log_dir)?;
+        let directory = take_directory(&options).await?;
         let folders = directory.folders()?;
         let mut warnings = Vec::new();
         let (mut found, mut undecided) = (Vec::new(), Vec::new());
@@ -158,6 +161,19 @@ impl Processes {
     fn log_of(&self, folder: &SessionFolder, record: &SessionRecord) -> Option<Arc<Log>> {
         let file = folder.open_log().ok()?;
         Some(Arc::new(Log::new(file, folder.log(), self.inner.logs.budget.adopt(record.log_limit))))
+    }
+}
+
+/// An engine that was killed while it started a process leaves its lock to that process for a moment.
+async fn take_directory(options: &ProcessesOptions) -> Result<SessionsDirectory, ProcessError> {
+    let deadline = Instant::now() + LOCK_LIMIT;
+    loop {
+        match SessionsDirectory::open(&options.log_dir) {
+            Err(ProcessError::InUse { .. }) if Instant::now() < deadline => {
+                tokio::time::sleep(LOOK_EVERY).await
+            }
+            taken => return taken,
+        }
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn adopt(
         detached: true,
         detaching: None,
         greeting: Some((stdin, ready_tx)),
-        unsent: Vec::new(),
+        asked: Vec::new(),
         timed_out: false,
         cancelled: false,
         killed: false,
@@ -185,8 +185,8 @@ struct Supervisor {
     detaching: Option<oneshot::Sender<Result<(), String>>>,
     /// Served when the keeper of an adopted session has answered for the first time.
     greeting: Option<(OwnedMutexGuard<Option<pipe::Sender>>, oneshot::Sender<()>)>,
-    /// Requests that wait for a connection.
-    unsent: Vec<u8>,
+    /// What a new connection has to be told first.
+    asked: Vec<u8>,
     timed_out: bool,
     cancelled: bool,
     killed: bool,
@@ -272,7 +272,7 @@ impl Supervisor {
             detached: false,
             detaching: None,
             greeting: None,
-            unsent: Vec::new(),
+            asked: Vec::new(),
             timed_out: false,
             cancelled: false,
             killed: false,
@@ -307,7 +307,10 @@ impl Supervisor {
                         self.request(KILL).await;
                     }
                     Some(Ask::Terminate) => self.cancel().await,
-                    Some(Ask::CloseStdin) => self.link.request(&[CLOSE_STDIN]).await,
+                    Some(Ask::CloseStdin) => {
+                        self.note_request(CLOSE_STDIN);
+                        self.link.request(&[CLOSE_STDIN]).await;
+                    }
                     Some(Ask::Detach(record, answer)) => self.detach(&record, answer).await,
                     None if self.detached => break Verdict::Left,
                     None => {
@@ -417,6 +420,7 @@ impl Supervisor {
     /// Asks for the end.
     async fn request(&mut self, request: u8) {
         self.give_up.get_or_insert_with(|| Instant::now() + KEEPER_LIMIT);
+        self.note_request(request);
         self.link.request(&[request]).await;
     }
 

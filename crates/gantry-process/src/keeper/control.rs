@@ -34,8 +34,6 @@ pub(super) enum Request {
     CloseStdin,
     /// With the record to leave.
     Detach(Vec<u8>),
-    /// The engine is gone, or was dropped.
-    Gone,
 }
 
 impl Control {
@@ -73,7 +71,10 @@ impl Control {
         match rustix::net::recv(connection, &mut buffer[..], RecvFlags::DONTWAIT) {
             Ok((_, count @ 1..)) => self.inbox.extend_from_slice(&buffer[..count]),
             Err(Errno::AGAIN | Errno::INTR) => return Vec::new(),
-            Ok(_) | Err(_) => return vec![self.drop_connection()],
+            Ok(_) | Err(_) => {
+                self.drop_connection();
+                return Vec::new();
+            }
         }
         let mut requests = Vec::new();
         loop {
@@ -84,7 +85,7 @@ impl Control {
                 }
                 Parsed::Unfinished => return requests,
                 Parsed::Nonsense => {
-                    requests.push(self.drop_connection());
+                    self.drop_connection();
                     return requests;
                 }
             }
@@ -102,13 +103,12 @@ impl Control {
         }
     }
 
-    fn drop_connection(&mut self) -> Request {
+    fn drop_connection(&mut self) {
         if let Some(connection) = self.connection.take() {
             // The guard holds the first one as well, so closing it would tell the engine nothing.
             let _ = rustix::net::shutdown(&connection, Shutdown::Both);
         }
         self.inbox.clear();
-        Request::Gone
     }
 }
 
@@ -166,11 +166,12 @@ mod tests {
 
     use super::*;
 
-    fn requests(sent: &[u8]) -> Vec<Request> {
+    /// The requests, and whether the connection is still there.
+    fn requests(sent: &[u8]) -> (Vec<Request>, bool) {
         let (mut engine, keeper) = UnixStream::pair().unwrap();
         let mut control = Control::new(keeper);
         engine.write_all(sent).unwrap();
-        control.requests()
+        (control.requests(), control.connection().is_some())
     }
 
     fn detach(record: &[u8]) -> Vec<u8> {
@@ -182,7 +183,6 @@ mod tests {
         let sent = [&[CLOSE_STDIN][..], &detach(b"{\"K\": 1}"), &[TERMINATE, KILL]].concat();
         let expected =
             [Request::CloseStdin, Request::Detach(b"{\"K\": 1}".to_vec()), Request::Terminate, Request::Kill];
-        assert_eq!(requests(&sent), expected);
         for cut in 0..=sent.len() {
             let (mut engine, keeper) = UnixStream::pair().unwrap();
             let mut control = Control::new(keeper);
@@ -196,9 +196,10 @@ mod tests {
 
     #[test]
     fn nonsense_and_what_is_too_long_cost_the_connection() {
-        assert_eq!(requests(b"Kx"), [Request::Kill, Request::Gone]);
-        assert_eq!(requests(b"\n{}"), [Request::Gone]);
-        assert_eq!(requests(&[DETACH, 0xff, 0xff, 0xff, 0xff]), [Request::Gone]);
+        assert_eq!(requests(b"Cx"), (vec![Request::CloseStdin], false));
+        assert_eq!(requests(b"\n{}"), (vec![], false));
+        assert_eq!(requests(&[DETACH, 0xff, 0xff, 0xff, 0xff]), (vec![], false));
+        assert_eq!(requests(&[DETACH, 0xff, 0xff]), (vec![], true));
         let (mut engine, keeper) = UnixStream::pair().unwrap();
         let mut control = Control::new(keeper);
         engine.write_all(b"?").unwrap();

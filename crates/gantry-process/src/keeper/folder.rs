@@ -33,6 +33,11 @@ impl Folder {
         }
     }
 
+    /// Whether somebody has removed it, and with it every way to find us.
+    pub(super) fn was_removed(&self) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|folder| folder.st_nlink == 0)
+    }
+
     /// Where this fails there is nobody to tell; the next engine will find the session's keeper lost.
     pub(super) fn leave_end(&self, end: &EndRecord) {
         if let Ok(json) = serde_json::to_vec(end) {

@@ -20,6 +20,9 @@ impl Supervisor {
         loop {
             // The keeper leaves its end before it goes, so the order of these two looks matters.
             let lives = folder.keeper_lives();
+            if self.asks.is_closed() {
+                return Some(Verdict::Left);
+            }
             if let Some(end) = folder.end() {
                 return Some(Verdict::Ended(end));
             }
@@ -27,13 +30,16 @@ impl Supervisor {
                 return Some(Verdict::KeeperLost);
             }
             if let Ok((stream, feed)) = folder.connect().await {
+                if self.asks.is_closed() {
+                    return Some(Verdict::Left);
+                }
                 self.link.connect(stream);
                 if let Some((mut stdin, ready)) = self.greeting.take() {
                     *stdin = feed.and_then(|feed| pipe::Sender::from_owned_fd(feed).ok());
                     let _ = ready.send(());
                 }
-                let unsent = std::mem::take(&mut self.unsent);
-                self.link.request(&unsent).await;
+                // Whatever the keeper had not read of the connection before is lost, so all is said again.
+                self.link.request(&self.asked).await;
                 return None;
             }
             tokio::select! {
@@ -58,12 +64,16 @@ impl Supervisor {
                 return;
             }
         };
-        self.killed |= request == KILL;
         if request != CLOSE_STDIN {
             self.give_up.get_or_insert_with(|| Instant::now() + KEEPER_LIMIT);
         }
-        if !self.unsent.contains(&request) {
-            self.unsent.push(request);
+        self.note_request(request);
+    }
+
+    /// Each is asked for once, or again after a reconnect.
+    pub(super) fn note_request(&mut self, request: u8) {
+        if !self.asked.contains(&request) {
+            self.asked.push(request);
         }
     }
 }

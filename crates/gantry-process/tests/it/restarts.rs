@@ -70,10 +70,7 @@ async fn a_session_goes_on_where_it_was() {
     assert_eq!((listed.len(), listed[0].id, listed[0].ended.is_none()), (1, id, true));
     assert_eq!(processes.note(id).unwrap(), format!("note of {id}"));
     let pid = listed[0].pid;
-    assert_eq!(
-        processes.write(id, b"one\n").await.unwrap(),
-        Written { bytes: 4, complete: true }
-    );
+    assert_eq!(processes.write(id, b"one\n").await.unwrap(), Written { bytes: 4, complete: true });
     eventually(Duration::from_secs(10), "the line is answered", || {
         std::fs::read_to_string(directory.path().join(format!("sessions/{id}/log"))).unwrap().contains("one")
     })
