@@ -29,6 +29,9 @@ use crate::supervise::{Ask, KeepWiring, Over, Supervised, Wiring, supervise};
 /// How soon a waiting poll notices new output.
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
 
+/// A keeper that has not started its command by then was stopped.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
 /// What `wait` came back with.
 #[derive(Debug, Clone)]
 pub enum Waited {
@@ -181,7 +184,12 @@ impl Processes {
         let output = Output::Log { max: provisional.log.limit() };
         let wiring = Wiring { stdin, sinks: vec![file.into()], output, keep, collector: Collector::Nothing };
         let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
-        let started = gone(started.await)??;
+        // Giving up drops `asks`, which ends whatever may have been started.
+        let started = tokio::time::timeout(START_LIMIT, started).await.map_err(|_| ProcessError::Keeper {
+            keeper: self.inner.keepers.options.keeper.clone(),
+            source: std::io::Error::other("it does not answer"),
+        })?;
+        let started = gone(started)??;
         let (log, folder) = provisional.keep();
         let (ended_tx, ended_rx) = watch::channel(None);
         let session = Session {

@@ -21,6 +21,9 @@ use crate::supervise::Ask;
 /// What a caller may leave with a session.
 const MAX_NOTE_BYTES: usize = 64 * 1024;
 
+/// A keeper that has not answered by then was stopped.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+
 /// Of each of at most so many words of a command, for listings.
 const RECORDED_WORDS: usize = 16;
 const RECORDED_CHARS: usize = 1_000;
@@ -46,10 +49,11 @@ impl Processes {
         }
         let (answer, answered) = oneshot::channel();
         let _ = session.asks.send(Ask::Detach(json, answer)).await;
-        match answered.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(reason)) => Err(ProcessError::NotDetached { id, reason }),
-            Err(_) => self.record_past_end(&session, kept, record).await,
+        match tokio::time::timeout(DETACH_LIMIT, answered).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(reason))) => Err(ProcessError::NotDetached { id, reason }),
+            Ok(Err(_)) => self.record_past_end(&session, kept, record).await,
+            Err(_) => Err(ProcessError::NotDetached { id, reason: "its keeper does not answer".to_owned() }),
         }
     }
 

@@ -21,6 +21,8 @@ pub use machine::{
     Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
 };
 
+pub use node::CommandNote;
+
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";
 

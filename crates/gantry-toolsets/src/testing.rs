@@ -24,6 +24,7 @@ pub struct Bench {
     pub gate: Gate,
     pub audit: Arc<MemoryAudit>,
     pub results: Arc<KeptResults>,
+    pub processes: Processes,
 }
 
 impl Default for Bench {
@@ -39,18 +40,39 @@ impl Bench {
 
     /// A bench whose machine is changed before its tools are made.
     pub fn with(change: impl FnOnce(&mut MachineParts)) -> Bench {
-        let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
+        let folder = folder();
+        let processes = Processes::new(processes_options(&folder));
+        Bench::over(folder, processes, change)
+    }
+
+    /// A bench whose background commands outlive it; see [`Bench::restart`].
+    pub async fn surviving() -> Bench {
+        let folder = folder();
+        let processes = Processes::recover(processes_options(&folder)).await.unwrap();
+        Bench::over(folder, processes, |_| {})
+    }
+
+    /// The same machine, after its gantry has gone and come back.
+    pub async fn restart(self) -> Bench {
+        let Bench { folder, gate, processes, .. } = self;
+        drop((gate, processes));
+        let processes = Processes::recover(processes_options(&folder)).await.unwrap();
+        Bench::over(folder, processes, |_| {})
+    }
+
+    fn over(
+        folder: tempfile::TempDir,
+        processes: Processes,
+        change: impl FnOnce(&mut MachineParts),
+    ) -> Bench {
         let root = folder.path().canonicalize().unwrap();
-        for name in ["workspace", "data", "tmp", "home"] {
-            std::fs::create_dir(root.join(name)).unwrap();
-        }
         let data = root.join("data");
         let closed = vec![data.clone()];
         let results = Arc::new(KeptResults::new(data.join("results")));
         let files = FilesOptions { closed: closed.clone(), pending_dir: Some(data.join("pending")) };
         let mut parts = MachineParts {
             files: Files::new(files).unwrap(),
-            processes: Processes::new(ProcessesOptions::new(keeper(), data.join("processes"))),
+            processes: processes.clone(),
             results: results.clone(),
             variables: variables(&root),
             closed: closed.clone(),
@@ -60,6 +82,7 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
+            contain: false,
         };
         change(&mut parts);
         let registry = Registry::default();
@@ -70,7 +93,7 @@ impl Bench {
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
         let gate =
             Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
-        Bench { folder, gate, audit, results }
+        Bench { folder, gate, audit, results, processes }
     }
 
     /// The workspace of every call, by its real path.
@@ -115,6 +138,18 @@ impl Bench {
     pub async fn call_as(&self, call: Call, name: &str, input: Value) -> Result<Value, Value> {
         gantry_tool::testing::call_as(&self.gate, call, name, input).await
     }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
+    for name in ["workspace", "data", "tmp", "home"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn processes_options(folder: &tempfile::TempDir) -> ProcessesOptions {
+    ProcessesOptions::new(keeper(), folder.path().canonicalize().unwrap().join("data/processes"))
 }
 
 /// Sets a variable of the machine's environment.

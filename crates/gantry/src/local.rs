@@ -48,6 +48,7 @@ impl Local {
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(&config),
             one_shot: true,
+            contain: false,
         });
         let registry = Registry::default();
         for tool in gantry_toolsets::all(&Arc::new(machine)) {
