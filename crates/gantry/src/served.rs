@@ -57,6 +57,7 @@ impl Served {
             closed: closed.clone(),
             results: results.clone(),
             one_shot: false,
+            contain: false,
         };
         let registry = Registry::default();
         let nodes = Nodes::open(registry.clone(), database.clone()).await?;
