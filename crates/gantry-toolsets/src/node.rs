@@ -7,6 +7,7 @@ mod glob;
 mod grep;
 mod paths;
 mod process;
+mod process_end;
 mod read;
 #[cfg(test)]
 mod restarts;
@@ -22,6 +23,7 @@ use gantry_tool::Tool;
 use crate::Machine;
 
 pub use command_note::CommandNote;
+pub use process_end::process_end;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let sessions = Arc::new(sessions::Sessions::default());
