@@ -5,6 +5,7 @@ mod call;
 mod completions;
 mod config;
 mod doctor;
+mod node;
 mod results;
 mod tools;
 
@@ -20,9 +21,11 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         return Ok(completions::run(args));
     }
     let places = Places::find(&cli.global)?;
+    let gateway = cli.global.gateway;
     match cli.command {
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
+        Command::Node(command) => node::run(places, output, command, gateway),
         Command::Results(args) => results::run(&places, output, &args),
         Command::Audit(args) => audit::run(&places, output, args),
         Command::Config(args) => config::run(&places, output, args),

@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod layers;
+mod node;
 
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use node::NodeConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -24,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) shell: ShellConfig,
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
+    pub(crate) node: NodeConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -46,6 +49,8 @@ impl Config {
             ("shell.readable", &self.shell.readable),
             ("shell.caches", &self.shell.caches),
         ];
+        let token_file = self.node.token_file.iter().filter(|path| !is_placed(path));
+        violations.extend(token_file.map(|path| misplaced("node.tokenFile", path)));
         for (key, paths) in lists {
             violations.extend(paths.iter().filter(|path| !is_placed(path)).map(|path| misplaced(key, path)));
         }
@@ -61,16 +66,18 @@ impl Config {
             &mut self.shell.caches,
         ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
-        for path in lists.into_iter().flatten().chain(workspaces) {
+        let token_file = self.node.token_file.as_mut();
+        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file) {
             *path = resolve(path);
         }
     }
 
-    /// Configured values that must not be shown: variables of commands with secret-looking names.
+    /// Configured values that must not be shown: the node's token, variables of commands with secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
-        variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone())
+        let variables = variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
+        variables.chain(self.node.token.clone())
     }
 }
 
@@ -93,6 +100,7 @@ impl Default for Config {
             shell: ShellConfig::default(),
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
+            node: NodeConfig::default(),
             agents: BTreeMap::new(),
         }
     }
