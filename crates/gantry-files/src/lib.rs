@@ -16,9 +16,11 @@ mod handle;
 pub mod line_write;
 mod list;
 mod lock;
+mod manifest;
 pub mod media;
 mod moving;
 mod named;
+mod partial;
 pub mod patch;
 mod pending;
 mod place;
@@ -26,6 +28,7 @@ pub mod prefix;
 mod replace;
 mod scope;
 mod search;
+mod source;
 pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -40,12 +43,15 @@ pub use files::{Files, FilesOptions};
 pub use glob::{GLOB_LIMIT, GlobError, Globbed};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
+pub use manifest::{Manifest, ManifestEntry, ManifestKind};
 pub use moving::Moved;
 pub use named::{Named, NamedFile, NamedOptions};
+pub use partial::Partial;
 pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, PathTest, Scope};
 pub use search::{
     Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchBase, SearchError,
 };
+pub use source::Source;
 pub use update::{MAX_UPDATE_BYTES, Update, UpdateOptions};
 pub use walk::{MAX_LINKED_DIRECTORIES, Skipped, WalkOptions};

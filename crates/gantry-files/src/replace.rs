@@ -43,8 +43,8 @@ pub struct Written {
 /// The file that is about to be replaced.
 #[derive(Debug)]
 pub(crate) struct Old {
-    fd: OwnedFd,
-    stat: Stat,
+    pub(crate) fd: OwnedFd,
+    pub(crate) stat: Stat,
 }
 
 impl Scope {

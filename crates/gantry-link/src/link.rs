@@ -114,20 +114,31 @@ impl Link {
         params: RawJson,
         deadline: Option<Instant>,
     ) -> Result<RawJson, LinkError> {
-        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
-        let (answered, answer) = oneshot::channel();
-        self.inner.pending().insert(id, answered);
-        let mut waiting = Waiting { link: self, id, sent: false };
-        let deadline_ms = deadline.map(|deadline| {
-            u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
-        });
-        let frame = Frame::Request { id, method: method.to_owned(), params, deadline_ms };
-        self.send(Message::text(frame.to_text())).await?;
-        waiting.sent = true;
-        match answer.await {
-            Ok(outcome) => outcome.map_err(LinkError::Remote),
-            Err(_) => Err(self.lost()),
+        let (mut waiting, answer) = self.expect_answer();
+        waiting.send(method, params, deadline).await?;
+        self.answer(answer).await
+    }
+
+    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer.
+    pub async fn request_until(
+        &self,
+        method: &str,
+        params: RawJson,
+        deadline: Option<Instant>,
+        cancel: &CancellationToken,
+        grace: Duration,
+    ) -> Result<RawJson, LinkError> {
+        let (mut waiting, answer) = self.expect_answer();
+        waiting.send(method, params, deadline).await?;
+        let mut answer = std::pin::pin!(self.answer(answer));
+        tokio::select! {
+            biased;
+            answered = &mut answer => return answered,
+            () = cancel.cancelled() => waiting.cancel(),
         }
+        tokio::time::timeout(grace, answer)
+            .await
+            .unwrap_or_else(|_| Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled"))))
     }
 
     /// As [`Link::request`], for what should be answered soon.
@@ -180,6 +191,23 @@ impl Link {
         self.reason()
     }
 
+    fn expect_answer(&self) -> (Waiting<'_>, oneshot::Receiver<Result<RawJson, WireError>>) {
+        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answered, answer) = oneshot::channel();
+        self.inner.pending().insert(id, answered);
+        (Waiting { link: self, id, sent: false }, answer)
+    }
+
+    async fn answer(
+        &self,
+        answer: oneshot::Receiver<Result<RawJson, WireError>>,
+    ) -> Result<RawJson, LinkError> {
+        match answer.await {
+            Ok(outcome) => outcome.map_err(LinkError::Remote),
+            Err(_) => Err(self.lost()),
+        }
+    }
+
     fn reason(&self) -> String {
         self.inner.reason.get().cloned().unwrap_or_else(|| "closed".into())
     }
@@ -229,17 +257,41 @@ struct Waiting<'a> {
     sent: bool,
 }
 
+impl Waiting<'_> {
+    async fn send(
+        &mut self,
+        method: &str,
+        params: RawJson,
+        deadline: Option<Instant>,
+    ) -> Result<(), LinkError> {
+        let deadline_ms = deadline.map(|deadline| {
+            u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
+        });
+        let frame = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms };
+        self.link.send(Message::text(frame.to_text())).await?;
+        self.sent = true;
+        // The link may have closed before our entry was there to be cleared.
+        if self.link.is_closed() { Err(self.link.lost()) } else { Ok(()) }
+    }
+
+    /// Tells the peer that its answer is not wanted any more.
+    fn cancel(&mut self) {
+        self.sent = false;
+        let cancel = Message::text(Frame::Cancel { id: self.id }.to_text());
+        if let Err(mpsc::error::TrySendError::Full(cancel)) = self.link.inner.outgoing.try_send(cancel)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let link = self.link.clone();
+            runtime.spawn(async move { link.send(cancel).await });
+        }
+    }
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let unanswered = self.link.inner.pending().remove(&self.id).is_some();
         if unanswered && self.sent {
-            let cancel = Message::text(Frame::Cancel { id: self.id }.to_text());
-            if let Err(mpsc::error::TrySendError::Full(cancel)) = self.link.inner.outgoing.try_send(cancel)
-                && let Ok(runtime) = tokio::runtime::Handle::try_current()
-            {
-                let link = self.link.clone();
-                runtime.spawn(async move { link.send(cancel).await });
-            }
+            self.cancel();
         }
     }
 }

@@ -154,6 +154,19 @@ async fn giving_up_reaches_the_other_end() {
 }
 
 #[tokio::test]
+async fn work_that_is_called_off_may_still_answer() {
+    let (first, _, _, two) = linked(LinkOptions::default()).await;
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let asking = first.request_until("hang", raw(&0), None, &cancel, Duration::from_secs(5));
+    let (answer, ()) = tokio::join!(asking, async {
+        two.wait_for("hanging").await;
+        cancel.cancel();
+    });
+    assert!(matches!(answer, Err(LinkError::Remote(error)) if error.code == ErrorCode::Cancelled));
+    two.wait_for("cancelled").await;
+}
+
+#[tokio::test]
 async fn a_closed_link_tells_both_ends_why() {
     let (first, one, second, _) = linked(LinkOptions::default()).await;
     let asking = tokio::spawn({

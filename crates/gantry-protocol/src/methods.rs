@@ -56,9 +56,6 @@ pub struct CallParams {
     /// The operator's: where relative paths start on the gateway's own machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// A retry under the same key returns the first answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
 }
 
 /// `params` of `tool.call` to a node. The same `callId` twice is one call: it survives a reconnect.

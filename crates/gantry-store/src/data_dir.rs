@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::token::PlainToken;
+
 /// A data directory that may not exist yet. [`DataDir::create`] makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
@@ -16,6 +18,12 @@ pub struct DataDir {
 pub struct DataDirError {
     path: PathBuf,
     cause: io::Error,
+}
+
+impl From<DataDirError> for io::Error {
+    fn from(err: DataDirError) -> io::Error {
+        io::Error::new(err.cause.kind(), err.to_string())
+    }
 }
 
 impl DataDir {
@@ -69,6 +77,39 @@ impl DataDir {
         replace_private(&real, text.as_bytes())
     }
 
+    /// The operator's token, made at first use.
+    pub fn operator_token(&self) -> io::Result<String> {
+        self.create()?;
+        let path = self.operator_token_file();
+        match std::fs::read_to_string(&path) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            Ok(text) if text.trim().is_empty() => {
+                return Err(io::Error::other(format!(
+                    "{} is empty; remove it to have a new token made",
+                    path.display()
+                )));
+            }
+            read => return Ok(read?.trim().to_owned()),
+        }
+        // The token of whoever is first stays: two starts at once must not hand out two.
+        make_private(&path, PlainToken::make("gto_")?.expose().as_bytes())?;
+        Ok(std::fs::read_to_string(&path)?.trim().to_owned())
+    }
+
+    pub fn operator_token_file(&self) -> PathBuf {
+        self.root.join("operator.token")
+    }
+
+    /// The gateway's state.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("gateway.db")
+    }
+
+    /// Who is the gateway of this directory.
+    pub fn gateway_lock(&self) -> PathBuf {
+        self.root.join("gateway.lock")
+    }
+
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.log")
     }
@@ -90,6 +131,22 @@ impl DataDir {
 
 /// Replaces a small file of our own: temp, fsync, rename, fsync of the folder; mode 0600.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put_private(path, bytes, |temp| std::fs::rename(temp, path))
+}
+
+/// As [`replace_private`], but a file that is there stays as it is.
+fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put_private(path, bytes, |temp| {
+        match std::fs::hard_link(temp, path) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+            _ => {}
+        }
+        std::fs::remove_file(temp)
+    })
+}
+
+/// Writes a temp file, syncs it, names it with `name` and syncs the folder.
+fn put_private(path: &Path, bytes: &[u8], name: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -101,8 +158,30 @@ pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
             file.write_all(bytes)?;
             file.sync_all()
         });
-    written.and_then(|()| std::fs::rename(&temp, path)).inspect_err(|_| {
+    written.and_then(|()| name(&temp)).inspect_err(|_| {
         let _ = std::fs::remove_file(&temp);
     })?;
     std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operators_token_is_made_once_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        let tokens: Vec<String> = std::thread::scope(|scope| {
+            let making: Vec<_> = (0..8).map(|_| scope.spawn(|| data.operator_token().unwrap())).collect();
+            making.into_iter().map(|made| made.join().unwrap()).collect()
+        });
+        assert!(tokens[0].starts_with("gto_") && tokens[0].len() == 47, "{tokens:?}");
+        assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+        let mode = std::fs::metadata(data.operator_token_file()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(data.root()).unwrap().count(), 1, "no temp file stays");
+        std::fs::write(data.operator_token_file(), "").unwrap();
+        assert!(data.operator_token().is_err(), "an empty token lets nobody in, and nobody is let in by it");
+    }
 }

@@ -1,4 +1,5 @@
-//! The door to the data directory: the audit log, kept results, and where everything else of Gantry's own lies.
+//! The door to the data directory: the database, the audit log, kept results, and where everything else of
+//! Gantry's own lies.
 //!
 //! Nothing here opens a path that an agent named; that is `gantry-files`.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
@@ -6,9 +7,27 @@
 mod audit_log;
 mod audit_read;
 mod data_dir;
+mod database;
+mod gateway_lock;
 mod kept_results;
+mod objects;
+mod staged;
+mod token;
 
 pub use audit_log::AuditLog;
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
 pub use data_dir::{DataDir, DataDirError};
+pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
+pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
+pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_node_id, check_node_name, check_tag};
+pub use database::process_ends::ProcessEnd;
+pub use database::transfers::{NewTransfer, TransferRow, TransferState};
+pub use database::{Database, DatabaseError};
+pub use gateway_lock::{GatewayLock, GatewayLockError, Running};
 pub use kept_results::KeptResults;
+pub use objects::{
+    Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader, Objects,
+    S3Config, check_key, content_type,
+};
+pub use staged::Staged;
+pub use token::PlainToken;

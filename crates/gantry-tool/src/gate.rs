@@ -62,6 +62,20 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
+impl Outcome {
+    /// For surfaces that turn a call away before it gets to the gate.
+    pub fn refused(call: &Call, tool: &str, refusal: Refusal) -> Outcome {
+        let answer = Answer::Refused(refusal);
+        Outcome {
+            call_id: call.id.clone(),
+            tool: tool.to_owned(),
+            answer,
+            labels: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
 #[derive(Debug, PartialEq)]
 pub enum Answer {
     Success(Reply),
@@ -313,9 +327,7 @@ impl Gate {
         let refusal = Refusal::new(RefusalCode::Unaudited, format!("{err}; nothing was run"))
             .with_hint("`gantry doctor` checks the data directory");
         self.metrics.count(tool.name(), Status::Denied);
-        let tool = tool.name().to_owned();
-        let answer = Answer::Refused(refusal);
-        Outcome { call_id: call.id.clone(), tool, answer, labels: Vec::new(), warnings: Vec::new() }
+        Outcome::refused(call, tool.name(), refusal)
     }
 
     fn refused(

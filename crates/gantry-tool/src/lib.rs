@@ -22,6 +22,7 @@ mod sensitive;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tool;
+mod wire;
 
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
@@ -37,6 +38,7 @@ pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
 pub use registry::{NodeState, Registry, RegistryError, SharedTool, ToolScope, View, canonical_name};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
-pub use schema::parse_checked;
+pub use schema::{check_schema, parse_checked};
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};
+pub use wire::remote_reply;

@@ -262,6 +262,10 @@ pub struct ToolScope {
     /// `None` lets every tool through.
     allow: Option<Vec<Selector>>,
     deny: Vec<Selector>,
+    /// Only tools that change nothing.
+    read_only: bool,
+    /// What this scope is a part of.
+    within: Option<Arc<ToolScope>>,
 }
 
 #[derive(Debug, Clone)]
@@ -275,12 +279,26 @@ impl ToolScope {
     pub fn new(allow: Option<&[String]>, deny: &[String]) -> Result<ToolScope, RegistryError> {
         let parse =
             |texts: &[String]| texts.iter().map(|text| Selector::parse(text)).collect::<Result<Vec<_>, _>>();
-        Ok(ToolScope { allow: allow.map(parse).transpose()?, deny: parse(deny)? })
+        Ok(ToolScope { allow: allow.map(parse).transpose()?, deny: parse(deny)?, ..ToolScope::default() })
+    }
+
+    pub fn read_only(self) -> ToolScope {
+        ToolScope { read_only: true, ..self }
+    }
+
+    /// Lets through what both let through.
+    pub fn within(self, other: ToolScope) -> ToolScope {
+        let inner = self.within.as_deref().cloned();
+        let within = inner.map_or_else(|| other.clone(), |inner| inner.within(other.clone()));
+        ToolScope { within: Some(Arc::new(within)), ..self }
     }
 
     pub fn allows(&self, tool: &Tool) -> bool {
         let listed = |selectors: &[Selector]| selectors.iter().any(|selector| selector.matches(tool));
-        self.allow.as_deref().is_none_or(listed) && !listed(&self.deny)
+        self.allow.as_deref().is_none_or(listed)
+            && !listed(&self.deny)
+            && (!self.read_only || tool.is_read_only())
+            && self.within.as_ref().is_none_or(|within| within.allows(tool))
     }
 }
 
@@ -363,6 +381,14 @@ mod tests {
         assert_eq!(names(&scope(Some(&["guarded", "basic"]), &[])), ["tool::file_read", "read"]);
         assert_eq!(names(&scope(None, &["node", "tool__*"])), ["read"]);
         assert_eq!(names(&scope(Some(&[]), &[])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn scopes_within_scopes_let_through_what_all_do() {
+        let narrow = scope(Some(&["local__*"]), &[]).within(scope(None, &["Bash"]));
+        assert_eq!(names(&narrow), ["local__Read"]);
+        assert_eq!(names(&narrow.clone().within(scope(Some(&["read"]), &[]))), Vec::<String>::new());
+        assert_eq!(names(&narrow.read_only()), Vec::<String>::new(), "nothing here is read-only");
     }
 
     #[test]

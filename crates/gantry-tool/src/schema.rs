@@ -74,6 +74,11 @@ pub(crate) struct Validator {
     schema: Value,
 }
 
+/// Whether a schema that came from elsewhere can be checked against, or why not.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    jsonschema::validator_for(schema).map(drop).map_err(|err| err.to_string())
+}
+
 impl Validator {
     pub(crate) fn new(schema: &Value) -> Self {
         Validator {

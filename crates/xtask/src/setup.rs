@@ -16,7 +16,13 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("strace", "strace"),
 ];
 
-const CARGO_PROGRAMS: [(&str, &str); 2] = [("cargo-nextest", "cargo-nextest"), ("cargo-deny", "cargo-deny")];
+/// A program from crates.io, and what to ask cargo for.
+const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
+    ("cargo-nextest", &["cargo-nextest"]),
+    ("cargo-deny", &["cargo-deny"]),
+    // The S3-compatible server that the object store is tested with.
+    ("s3s-fs", &["s3s-fs@0.14.1", "--features", "binary"]),
+];
 
 pub(crate) fn run() -> Result<()> {
     let missing: Vec<&str> =
@@ -24,9 +30,9 @@ pub(crate) fn run() -> Result<()> {
     if !missing.is_empty() {
         install_packages(&missing)?;
     }
-    for (program, krate) in CARGO_PROGRAMS {
+    for (program, wanted) in CARGO_PROGRAMS {
         if !shell::exists(program) {
-            shell::step(&["cargo", "install", "--locked", krate])?;
+            shell::step(&[&["cargo", "install", "--locked"], wanted].concat())?;
         }
     }
     Ok(())

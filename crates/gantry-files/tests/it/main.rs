@@ -11,6 +11,7 @@ mod closed;
 mod containment;
 mod crash;
 mod glob;
+mod partial;
 mod patch;
 mod patch_oracle;
 mod race;

@@ -4,7 +4,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// Who may depend on whom, in the product.
 const EDGES: &[(&str, &[&str])] = &[
-    ("gantry-tool", &[]),
+    ("gantry-tool", &["gantry-protocol"]),
     ("gantry-protocol", &[]),
     ("gantry-link", &["gantry-protocol"]),
     ("gantry-net", &[]),

@@ -1,0 +1,256 @@
+//! Receiving a file in pieces, so that a crash or a cut loses nothing that came and shows nobody a part.
+//!
+//! The pieces go into a file of their own beside the destination, which outlives this process on purpose. Only
+//! [`Partial::commit`] gives it the final name. Whether the bytes are the right ones is for the receiver to say.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::attributes;
+use crate::error::FileError;
+use crate::files::Files;
+use crate::handle;
+use crate::place::Missing;
+use crate::replace::file_name;
+use crate::scope::{FileMeta, SWAP_TRIES, Scope, fill_from};
+
+const MAX_NAME_BYTES: usize = 64;
+const HASH_BLOCK: usize = 1 << 20;
+
+/// What has come of a file. Dropping it keeps what has come; one at a time may be open for each name.
+#[derive(Debug)]
+pub struct Partial {
+    files: Files,
+    dir: OwnedFd,
+    /// The destination's last name.
+    name: OsString,
+    part_name: String,
+    file: File,
+    /// The destination, real and absolute.
+    path: PathBuf,
+    asked: PathBuf,
+    length: u64,
+}
+
+impl Scope {
+    /// Opens what has come of a file for `path`, or begins anew. `name` tells one transfer from another.
+    ///
+    /// Directories on the way are made. The destination may exist, and stays as it is until the commit.
+    pub fn open_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<Partial, FileError> {
+        let asked = path.as_ref();
+        let part_name = part_name(asked, name)?;
+        for _ in 0..SWAP_TRIES {
+            let place = self.writable_place(asked, Missing::Make)?;
+            let name = file_name(&place, asked)?.to_os_string();
+            // Asked now what the commit will ask again: a transfer should not fail at its last byte.
+            if self.old_file(&place, &name, asked)?.is_err() {
+                continue;
+            }
+            let file = open_part(&place.dir, &part_name, asked)?;
+            let length = file.metadata().map_err(|err| FileError::io("receive", asked, err))?.len();
+            let (path, asked) = (place.path, asked.to_path_buf());
+            return Ok(Partial {
+                files: self.files.clone(),
+                dir: place.dir,
+                name,
+                part_name,
+                file,
+                path,
+                asked,
+                length,
+            });
+        }
+        Err(FileError::TooManyLinks { path: asked.into() })
+    }
+
+    /// Removes what has come of a file, if anything has. Nothing is made on the way.
+    pub fn discard_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<(), FileError> {
+        let asked = path.as_ref();
+        let part_name = part_name(asked, name)?;
+        let place = match self.writable_place(asked, Missing::Refuse) {
+            Err(FileError::NotFound { .. }) => return Ok(()),
+            place => place?,
+        };
+        match rustix::fs::unlinkat(&place.dir, &part_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(err) => Err(FileError::io("remove the received part of", asked, err)),
+        }
+    }
+}
+
+impl Partial {
+    /// How many bytes have come.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The destination, real and absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.write_at(self.length, bytes)
+    }
+
+    /// Writes at an offset, at most where the bytes that came end: a hole would look like received zeros.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        if offset > self.length {
+            let message = format!("bytes for offset {offset} came when only {} had come", self.length);
+            return Err(self.failed(io::Error::new(io::ErrorKind::InvalidInput, message)));
+        }
+        self.file.write_all_at(bytes, offset).map_err(|err| self.failed(err))?;
+        self.length = self.length.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Forgets what came after the first `length` bytes.
+    pub fn truncate(&mut self, length: u64) -> Result<(), FileError> {
+        let length = length.min(self.length);
+        self.file.set_len(length).map_err(|err| self.failed(err))?;
+        self.length = length;
+        Ok(())
+    }
+
+    /// Hashes what has come, in bounded memory. The hasher goes on with what comes next.
+    pub fn hash_prefix(&self) -> Result<blake3::Hasher, FileError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut block = vec![0; HASH_BLOCK];
+        let mut offset = 0;
+        while offset < self.length {
+            let wanted = usize::try_from(self.length - offset).unwrap_or(HASH_BLOCK).min(HASH_BLOCK);
+            let read = fill_from(&self.file, &mut block[..wanted], offset).map_err(|err| self.failed(err))?;
+            if read < wanted {
+                let message = "the received part was cut by another program";
+                return Err(self.failed(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
+            }
+            hasher.update(&block[..read]);
+            offset += read as u64;
+        }
+        Ok(hasher)
+    }
+
+    /// Puts what has come on disk, so that it can be acknowledged as kept.
+    pub fn sync(&self) -> Result<(), FileError> {
+        self.file.sync_data().map_err(|err| self.failed(err))
+    }
+
+    /// Gives the file its final name, durably, with the permission bits of `mode`. Owner and access lists of a file
+    /// that was there are kept.
+    pub fn commit(self, mode: u32) -> Result<PathBuf, FileError> {
+        let fail = |err: Errno| FileError::io("write", &self.asked, err);
+        let dir_id = handle::id_of(&self.dir).map_err(fail)?;
+        let files = self.files.clone();
+        let _guard = files.inner.locks.lock(dir_id, &self.name);
+        self.keep_attributes()?;
+        // The right to run as somebody else does not travel.
+        let mode = Mode::from_raw_mode((mode & 0o777) as rustix::fs::RawMode);
+        rustix::fs::fchmod(&self.file, mode).map_err(fail)?;
+        self.file.sync_all().map_err(|err| self.failed(err))?;
+        let ours = FileMeta::of(&rustix::fs::fstat(&self.file).map_err(fail)?).id;
+        let named = handle::stat_at(&self.dir, self.part_name.as_ref()).map(|stat| FileMeta::of(&stat).id);
+        if named != Ok(ours) {
+            return Err(FileError::ChangedMeanwhile { path: self.asked.clone() });
+        }
+        rustix::fs::renameat(&self.dir, &self.part_name, &self.dir, &self.name).map_err(fail)?;
+        handle::sync_dir(&self.dir).map_err(fail)?;
+        Ok(self.path)
+    }
+
+    /// Removes what has come.
+    pub fn discard(self) -> Result<(), FileError> {
+        match rustix::fs::unlinkat(&self.dir, &self.part_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(err) => Err(FileError::io("remove the received part of", &self.asked, err)),
+        }
+    }
+
+    /// Takes over owner and access lists of what is about to be replaced, and refuses what is no file or closed.
+    fn keep_attributes(&self) -> Result<(), FileError> {
+        let fail = |err: Errno| FileError::io("write", &self.asked, err);
+        let flags = handle::FILE_FLAGS | OFlags::RDONLY;
+        let seen = match handle::stat_at(&self.dir, &self.name) {
+            Err(Errno::NOENT) => return Ok(()),
+            seen => seen.map_err(fail)?,
+        };
+        match handle::kind_name(&seen) {
+            None => {}
+            // A link that was put there meanwhile is replaced, not followed.
+            Some("a symbolic link") => return Ok(()),
+            Some(what) => return Err(FileError::NotAFile { path: self.asked.clone(), what }),
+        }
+        self.files.inner.closed.check_id(FileMeta::of(&seen).id, &self.asked)?;
+        match rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty()) {
+            Ok(old) => {
+                let stat = rustix::fs::fstat(&old).map_err(fail)?;
+                attributes::keep(&old, &stat, &self.file, &self.asked)
+            }
+            // Writable but not readable, or gone: its attributes cannot be read either.
+            Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => Ok(()),
+            Err(err) => Err(fail(err)),
+        }
+    }
+
+    fn failed(&self, err: io::Error) -> FileError {
+        FileError::io("receive", &self.asked, err)
+    }
+}
+
+fn part_name(asked: &Path, name: &str) -> Result<String, FileError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(allowed) {
+        let message = format!("{name:?} cannot name a transfer");
+        return Err(FileError::io("receive", asked, io::Error::new(io::ErrorKind::InvalidInput, message)));
+    }
+    Ok(format!(".gantry-{name}.part"))
+}
+
+/// Opens the part file, private and locked against a second receiver.
+fn open_part(dir: &OwnedFd, part_name: &str, asked: &Path) -> Result<File, FileError> {
+    let fail = |err: Errno| FileError::io("receive", asked, err);
+    let flags = handle::FILE_FLAGS | OFlags::RDWR | OFlags::CREATE;
+    for _ in 0..SWAP_TRIES {
+        let fd = match rustix::fs::openat(dir, part_name, flags, Mode::from_raw_mode(0o600)) {
+            Ok(fd) => fd,
+            // A link, a socket or a FIFO under our name: not ours.
+            Err(Errno::LOOP | Errno::NXIO) => {
+                rustix::fs::unlinkat(dir, part_name, AtFlags::empty()).map_err(fail)?;
+                continue;
+            }
+            Err(err) => return Err(fail(err)),
+        };
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let message = "another transfer is writing it";
+                return Err(FileError::io(
+                    "receive",
+                    asked,
+                    io::Error::new(io::ErrorKind::WouldBlock, message),
+                ));
+            }
+            Err(err) => return Err(fail(err)),
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+        let still_named = handle::stat_at(dir, part_name.as_ref())
+            .is_ok_and(|named| FileMeta::of(&named).id == FileMeta::of(&stat).id);
+        if !still_named {
+            // Committed or discarded by another receiver between our opening and our locking.
+            continue;
+        }
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        // Bytes for a file that has a second name, or another owner, would go to somebody else.
+        if handle::kind_name(&stat).is_none() && stat.st_nlink == 1 && ours {
+            return Ok(File::from(fd));
+        }
+        rustix::fs::unlinkat(dir, part_name, AtFlags::empty()).map_err(fail)?;
+    }
+    Err(FileError::TooManyLinks { path: asked.into() })
+}

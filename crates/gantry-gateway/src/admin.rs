@@ -1,0 +1,128 @@
+//! What the operator does to the gateway over the wire: nodes and tokens.
+
+use gantry_link::Request;
+use gantry_protocol::{ErrorCode, RawJson, WireError, method, raw};
+use gantry_store::{DatabaseError, NewClientToken};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::gateway::{Gateway, now_ms};
+use crate::nodes::local_info;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NodeParams {
+    id: String,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    new_id: Option<String>,
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TokenParams {
+    name: String,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    agents: Vec<String>,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    expires: Option<i64>,
+}
+
+impl Gateway {
+    pub(crate) fn node_infos(&self) -> Vec<gantry_protocol::NodeInfo> {
+        let local = local_info(self.gate.registry(), &self.version);
+        local.into_iter().chain(self.nodes.infos()).collect()
+    }
+
+    /// Answers the operator's requests; `None` when it is none of them.
+    pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
+        Some(match request.method.as_str() {
+            method::NODES_LIST => Ok(raw(&json!({"nodes": self.node_infos()}))),
+            method::TOKENS_LIST => match self.database.list_client_tokens().await {
+                Ok(tokens) => Ok(raw(&json!({"tokens": tokens}))),
+                Err(err) => Err(database_error(err)),
+            },
+            method::NODES_ADD
+            | method::NODES_RENEW
+            | method::NODES_TAG
+            | method::NODES_RENAME
+            | method::NODES_REVOKE
+            | method::NODES_FORGET
+            | method::NODES_PROCESSES => match request.parse::<NodeParams>() {
+                Ok(params) => self.node_request(&request.method, params).await,
+                Err(err) => Err(err),
+            },
+            method::TOKENS_ADD | method::TOKENS_REVOKE => match request.parse::<TokenParams>() {
+                Ok(params) => self.token_request(&request.method, params).await,
+                Err(err) => Err(err),
+            },
+            _ => return None,
+        })
+    }
+
+    async fn node_request(&self, name: &str, params: NodeParams) -> Result<RawJson, WireError> {
+        let id = &params.id;
+        let done = match name {
+            method::NODES_ADD => {
+                let token = self.nodes.add(id, &params.tags).await.map_err(database_error)?;
+                return Ok(raw(&json!({"id": id, "token": token})));
+            }
+            method::NODES_RENEW => {
+                let token = self.nodes.renew(id).await.map_err(database_error)?;
+                return Ok(raw(&json!({"id": id, "token": token})));
+            }
+            method::NODES_PROCESSES => {
+                let ends = self
+                    .database
+                    .list_process_ends(Some(id), params.limit.unwrap_or(50).clamp(1, 1000))
+                    .await;
+                return ends.map(|ends| raw(&json!({"processes": ends}))).map_err(database_error);
+            }
+            method::NODES_TAG => self.nodes.tag(id, &params.tags).await,
+            method::NODES_RENAME => {
+                let new_id = params.new_id.as_deref();
+                let new_id =
+                    new_id.ok_or_else(|| WireError::new(ErrorCode::BadParams, "\"newId\" is missing"))?;
+                self.nodes.rename(id, new_id).await
+            }
+            method::NODES_REVOKE => self.nodes.revoke(id).await,
+            _ => self.nodes.forget(id).await,
+        };
+        done.map(|()| raw(&json!({"id": id}))).map_err(database_error)
+    }
+
+    async fn token_request(&self, name: &str, params: TokenParams) -> Result<RawJson, WireError> {
+        if name == method::TOKENS_REVOKE {
+            self.database.revoke_client_token(&params.name, now_ms()).await.map_err(database_error)?;
+            self.auth.forget_cached();
+            self.close_links_of(&params.name);
+            return Ok(raw(&json!({"name": params.name})));
+        }
+        gantry_tool::ToolScope::new(params.tools.as_deref(), &[])
+            .map_err(|err| WireError::new(ErrorCode::BadParams, err.to_string()))?;
+        let new = NewClientToken {
+            name: params.name.clone(),
+            tools: params.tools,
+            agents: params.agents,
+            read_only: params.read_only,
+            expires: params.expires,
+        };
+        let token = self.database.add_client_token(&new, now_ms()).await.map_err(database_error)?;
+        Ok(raw(&json!({"name": params.name, "token": token.expose()})))
+    }
+}
+
+fn database_error(err: DatabaseError) -> WireError {
+    let code = match err {
+        DatabaseError::Refused(_) => ErrorCode::Conflict,
+        _ => ErrorCode::Internal,
+    };
+    WireError::new(code, err.to_string())
+}

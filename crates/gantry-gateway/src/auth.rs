@@ -1,0 +1,142 @@
+//! Who is at the door. Tokens are compared in constant time; those who guess are slowed down, on loopback too.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
+
+use crate::gateway::now_ms;
+
+/// Wrong tokens an address may try within the window; after that none of its guesses is looked up.
+const MAX_FAILURES: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses that are remembered for their failures; the oldest make room.
+const MAX_ADDRESSES: usize = 4096;
+/// Client tokens that need not be looked up again for a while.
+const CACHED_FOR: Duration = Duration::from_secs(10);
+const MAX_CACHED: usize = 1024;
+
+/// Somebody whose token is good.
+#[derive(Debug, Clone)]
+pub(crate) enum Identity {
+    Operator,
+    Client(Arc<ClientToken>),
+}
+
+impl Identity {
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self, Identity::Operator)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuthError {
+    #[error("a bearer token is needed")]
+    Missing,
+    #[error("the token is not valid")]
+    Wrong,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token was revoked")]
+    Revoked,
+    #[error("too many wrong tokens from this address; wait a minute")]
+    TooMany,
+    #[error("{0}")]
+    Database(#[from] DatabaseError),
+}
+
+pub(crate) struct Auth {
+    operator: blake3::Hash,
+    database: Database,
+    failures: Mutex<HashMap<IpAddr, Failures>>,
+    cache: Mutex<HashMap<blake3::Hash, (Instant, Arc<ClientToken>)>>,
+}
+
+struct Failures {
+    since: Instant,
+    count: u32,
+}
+
+impl Auth {
+    pub(crate) fn new(operator_token: &str, database: Database) -> Auth {
+        Auth {
+            operator: blake3::hash(operator_token.as_bytes()),
+            database,
+            failures: Mutex::default(),
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Whose token this is. The operator's is compared by hash, which takes the same time wherever it differs.
+    pub(crate) async fn check(&self, token: &str, from: IpAddr) -> Result<Identity, AuthError> {
+        let hash = blake3::hash(token.as_bytes());
+        if hash == self.operator {
+            return Ok(Identity::Operator);
+        }
+        if let Some(client) = self.cached(&hash) {
+            return Ok(Identity::Client(client));
+        }
+        self.allow_guess(from)?;
+        let failed = match self.database.check_client_token(token, now_ms()).await? {
+            ClientCheck::Ok(client) => {
+                let client: Arc<ClientToken> = Arc::from(client);
+                self.remember(hash, &client);
+                return Ok(Identity::Client(client));
+            }
+            ClientCheck::Unknown => AuthError::Wrong,
+            ClientCheck::Expired => AuthError::Expired,
+            ClientCheck::Revoked => AuthError::Revoked,
+        };
+        self.count_failure(from);
+        Err(failed)
+    }
+
+    /// Refuses an address that has guessed too often.
+    pub(crate) fn allow_guess(&self, from: IpAddr) -> Result<(), AuthError> {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match failures.get(&from) {
+            Some(failures) if failures.since.elapsed() < WINDOW && failures.count >= MAX_FAILURES => {
+                Err(AuthError::TooMany)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn count_failure(&self, from: IpAddr) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= MAX_ADDRESSES {
+            failures.retain(|_, failures| failures.since.elapsed() < WINDOW);
+        }
+        if failures.len() >= MAX_ADDRESSES {
+            let oldest = failures.iter().min_by_key(|(_, failures)| failures.since).map(|(from, _)| *from);
+            oldest.map(|from| failures.remove(&from));
+        }
+        let entry = failures.entry(from).or_insert_with(|| Failures { since: Instant::now(), count: 0 });
+        if entry.since.elapsed() >= WINDOW {
+            *entry = Failures { since: Instant::now(), count: 0 };
+        }
+        entry.count = entry.count.saturating_add(1);
+    }
+
+    /// A token was revoked: nothing that was looked up before counts.
+    pub(crate) fn forget_cached(&self) {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn cached(&self, hash: &blake3::Hash) -> Option<Arc<ClientToken>> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (when, client) = cache.get(hash)?;
+        let fresh = when.elapsed() < CACHED_FOR && client.expires.is_none_or(|expires| expires > now_ms());
+        fresh.then(|| client.clone())
+    }
+
+    fn remember(&self, hash: blake3::Hash, client: &Arc<ClientToken>) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        cache.insert(hash, (Instant::now(), client.clone()));
+    }
+}

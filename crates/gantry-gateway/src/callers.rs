@@ -1,0 +1,87 @@
+//! From an identity to a call: its principal, the agent it acts as, what that agent sees and where it works.
+
+use std::path::PathBuf;
+
+use gantry_tool::{Autonomy, Call, Principal, Refusal, RefusalCode, Surface, ToolScope, nearest};
+
+use crate::auth::Identity;
+use crate::gateway::Gateway;
+
+pub(crate) const MAIN_AGENT: &str = "main";
+
+/// A configured agent, as far as calls need to know.
+#[derive(Debug, Clone, Default)]
+pub struct Agent {
+    pub autonomy: Autonomy,
+    pub scope: ToolScope,
+    /// Absolute; else the gateway's own.
+    pub workspace: Option<PathBuf>,
+}
+
+/// What a surface asks for beside the tool.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) agent: Option<&'a str>,
+    /// The operator's choice only.
+    pub(crate) workspace: Option<&'a str>,
+}
+
+impl Gateway {
+    /// A call by somebody, or as an agent they may act as.
+    pub(crate) fn call(
+        &self,
+        identity: &Identity,
+        wanted: &Wanted<'_>,
+        surface: Surface,
+    ) -> Result<Call, Refusal> {
+        let id = wanted.agent.unwrap_or(MAIN_AGENT);
+        if let (Identity::Client(token), Some(id)) = (identity, wanted.agent)
+            && !token.agents.iter().any(|allowed| allowed == id || allowed == "*")
+        {
+            let message = format!("the token \"{}\" may not act as the agent \"{id}\"", token.name);
+            return Err(Refusal::new(RefusalCode::Denied, message));
+        }
+        let agent = self.agent(id)?;
+        let principal = match (identity, wanted.agent) {
+            (_, Some(id)) => Principal::Agent { id: id.to_owned() },
+            (Identity::Operator, None) => Principal::Operator,
+            (Identity::Client(token), None) => Principal::Client { token: token.name.clone() },
+        };
+        let workspace = match wanted.workspace {
+            None => agent.workspace.clone().unwrap_or_else(|| self.workspace.clone()),
+            Some(_) if !identity.is_operator() => {
+                return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
+            }
+            Some(path) if path.starts_with('/') => PathBuf::from(path),
+            Some(_) => {
+                return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
+            }
+        };
+        let mut call = Call::new(principal, surface, workspace);
+        id.clone_into(&mut call.agent);
+        call.autonomy = agent.autonomy;
+        call.scope = self.scope(identity, agent)?;
+        call.cancel = self.ending.child_token();
+        Ok(call)
+    }
+
+    fn scope(&self, identity: &Identity, agent: &Agent) -> Result<ToolScope, Refusal> {
+        let Identity::Client(token) = identity else { return Ok(agent.scope.clone()) };
+        let own = ToolScope::new(token.tools.as_deref(), &[]).map_err(|err| {
+            Refusal::new(RefusalCode::Denied, format!("the scope of the token \"{}\": {err}", token.name))
+        })?;
+        let own = own.within(agent.scope.clone());
+        Ok(if token.read_only { own.read_only() } else { own })
+    }
+
+    fn agent(&self, id: &str) -> Result<&Agent, Refusal> {
+        self.agents.get(id).ok_or_else(|| {
+            let shown: String = id.chars().take(64).collect();
+            let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown agent \"{shown}\""));
+            match nearest(&shown, self.agents.keys().map(String::as_str)).first() {
+                Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
+                None => refusal.with_hint("agents are configured as [agents.NAME] in gantry.toml"),
+            }
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What all surfaces share: the gate, who may call it, the nodes behind it, and how it comes to an end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_link::Link;
+use gantry_store::Database;
+use gantry_tool::{Call, Gate, Outcome, Refusal, RefusalCode, ResultStore};
+use serde_json::Value;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::{Auth, Identity};
+use crate::callers::{Agent, MAIN_AGENT};
+use crate::hosts::Hosts;
+use crate::nodes::Nodes;
+
+/// A call for which nobody gave a deadline is given up after this long.
+const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
+
+/// Ends of processes that a slow client may miss before it is told so.
+const EVENTS: usize = 256;
+
+pub struct GatewayParts {
+    pub gate: Arc<Gate>,
+    pub nodes: Arc<Nodes>,
+    pub database: Database,
+    pub results: Arc<dyn ResultStore>,
+    pub operator_token: String,
+    /// By name; `main` is always there.
+    pub agents: BTreeMap<String, Agent>,
+    pub hosts: Hosts,
+    /// Where relative paths of calls start.
+    pub workspace: PathBuf,
+    pub version: String,
+}
+
+/// Shared by everything that serves.
+pub struct Gateway {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) database: Database,
+    pub(crate) results: Arc<dyn ResultStore>,
+    pub(crate) agents: BTreeMap<String, Agent>,
+    pub(crate) auth: Auth,
+    pub(crate) hosts: Hosts,
+    pub(crate) workspace: PathBuf,
+    pub(crate) version: String,
+    /// Told to operators' clients: ends of background processes.
+    pub(crate) events: broadcast::Sender<(&'static str, Value)>,
+    /// Calls under way.
+    calls: TaskTracker,
+    /// No new calls.
+    pub(crate) stopping: CancellationToken,
+    /// Every call is cancelled.
+    pub(crate) ending: CancellationToken,
+    links: Mutex<HashMap<u64, ClientLink>>,
+    next_link: AtomicU64,
+}
+
+struct ClientLink {
+    link: Link,
+    token: Option<String>,
+}
+
+impl Gateway {
+    pub fn new(parts: GatewayParts) -> Arc<Gateway> {
+        let mut agents = parts.agents;
+        agents.entry(MAIN_AGENT.to_owned()).or_default();
+        let gateway = Gateway {
+            auth: Auth::new(&parts.operator_token, parts.database.clone()),
+            gate: parts.gate,
+            nodes: parts.nodes,
+            database: parts.database,
+            results: parts.results,
+            agents,
+            hosts: parts.hosts,
+            workspace: parts.workspace,
+            version: parts.version,
+            events: broadcast::channel(EVENTS).0,
+            calls: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            links: Mutex::default(),
+            next_link: AtomicU64::new(0),
+        };
+        Arc::new(gateway)
+    }
+
+    /// Calls a tool for a surface: the one way from here to the gate.
+    pub(crate) async fn run(&self, mut call: Call, name: &str, input: Value) -> Outcome {
+        if self.stopping.is_cancelled() {
+            let refusal = Refusal::new(RefusalCode::Unavailable, "the gateway is stopping");
+            return Outcome::refused(&call, name, refusal);
+        }
+        call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
+        let _counted = self.calls.token();
+        self.gate.dispatch(call, name, input).await
+    }
+
+    /// Lets calls under way finish for at most `drain`, then ends them, then closes every link with a reason.
+    pub(crate) async fn stop(&self, drain: Duration) {
+        self.stopping.cancel();
+        self.calls.close();
+        if tokio::time::timeout(drain, self.calls.wait()).await.is_err() {
+            self.ending.cancel();
+            let _ = tokio::time::timeout(Duration::from_secs(5), self.calls.wait()).await;
+        }
+        self.ending.cancel();
+        const REASON: &str = "the gateway is stopping";
+        let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
+        links.iter().for_each(|link| link.close(REASON));
+        self.nodes.close_all(REASON);
+    }
+
+    /// Remembers a client's link, so that it can be closed when its token is revoked or the gateway stops.
+    pub(crate) fn add_link(&self, link: &Link, identity: &Identity) -> u64 {
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let token = match identity {
+            Identity::Operator => None,
+            Identity::Client(token) => Some(token.name.clone()),
+        };
+        self.links().insert(number, ClientLink { link: link.clone(), token });
+        number
+    }
+
+    pub(crate) fn remove_link(&self, number: u64) {
+        self.links().remove(&number);
+    }
+
+    pub(crate) fn close_links_of(&self, token: &str) {
+        let links = self.links();
+        let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
+        theirs.for_each(|client| client.link.close("the token was revoked"));
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, HashMap<u64, ClientLink>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

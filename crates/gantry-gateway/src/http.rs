@@ -1,0 +1,154 @@
+//! The HTTP surface: which path is what, and the checks every request passes first.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use serde_json::json;
+
+use crate::auth::{AuthError, Identity};
+use crate::gateway::Gateway;
+use crate::server::Peer;
+use crate::ws;
+
+mod call;
+pub(crate) mod listing;
+mod results;
+
+pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
+    let open = Router::new().route("/health", get(health)).route("/ws", any(ws::upgrade));
+    let closed = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/tools", get(listing::tools))
+        .route("/v1/tools/{name}", get(listing::tool).post(call::call))
+        .route("/v1/results/{handle}", get(results::read))
+        .route("/v1/nodes", get(nodes))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(gateway.clone(), authenticate));
+    open.merge(closed)
+        .layer(middleware::from_fn_with_state(gateway.clone(), only_our_names))
+        .with_state(gateway)
+}
+
+/// `{"error":{"code","message","hint"?}}`, for what is not a tool's own.
+pub(crate) fn problem(status: StatusCode, code: &str, message: &str, hint: Option<&str>) -> Response {
+    let mut error = json!({"code": code, "message": message});
+    if let Some(hint) = hint {
+        error["hint"] = json!(hint);
+    }
+    json_response(status, &json!({ "error": error }))
+}
+
+pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (status, headers, Body::from(value.to_string())).into_response()
+}
+
+/// Names that are not ours are not answered, whoever resolves them to us; nor are pages of other origins.
+async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let hosts: Vec<&HeaderValue> = headers.get_all(header::HOST).iter().collect();
+    let host_is_ours = match *hosts {
+        [host] => host.to_str().is_ok_and(|host| gateway.hosts.allows_host(host)),
+        _ => false,
+    };
+    // A request line with a full address names a host too.
+    let line_is_ours =
+        request.uri().authority().is_none_or(|authority| gateway.hosts.allows_host(authority.as_str()));
+    if !host_is_ours || !line_is_ours {
+        let hint = "use the address the gateway was started with, or start it with --public-url";
+        return problem(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "this gateway does not answer to that host",
+            Some(hint),
+        );
+    }
+    let origins = headers.get_all(header::ORIGIN).iter();
+    let mut strangers =
+        origins.filter(|origin| !origin.to_str().is_ok_and(|origin| gateway.hosts.allows_origin(origin)));
+    if strangers.next().is_some() {
+        return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are refused", None);
+    }
+    next.run(request).await
+}
+
+async fn authenticate(
+    State(gateway): State<Arc<Gateway>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match identify(&gateway, request.headers(), peer.address).await {
+        Ok(identity) => {
+            request.extensions_mut().insert(identity);
+            next.run(request).await
+        }
+        Err(err) => refused(&err),
+    }
+}
+
+async fn identify(gateway: &Gateway, headers: &HeaderMap, from: IpAddr) -> Result<Identity, AuthError> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let scheme = bearer.and_then(|bearer| bearer.split_once(' '));
+    match scheme {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+            gateway.auth.check(token.trim(), from).await
+        }
+        _ => Err(AuthError::Missing),
+    }
+}
+
+fn refused(err: &AuthError) -> Response {
+    let message = err.to_string();
+    let mut response = match err {
+        AuthError::TooMany => {
+            let mut response = problem(StatusCode::TOO_MANY_REQUESTS, "too_many", &message, None);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+            response
+        }
+        AuthError::Database(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &message, None),
+        _ => {
+            let hint = "send Authorization: Bearer TOKEN; the operator's token lies in the data directory";
+            problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, Some(hint))
+        }
+    };
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
+    let status = if gateway.stopping.is_cancelled() { "stopping" } else { "ok" };
+    json_response(StatusCode::OK, &json!({"status": status, "version": gateway.version}))
+}
+
+async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let headers = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    (StatusCode::OK, headers, gateway.gate.metrics().render()).into_response()
+}
+
+async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {
+    json_response(StatusCode::OK, &json!({"nodes": gateway.node_infos()}))
+}
+
+async fn unknown(request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(200).collect();
+    problem(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        &format!("there is nothing at {path}"),
+        Some("see docs/http.md"),
+    )
+}
+
+async fn not_allowed(method: Method) -> Response {
+    let message = format!("{method} is not possible here");
+    problem(StatusCode::METHOD_NOT_ALLOWED, "not_allowed", &message, None)
+}

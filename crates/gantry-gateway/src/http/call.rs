@@ -1,0 +1,219 @@
+//! `POST /v1/tools/{name}`: one call. The status tells whose answer it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use gantry_store::{Begun, DatabaseError, StoredAnswer};
+use gantry_tool::{Answer, Call, Outcome, Refusal, RefusalCode, Reply, Surface};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+
+use super::{json_response, problem};
+use crate::auth::Identity;
+use crate::callers::Wanted;
+use crate::gateway::{Gateway, now_ms};
+
+/// The longest input.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) async fn call(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    match prepare(&gateway, &identity, &parts.headers, body).await {
+        Ok((call, body)) => {
+            let key = parts.headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned));
+            match key {
+                None => run(&gateway, call, &name, &body).await,
+                Some(Ok(key)) => keyed(gateway, call, name, body, key).await,
+                Some(Err(_)) => {
+                    problem(StatusCode::BAD_REQUEST, "bad_params", "Idempotency-Key is not text", None)
+                }
+            }
+        }
+        Err(refused) => *refused,
+    }
+}
+
+async fn prepare(
+    gateway: &Gateway,
+    identity: &Identity,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Call, Bytes), Box<Response>> {
+    let wanted = Wanted { agent: agent_of(headers)?, workspace: header_text(headers, "gantry-workspace")? };
+    let mut call = gateway
+        .call(identity, &wanted, Surface::Http)
+        .map_err(|refusal| Box::new(refusal_response(&refusal)))?;
+    if let Some(ms) = header_text(headers, "gantry-deadline-ms")? {
+        let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
+        call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
+    }
+    let body = read_body(body).await?;
+    Ok((call, body))
+}
+
+async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
+    let refused = |status, code, message: &str| Box::new(problem(status, code, message, None));
+    match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(err)) if err.is::<LengthLimitError>() => {
+            let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
+            Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
+        }
+        Ok(Err(err)) => {
+            Err(refused(StatusCode::BAD_REQUEST, "bad_frame", &format!("the body broke off: {err}")))
+        }
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "deadline", "the body did not arrive in time")),
+    }
+}
+
+async fn run(gateway: &Gateway, call: Call, name: &str, body: &Bytes) -> Response {
+    match input(body) {
+        Ok(input) => outcome_response(gateway.run(call, name, input).await),
+        Err(message) => {
+            // Text that is no JSON is a violation like any other, and an unknown tool is told first.
+            let text = String::from_utf8_lossy(body);
+            match gateway.gate.execute(call, name, &text).await {
+                outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
+                _ => problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None),
+            }
+        }
+    }
+}
+
+/// No body is `{}`.
+fn input(body: &Bytes) -> Result<Value, String> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(json!({}));
+    }
+    serde_json::from_slice(body).map_err(|err| format!("the body is not valid JSON: {err}"))
+}
+
+/// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
+async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key: String) -> Response {
+    let principal = call.principal.to_string();
+    let mut hasher = blake3::Hasher::new();
+    for part in [name.as_bytes(), call.agent.as_bytes(), &body] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    }
+    let hash = hasher.finalize();
+    let begun =
+        gateway.database.begin_request(&principal, &key, &hash, &gateway.nodes.instance, now_ms()).await;
+    match begun {
+        Ok(Begun::New) => {}
+        Ok(Begun::Replay(stored)) => return stored_response(stored),
+        Ok(Begun::OtherRequest) => {
+            let message = "this Idempotency-Key was used for another request";
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "conflict", message, None);
+        }
+        Ok(Begun::InProgress) => {
+            let message = "the first request with this Idempotency-Key is still running";
+            return problem(StatusCode::CONFLICT, "conflict", message, Some("ask again later"));
+        }
+        Ok(Begun::Interrupted) => {
+            let message = "the first request with this Idempotency-Key was cut off by a restart; its outcome is unknown";
+            return problem(StatusCode::CONFLICT, "interrupted", message, Some("check, then use a new key"));
+        }
+        Err(DatabaseError::Refused(message)) => {
+            return problem(StatusCode::BAD_REQUEST, "bad_params", &message, None);
+        }
+        Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
+    }
+    let running = tokio::spawn(async move {
+        let response = run(&gateway, call, &name, &body).await;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let stored = StoredAnswer {
+            status: parts.status.as_u16(),
+            content_type: content_type.unwrap_or_default().to_owned(),
+            body: body.to_vec(),
+        };
+        if let Err(err) = gateway.database.finish_request(&principal, &key, &stored).await {
+            return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None);
+        }
+        Response::from_parts(parts, Body::from(body))
+    });
+    running.await.unwrap_or_else(|_| {
+        problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "an internal error; the log has more", None)
+    })
+}
+
+fn stored_response(stored: StoredAnswer) -> Response {
+    let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    let content_type = HeaderValue::from_str(&stored.content_type)
+        .unwrap_or_else(|_| HeaderValue::from_static("application/octet-stream"));
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        (header::HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true")),
+    ];
+    (status, headers, Body::from(stored.body)).into_response()
+}
+
+fn outcome_response(outcome: Outcome) -> Response {
+    let mut response = match &outcome.answer {
+        Answer::Success(reply) => reply_response(StatusCode::OK, reply),
+        Answer::ToolError(reply) => reply_response(StatusCode::UNPROCESSABLE_ENTITY, reply),
+        Answer::Refused(refusal) => refusal_response(refusal),
+    };
+    let headers = response.headers_mut();
+    let mut add = |name: &'static str, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.append(header::HeaderName::from_static(name), value);
+        }
+    };
+    add("gantry-call-id", &outcome.call_id);
+    add("gantry-tool", &outcome.tool);
+    for warning in &outcome.warnings {
+        add("gantry-warning", warning);
+    }
+    response
+}
+
+fn reply_response(status: StatusCode, reply: &Reply) -> Response {
+    match reply {
+        Reply::Json(value) => json_response(status, value),
+        Reply::Text(text) => {
+            let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+            (status, headers, text.clone()).into_response()
+        }
+    }
+}
+
+pub(super) fn refusal_response(refusal: &Refusal) -> Response {
+    let status = match refusal.code {
+        RefusalCode::UnknownTool => StatusCode::NOT_FOUND,
+        RefusalCode::InvalidInput => StatusCode::BAD_REQUEST,
+        RefusalCode::Denied => StatusCode::FORBIDDEN,
+        RefusalCode::ApprovalNeeded => StatusCode::CONFLICT,
+        RefusalCode::Unaudited | RefusalCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalCode::Deadline => StatusCode::GATEWAY_TIMEOUT,
+        RefusalCode::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    json_response(status, &refusal.to_json())
+}
+
+pub(super) fn agent_of(headers: &HeaderMap) -> Result<Option<&str>, Box<Response>> {
+    header_text(headers, "gantry-agent")
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Box<Response>> {
+    headers.get(name).map(|value| value.to_str().map_err(|_| bad_header(name))).transpose()
+}
+
+fn bad_header(name: &str) -> Box<Response> {
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is not valid"), None))
+}

@@ -1,0 +1,20 @@
+//! The server: HTTP and WebSocket surfaces over one gate, and the machines that join.
+//!
+//! Reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
+
+mod admin;
+mod auth;
+mod callers;
+mod gateway;
+mod hosts;
+mod http;
+mod nodes;
+mod remote_tools;
+mod server;
+mod ws;
+
+pub use callers::Agent;
+pub use gateway::{Gateway, GatewayParts};
+pub use hosts::Hosts;
+pub use nodes::Nodes;
+pub use server::{ServeError, Serving, TlsFiles, serve};

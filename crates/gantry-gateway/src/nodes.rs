@@ -1,0 +1,458 @@
+//! The machines that may join: who is here, what each can do, and calls that are carried there and back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_link::Link;
+use gantry_protocol::{
+    CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, method, raw,
+};
+use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
+use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry};
+use gantry_toolsets::LOCAL_NODE;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, watch};
+
+use crate::gateway::now_ms;
+use crate::remote_tools;
+
+mod carry;
+
+/// Calls that one node works on at the same time; more wait their turn.
+const MAX_CALLS_PER_NODE: usize = 64;
+
+/// Results that arrived are acknowledged together, this often or this many.
+const ACK_PAUSE: Duration = Duration::from_millis(50);
+const ACK_BATCH: usize = 32;
+
+const LOGS_LIMIT: Duration = Duration::from_secs(20);
+
+/// The table of nodes. The registry follows it.
+pub struct Nodes {
+    registry: Registry,
+    database: Database,
+    /// This start of the gateway.
+    pub(crate) instance: String,
+    known: Mutex<BTreeMap<String, Arc<Node>>>,
+}
+
+pub(crate) struct Node {
+    id: String,
+    live: watch::Sender<Option<Live>>,
+    /// The second socket, for streams.
+    pub(crate) bulk: watch::Sender<Option<Link>>,
+    slots: Semaphore,
+    /// Calls somebody here waits for, and who wants to know how far they are.
+    waiting: Mutex<HashMap<String, Option<ProgressSink>>>,
+    acks: Mutex<Vec<String>>,
+    facts: Mutex<Facts>,
+}
+
+/// A node's connection, and which start of its process is behind it.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) link: Link,
+    pub(crate) instance: String,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    tags: Vec<String>,
+    platform: Option<String>,
+    version: Option<String>,
+    first_seen: Option<i64>,
+    last_seen: Option<i64>,
+    host_capabilities: Vec<String>,
+    tool_capabilities: BTreeMap<String, Vec<String>>,
+    revoked: bool,
+}
+
+/// What the database keeps of a node's tools.
+#[derive(Serialize, Deserialize)]
+struct KeptTools {
+    tools: NodeTools,
+    capabilities: BTreeMap<String, Vec<String>>,
+}
+
+/// What a node has said about itself when it is let in.
+pub(crate) struct Joining {
+    pub(crate) live: Live,
+    pub(crate) hello: NodeHello,
+    pub(crate) tools: NodeTools,
+    pub(crate) platform: String,
+    pub(crate) version: String,
+}
+
+impl Nodes {
+    /// Everybody the database knows, offline until they connect.
+    pub async fn open(registry: Registry, database: Database) -> Result<Arc<Nodes>, DatabaseError> {
+        let nodes = Arc::new(Nodes {
+            registry,
+            database,
+            instance: uuid::Uuid::new_v4().to_string(),
+            known: Mutex::default(),
+        });
+        for row in nodes.database.list_nodes().await? {
+            nodes.remember(row);
+        }
+        Ok(nodes)
+    }
+
+    fn remember(self: &Arc<Self>, row: NodeRow) {
+        let kept: Option<KeptTools> = row.tools.and_then(|tools| serde_json::from_value(tools).ok());
+        let facts = Facts {
+            tags: row.tags.clone(),
+            platform: row.platform,
+            version: row.version,
+            first_seen: row.first_seen,
+            last_seen: row.last_seen,
+            host_capabilities: row.capabilities,
+            tool_capabilities: kept.as_ref().map(|kept| kept.capabilities.clone()).unwrap_or_default(),
+            revoked: row.revoked.is_some(),
+        };
+        let node = Arc::new(Node {
+            id: row.id.clone(),
+            live: watch::channel(None).0,
+            bulk: watch::channel(None).0,
+            slots: Semaphore::new(MAX_CALLS_PER_NODE),
+            waiting: Mutex::default(),
+            acks: Mutex::default(),
+            facts: Mutex::new(facts),
+        });
+        let tools = kept.iter().flat_map(|kept| &kept.tools.tools).map(|tool| {
+            let ids = node.facts().tool_capabilities.get(&tool.name).cloned().unwrap_or_default();
+            let capabilities = ids.iter().filter_map(|id| Capability::from_id(id)).collect();
+            remote_tools::remote_tool(self, &node, tool, capabilities)
+        });
+        let tools = tools.collect();
+        self.registry.set_node(&row.id, NodeState { online: false, tags: row.tags }, tools);
+        self.known().insert(row.id, node);
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Node>> {
+        self.known().get(id).cloned()
+    }
+
+    /// Which of a reconnecting node's calls somebody still waits for.
+    pub(crate) fn wanted(&self, id: &str, calls: &[String]) -> Vec<String> {
+        let Some(node) = self.find(id) else { return Vec::new() };
+        let waiting = node.waiting();
+        calls.iter().filter(|call| waiting.contains_key(*call)).cloned().collect()
+    }
+
+    /// Takes a node into routing. An older connection of the same node goes.
+    pub(crate) async fn attach(self: &Arc<Self>, node: &Arc<Node>, joining: Joining) -> Result<(), String> {
+        let Joining { live, hello, tools, platform, version } = joining;
+        let made = remote_tools::tools(self, node, &hello, &tools)?;
+        let kept = KeptTools { tools, capabilities: hello.tools.clone() };
+        let seen = SeenNode {
+            platform: platform.clone(),
+            version: version.clone(),
+            instance: live.instance.clone(),
+            tools: serde_json::to_value(&kept).unwrap_or_default(),
+            host_capabilities: hello.host_capabilities.clone(),
+        };
+        let now = now_ms();
+        self.database.node_seen(&node.id, &seen, now).await.map_err(|err| err.to_string())?;
+        let tags = {
+            let mut facts = node.facts();
+            facts.platform = Some(platform);
+            facts.version = Some(version);
+            facts.first_seen.get_or_insert(now);
+            facts.last_seen = Some(now);
+            facts.host_capabilities = hello.host_capabilities;
+            facts.tool_capabilities = hello.tools;
+            facts.tags.clone()
+        };
+        // It may have been forgotten or revoked while it introduced itself.
+        if self.find(&node.id).is_none_or(|known| !Arc::ptr_eq(&known, node)) || node.facts().revoked {
+            return Err("the node was removed meanwhile".into());
+        }
+        self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
+        if let Some(old) = node.live.send_replace(Some(live)) {
+            old.link.close("replaced by a newer connection of the same node");
+        }
+        Ok(())
+    }
+
+    /// Takes a node out of routing, unless it is connected anew already.
+    pub(crate) async fn detach(&self, node: &Arc<Node>, link: &Link) {
+        let gone = node.live.send_if_modified(|live| {
+            let ours = live.as_ref().is_some_and(|live| live.link == *link);
+            if ours {
+                *live = None;
+            }
+            ours
+        });
+        if !gone {
+            return;
+        }
+        let now = now_ms();
+        let tags = {
+            let mut facts = node.facts();
+            facts.last_seen = Some(now);
+            facts.tags.clone()
+        };
+        if self.find(&node.id).is_some() {
+            self.registry.set_node_state(&node.id, NodeState { online: false, tags });
+            // That it left is told by the absence of a connection; the time is for people.
+            let _ = self.database.node_left(&node.id, now).await;
+        }
+    }
+
+    pub(crate) fn attach_bulk(&self, node: &Node, instance: &str, link: Link) -> Result<(), String> {
+        if node.live().is_none_or(|live| live.instance != instance) {
+            return Err("this start of the node is not connected".into());
+        }
+        if let Some(old) = node.bulk.send_replace(Some(link)) {
+            old.close("replaced by a newer bulk connection of the same node");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn detach_bulk(&self, node: &Node, link: &Link) {
+        node.bulk.send_if_modified(|bulk| {
+            let ours = bulk.as_ref() == Some(link);
+            if ours {
+                *bulk = None;
+            }
+            ours
+        });
+    }
+
+    pub(crate) fn infos(&self) -> Vec<NodeInfo> {
+        self.known().values().map(|node| node.info()).collect()
+    }
+
+    /// The last lines of a node's log; of the only connected node when nobody says which.
+    pub(crate) async fn logs(
+        &self,
+        node: Option<&str>,
+        lines: usize,
+    ) -> Result<(String, LogsResult), String> {
+        let node = match node {
+            Some(id) => self.find(id).ok_or_else(|| format!("unknown node \"{id}\""))?,
+            None => {
+                let known = self.known();
+                let mut here = known.values().filter(|node| node.live().is_some());
+                match (here.next(), here.next()) {
+                    (Some(only), None) => only.clone(),
+                    (None, _) => return Err("no node is connected".into()),
+                    (Some(_), Some(_)) => {
+                        let ids: Vec<&str> = known
+                            .values()
+                            .filter(|node| node.live().is_some())
+                            .map(|node| &*node.id)
+                            .collect();
+                        return Err(format!(
+                            "several nodes are connected ({}); say which with nodeId",
+                            ids.join(", ")
+                        ));
+                    }
+                }
+            }
+        };
+        let live = node.live().ok_or_else(|| format!("the node \"{}\" is offline", node.id))?;
+        let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
+        let answer = answer.map_err(|err| format!("the node \"{}\": {err}", node.id))?;
+        let logs = serde_json::from_str(answer.get()).map_err(|err| format!("not a log: {err}"))?;
+        Ok((node.id.clone(), logs))
+    }
+
+    pub(crate) fn close_all(&self, reason: &str) {
+        for node in self.known().values() {
+            for link in node.live().map(|live| live.link).into_iter().chain(node.bulk.borrow().clone()) {
+                link.close(reason);
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Node>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What operators do with nodes. The database first, then what is in memory.
+impl Nodes {
+    pub(crate) async fn add(self: &Arc<Self>, id: &str, tags: &[String]) -> Result<String, DatabaseError> {
+        let token = self.database.add_node(id, tags, now_ms()).await?;
+        self.reload(id).await?;
+        Ok(token.expose().to_owned())
+    }
+
+    /// A new token; whoever used the old one has to come again.
+    pub(crate) async fn renew(self: &Arc<Self>, id: &str) -> Result<String, DatabaseError> {
+        let token = self.database.renew_node_token(id).await?;
+        self.drop_connection(id, "the node's token was renewed");
+        self.reload(id).await?;
+        Ok(token.expose().to_owned())
+    }
+
+    pub(crate) async fn tag(&self, id: &str, tags: &[String]) -> Result<(), DatabaseError> {
+        self.database.set_node_tags(id, tags).await?;
+        if let Some(node) = self.find(id) {
+            tags.clone_into(&mut node.facts().tags);
+            let online = node.live().is_some();
+            self.registry.set_node_state(id, NodeState { online, tags: tags.to_vec() });
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
+        self.database.rename_node(id, new_id).await?;
+        self.drop_connection(id, &format!("the node was renamed to {new_id}; start it with that id"));
+        self.forget_in_memory(id);
+        self.reload(new_id).await
+    }
+
+    pub(crate) async fn revoke(&self, id: &str) -> Result<(), DatabaseError> {
+        self.database.revoke_node(id, now_ms()).await?;
+        if let Some(node) = self.find(id) {
+            node.facts().revoked = true;
+        }
+        self.drop_connection(id, "the node's token was revoked");
+        Ok(())
+    }
+
+    pub(crate) async fn forget(&self, id: &str) -> Result<(), DatabaseError> {
+        self.database.forget_node(id).await?;
+        self.drop_connection(id, "the node was forgotten");
+        self.forget_in_memory(id);
+        Ok(())
+    }
+
+    fn forget_in_memory(&self, id: &str) {
+        self.known().remove(id);
+        self.registry.remove_node(id);
+    }
+
+    async fn reload(self: &Arc<Self>, id: &str) -> Result<(), DatabaseError> {
+        if let Some(row) = self.database.node(id).await? {
+            self.remember(row);
+        }
+        Ok(())
+    }
+
+    fn drop_connection(&self, id: &str, reason: &str) {
+        let Some(node) = self.find(id) else { return };
+        if let Some(live) = node.live.send_replace(None) {
+            live.link.close(reason);
+        }
+        if let Some(bulk) = node.bulk.send_replace(None) {
+            bulk.close(reason);
+        }
+        let tags = node.facts().tags.clone();
+        self.registry.set_node_state(id, NodeState { online: false, tags });
+    }
+}
+
+impl Node {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn live(&self) -> Option<Live> {
+        self.live.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {
+        self.live.subscribe()
+    }
+
+    /// A node tells how far a call is.
+    pub(crate) fn report(&self, progress: CallProgress) {
+        let sink = self.waiting().get(&progress.call).cloned().flatten();
+        if let Some(sink) = sink {
+            sink.report(Progress { done: progress.done, total: progress.total, message: progress.message });
+        }
+    }
+
+    fn info(&self) -> NodeInfo {
+        let facts = self.facts().clone();
+        let online = self.live().is_some();
+        NodeInfo {
+            id: self.id.clone(),
+            online,
+            revoked: facts.revoked,
+            tags: facts.tags,
+            client_platform: facts.platform,
+            client_version: facts.version,
+            first_seen: facts.first_seen,
+            last_seen: if online { Some(now_ms()) } else { facts.last_seen },
+            host_capabilities: facts.host_capabilities,
+            tool_capabilities: facts.tool_capabilities,
+            in_flight: self.waiting().len(),
+        }
+    }
+
+    /// Tells the node, soon, that a result has arrived.
+    fn acknowledge(self: &Arc<Self>, call_id: &str) {
+        let waiting = {
+            let mut acks = self.acks.lock().unwrap_or_else(PoisonError::into_inner);
+            acks.push(call_id.to_owned());
+            acks.len()
+        };
+        match waiting {
+            ACK_BATCH => self.send_acks(),
+            1 => {
+                let node = self.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(ACK_PAUSE).await;
+                    node.send_acks();
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// A node that does not hear it forgets the results by itself, or hears with its next `connect` what is wanted.
+    fn send_acks(&self) {
+        let call_ids = std::mem::take(&mut *self.acks.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(live) = self.live().filter(|_| !call_ids.is_empty()) {
+            live.link.try_event(event::TOOL_ACK, raw(&ToolAck { call_ids }));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Option<ProgressSink>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The gateway's own machine, as listings show it.
+pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo> {
+    let prefix = format!("{LOCAL_NODE}__");
+    let mut tool_capabilities = BTreeMap::new();
+    for tool in registry.entries() {
+        if let Some(name) = tool.name().strip_prefix(&prefix) {
+            let ids: Vec<String> = tool.capability_ids().iter().map(|id| id.id().to_owned()).collect();
+            tool_capabilities.insert(name.to_owned(), ids);
+        }
+    }
+    let host: std::collections::BTreeSet<String> = tool_capabilities.values().flatten().cloned().collect();
+    (!tool_capabilities.is_empty()).then(|| NodeInfo {
+        id: LOCAL_NODE.to_owned(),
+        online: true,
+        revoked: false,
+        tags: Vec::new(),
+        client_platform: Some(gantry_protocol::current_platform()),
+        client_version: Some(version.to_owned()),
+        first_seen: None,
+        last_seen: Some(now_ms()),
+        host_capabilities: host.into_iter().collect(),
+        tool_capabilities,
+        in_flight: 0,
+    })
+}
+
+/// Streams between nodes.
+impl Nodes {
+    /// A piece of a stream came over a node's link. Streams belong to transfers, and there are none.
+    pub(crate) fn relay(&self, _node: &Node, link: &Link, frame: gantry_protocol::StreamFrame) {
+        link.try_stream(gantry_protocol::StreamFrame::abort(frame.stream(), "there is no such stream"));
+    }
+}

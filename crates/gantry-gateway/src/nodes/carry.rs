@@ -1,0 +1,133 @@
+//! Carries one call to a node and its answer back, over as many connections as that takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_link::LinkError;
+use gantry_protocol::{CallResult, ErrorCode, NodeCallParams, WireError, method, raw};
+use gantry_tool::{Call, Message, Reply, ToolError, remote_reply};
+use serde_json::Value;
+
+use super::{Live, Node, Nodes};
+
+/// A node that is away this long in the middle of a call is not waited for, unless the caller gave a deadline.
+const AWAY_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a node may take to end what was called off. Less than the gate waits.
+const CALL_OFF_GRACE: Duration = Duration::from_millis(1500);
+
+impl Nodes {
+    /// Runs a tool on a node. The same call may be sent more than once, over a new connection of the same process; the
+    /// node runs it once.
+    pub(crate) async fn run_on(
+        &self,
+        node: &Arc<Node>,
+        call: &Arc<Call>,
+        tool: &str,
+        input: Value,
+    ) -> Result<Reply, ToolError> {
+        let first = node.live().ok_or_else(|| offline(node))?;
+        let _slot = tokio::select! {
+            slot = node.slots.acquire() => slot.map_err(|err| ToolError::internal(err.to_string()))?,
+            () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
+        };
+        let _expected = Expected::new(node, call);
+        let params = NodeCallParams {
+            call_id: call.id.clone(),
+            tool: tool.to_owned(),
+            input: raw(&input),
+            caller: call.caller(),
+        };
+        let params = raw(&params);
+        let mut live = node.live().unwrap_or(first);
+        let instance = live.instance.clone();
+        loop {
+            let answer = live
+                .link
+                .request_until(method::TOOL_CALL, params.clone(), call.deadline, &call.cancel, CALL_OFF_GRACE)
+                .await;
+            let answered = match answer {
+                Ok(result) => serde_json::from_str::<CallResult>(result.get()).map_err(|err| {
+                    WireError::new(ErrorCode::BadFrame, format!("the node's answer is no result: {err}"))
+                }),
+                Err(LinkError::Remote(error)) => Err(error),
+                Err(LinkError::Closed(reason)) => {
+                    live = next_connection(node, call, &reason).await?;
+                    if live.instance != instance {
+                        return Err(restarted(node));
+                    }
+                    continue;
+                }
+            };
+            node.acknowledge(&call.id);
+            return match answered {
+                Err(error) if error.code == ErrorCode::Cancelled => Err(ToolError::Cancelled),
+                answered => remote_reply(answered),
+            };
+        }
+    }
+}
+
+/// The node's next connection. The gate ends the wait at the deadline.
+async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, ToolError> {
+    let mut connections = node.watch();
+    let back = async {
+        match connections.wait_for(Option::is_some).await {
+            Ok(live) => live.clone(),
+            Err(_) => None,
+        }
+    };
+    let away = async {
+        // The gateway sets a deadline on every call; only one that a caller chose is soon.
+        match call.deadline {
+            Some(deadline)
+                if deadline.saturating_duration_since(std::time::Instant::now())
+                    < Duration::from_secs(3600) =>
+            {
+                std::future::pending().await
+            }
+            _ => tokio::time::sleep(AWAY_LIMIT).await,
+        }
+    };
+    let gone = || {
+        let text =
+            format!("the node \"{}\" was lost during the call, whose outcome is unknown: {lost}", node.id);
+        ToolError::Unavailable(Message::new(text))
+    };
+    tokio::select! {
+        live = back => live.ok_or_else(gone),
+        () = call.cancel.cancelled() => Err(ToolError::Cancelled),
+        () = away => Err(gone()),
+    }
+}
+
+fn offline(node: &Node) -> ToolError {
+    let seen = node.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
+    ToolError::unavailable(format!("the node \"{}\" is offline; {seen}", node.id))
+        .with_hint("start it there with `gantry node`, or see `gantry nodes`")
+}
+
+fn restarted(node: &Node) -> ToolError {
+    let text = format!("the node \"{}\" was restarted during the call, whose outcome is unknown", node.id);
+    ToolError::unavailable(text)
+}
+
+/// A call the gateway waits for; a node that comes back is told which those are.
+struct Expected<'a> {
+    node: &'a Node,
+    id: String,
+}
+
+impl<'a> Expected<'a> {
+    fn new(node: &'a Node, call: &Call) -> Expected<'a> {
+        node.waiting().insert(call.id.clone(), call.progress.clone());
+        Expected { node, id: call.id.clone() }
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.node.waiting().remove(&self.id);
+    }
+}

@@ -1,0 +1,199 @@
+//! Listens, takes connections in, and comes to an orderly end.
+#![expect(clippy::disallowed_methods, reason = "the gateway is what listens")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::Gateway;
+use crate::http;
+
+/// For the head of a request, the first and every later one, and for a TLS handshake.
+const HEADER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Heads are bounded, and so are those who send them.
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+const MAX_CONNECTIONS: usize = 16 * 1024;
+
+/// After a failure to take a connection, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long sockets get to close when the gateway stops.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
+/// A certificate chain and its key, as PEM.
+#[derive(Clone)]
+pub struct TlsFiles {
+    pub certificates: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot use the TLS certificate and key: {0}")]
+    Tls(String),
+}
+
+/// What a connection knows of its other end.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// Upgraded sockets run here, after HTTP has let go of them.
+    pub(crate) sockets: TaskTracker,
+}
+
+/// A gateway that listens.
+pub struct Serving {
+    pub address: SocketAddr,
+    gateway: Arc<Gateway>,
+    stop: CancellationToken,
+    accepting: tokio::task::JoinHandle<()>,
+    connections: TaskTracker,
+    sockets: TaskTracker,
+}
+
+/// Listens, and serves until [`Serving::stop`].
+pub async fn serve(
+    gateway: Arc<Gateway>,
+    address: SocketAddr,
+    tls: Option<TlsFiles>,
+) -> Result<Serving, ServeError> {
+    let tls = tls.map(acceptor).transpose()?;
+    let failed = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (stop, connections, sockets) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+    let accepting = Accepting {
+        listener,
+        tls,
+        router: http::router(gateway.clone()),
+        stop: stop.clone(),
+        connections: connections.clone(),
+        sockets: sockets.clone(),
+        room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+    };
+    let accepting = tokio::spawn(accepting.run());
+    Ok(Serving { address, gateway, stop, accepting, connections, sockets })
+}
+
+impl Serving {
+    /// Takes nothing new, lets calls finish for at most `drain`, then ends what is left.
+    pub async fn stop(self, drain: Duration) {
+        self.stop.cancel();
+        let _ = self.accepting.await;
+        self.gateway.stop(drain).await;
+        self.sockets.close();
+        self.connections.close();
+        let closed = async {
+            self.sockets.wait().await;
+            self.connections.wait().await;
+        };
+        let _ = tokio::time::timeout(CLOSE_LIMIT, closed).await;
+    }
+}
+
+fn acceptor(files: TlsFiles) -> Result<TlsAcceptor, ServeError> {
+    let failed = |err: &dyn std::fmt::Display| ServeError::Tls(err.to_string());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&files.certificates).collect();
+    let chain = chain.map_err(|err| failed(&err))?;
+    let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|err| failed(&err))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|err| failed(&err))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|err| failed(&err))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+struct Accepting {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: CancellationToken,
+    connections: TaskTracker,
+    sockets: TaskTracker,
+    room: Arc<Semaphore>,
+}
+
+impl Accepting {
+    async fn run(self) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => return,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, from, room)) => self.take(stream, from, room),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+        let room = self.room.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, from) = self.listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, from, room))
+    }
+
+    fn take(&self, stream: TcpStream, from: SocketAddr, room: OwnedSemaphorePermit) {
+        let peer = Peer { address: from.ip(), sockets: self.sockets.clone() };
+        let service = self.router.clone().layer(axum::Extension(ConnectInfo(peer)));
+        let (stop, tls) = (self.stop.clone(), self.tls.clone());
+        self.connections.spawn(async move {
+            // The connection counts until it ends, or until it becomes a socket: those authenticate or go.
+            let _room = room;
+            match tls {
+                None => converse(stream, service, stop).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_LIMIT, tls.accept(stream)).await {
+                        converse(stream, service, stop).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Serves one connection's requests. On stop the one under way is still answered.
+async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_LIMIT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .half_close(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    // Whatever ends a connection is that connection's own affair.
+    let _ = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+}

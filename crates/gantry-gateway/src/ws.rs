@@ -1,0 +1,112 @@
+//! `/ws`: the upgrade, the handshake, and then a link for a client or a node.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use gantry_link::{ConnectRequest, Socket, accepted, receive_connect};
+use gantry_protocol::{ConnectResult, ErrorCode, PROTOCOL_VERSION, Role, ServerInfo, WireError};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+
+use crate::auth::{AuthError, Identity};
+use crate::gateway::{Gateway, now_ms};
+use crate::http::problem;
+use crate::server::Peer;
+
+mod client;
+mod node;
+
+/// A connection that has not introduced itself by then is closed.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+type ServerSocket = Socket<TokioIo<Upgraded>>;
+
+/// What the peer of a handshake is called in the standard, hashed with its key to prove that it was understood.
+const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+pub(crate) async fn upgrade(
+    State(gateway): State<Arc<Gateway>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+) -> Response {
+    let Some(accept) = accept_key(request.headers()) else {
+        return problem(StatusCode::BAD_REQUEST, "bad_frame", "a WebSocket upgrade is expected here", None);
+    };
+    if gateway.stopping.is_cancelled() {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
+    }
+    let upgraded = hyper::upgrade::on(request);
+    let sockets = peer.sockets.clone();
+    sockets.spawn(async move {
+        if let Ok(upgraded) = upgraded.await {
+            serve(gateway, accepted(TokioIo::new(upgraded)), peer.address).await;
+        }
+    });
+    let headers = [
+        (header::CONNECTION, HeaderValue::from_static("upgrade")),
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ];
+    (StatusCode::SWITCHING_PROTOCOLS, headers, Body::empty()).into_response()
+}
+
+fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
+    let has = |name, token: &str| {
+        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+    };
+    let sound = has(header::CONNECTION, "upgrade")
+        && has(header::UPGRADE, "websocket")
+        && has(header::SEC_WEBSOCKET_VERSION, "13");
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| sound)?;
+    let mut sha1 = sha1_smol::Sha1::new();
+    sha1.update(key.as_bytes());
+    sha1.update(WEBSOCKET_GUID.as_bytes());
+    let accept = base64::engine::general_purpose::STANDARD.encode(sha1.digest().bytes());
+    HeaderValue::from_str(&accept).ok()
+}
+
+async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
+    let Ok(request) = receive_connect(&mut socket, CONNECT_LIMIT).await else { return };
+    let range = request.params.protocol;
+    if !range.includes(PROTOCOL_VERSION) {
+        let message =
+            format!("this gateway speaks version {PROTOCOL_VERSION}, not {} to {}", range.min, range.max);
+        return request.refuse(&mut socket, WireError::new(ErrorCode::UnsupportedProtocol, message)).await;
+    }
+    match request.params.role {
+        Role::Client => match gateway.auth.check(&request.params.token, from).await {
+            Ok(identity) => client::serve(gateway, socket, request, identity).await,
+            Err(err) => request.refuse(&mut socket, unauthorized(&err)).await,
+        },
+        Role::Node => node::serve(gateway, socket, request, from).await,
+        Role::Channel => {
+            let error = WireError::new(ErrorCode::Forbidden, "this gateway has no channels");
+            request.refuse(&mut socket, error).await;
+        }
+    }
+}
+
+fn unauthorized(err: &AuthError) -> WireError {
+    let code = match err {
+        AuthError::TooMany => ErrorCode::TooMany,
+        AuthError::Database(_) => ErrorCode::Internal,
+        _ => ErrorCode::Unauthorized,
+    };
+    WireError::new(code, err.to_string())
+}
+
+fn welcome(gateway: &Gateway) -> ConnectResult {
+    let server = ServerInfo {
+        version: gateway.version.clone(),
+        instance: gateway.nodes.instance.clone(),
+        now: now_ms(),
+    };
+    ConnectResult { protocol: PROTOCOL_VERSION, server, wanted: Vec::new(), workspace: None }
+}

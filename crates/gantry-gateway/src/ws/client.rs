@@ -1,0 +1,202 @@
+//! A client's link: calls, listings, and for the operator the administration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_protocol::{
+    CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event, method, raw,
+};
+use gantry_tool::{Call, Outcome, Progress, ProgressSink, Refusal, Surface};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{ConnectRequest, Gateway, Identity, ServerSocket, welcome};
+use crate::callers::Wanted;
+use crate::http::listing;
+
+/// Reports of progress a second, at most.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+
+struct Client {
+    gateway: Arc<Gateway>,
+    identity: Identity,
+}
+
+pub(super) async fn serve(
+    gateway: Arc<Gateway>,
+    mut socket: ServerSocket,
+    request: ConnectRequest,
+    identity: Identity,
+) {
+    let mut result = welcome(&gateway);
+    result.workspace = identity.is_operator().then(|| gateway.workspace.to_string_lossy().into_owned());
+    if request.accept(&mut socket, &result).await.is_err() {
+        return;
+    }
+    let client = Arc::new(Client { gateway: gateway.clone(), identity: identity.clone() });
+    let (link, running) = Link::new(socket, client, LinkOptions::default());
+    let number = gateway.add_link(&link, &identity);
+    let telling = tell_ends(&gateway, &link, &identity);
+    tokio::select! {
+        () = running => {}
+        () = telling => {}
+    }
+    gateway.remove_link(number);
+}
+
+/// Tells an operator which background processes end; never returns.
+async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
+    if !identity.is_operator() {
+        return std::future::pending().await;
+    }
+    let mut events = gateway.events.subscribe();
+    loop {
+        match events.recv().await {
+            Ok((name, data)) => {
+                let _ = link.event(name, raw(&data)).await;
+            }
+            Err(RecvError::Lagged(missed)) => {
+                let _ = link.event("missed", raw(&json!({"events": missed}))).await;
+            }
+            Err(RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+impl Service for Client {
+    fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move { self.answer(link, request).await })
+    }
+
+    fn event(&self, _link: &Link, _event: Event) {}
+
+    fn stream(&self, link: &Link, frame: StreamFrame) {
+        link.try_stream(StreamFrame::abort(frame.stream(), "clients have no streams"));
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ListParams {
+    agent: Option<String>,
+    toolset: Option<String>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ResultParams {
+    handle: String,
+    #[serde(default)]
+    offset: usize,
+    limit: usize,
+    #[serde(default)]
+    grep: Option<String>,
+}
+
+impl Client {
+    async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        match request.method.as_str() {
+            method::TOOL_CALL => self.tool_call(link, request).await,
+            method::TOOLS_LIST | method::TOOLS_GET => self.list(&request),
+            method::RESULTS_READ => self.read_result(&request).await,
+            method::CONNECT => {
+                Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
+            }
+            _ if self.identity.is_operator() => match self.gateway.administer(&request).await {
+                Some(answer) => answer,
+                None => Err(request.unknown()),
+            },
+            method::NODES_LIST => Ok(raw(&json!({"nodes": self.gateway.node_infos()}))),
+            name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
+                Err(WireError::new(ErrorCode::Forbidden, format!("{name} is the operator's")))
+            }
+            _ => Err(request.unknown()),
+        }
+    }
+
+    async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        let params: CallParams = request.parse()?;
+        let mut call = self.call(params.agent.as_deref(), params.workspace.as_deref())?;
+        call.deadline = request.deadline;
+        let ending = call.cancel.clone();
+        call.cancel = request.cancel.clone();
+        call.progress = Some(progress(link, request.id));
+        let input = match &params.input {
+            Some(input) => serde_json::from_str(input.get())
+                .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
+            None => json!({}),
+        };
+        let cancel = call.cancel.clone();
+        let running = self.gateway.run(call, &params.tool, input);
+        let mut running = std::pin::pin!(running);
+        let outcome: Outcome = tokio::select! {
+            outcome = &mut running => outcome,
+            // The gateway is stopping, and this call has had its time.
+            () = ending.cancelled() => {
+                cancel.cancel();
+                running.await
+            }
+        };
+        outcome.into_wire().map(|result| raw(&result))
+    }
+
+    fn call(&self, agent: Option<&str>, workspace: Option<&str>) -> Result<Call, WireError> {
+        let wanted = Wanted { agent, workspace };
+        self.gateway
+            .call(&self.identity, &wanted, Surface::Websocket)
+            .map_err(|refusal: Refusal| refusal.to_wire())
+    }
+
+    fn list(&self, request: &Request) -> Result<RawJson, WireError> {
+        let params: ListParams = request.parse()?;
+        let call = self.call(params.agent.as_deref(), None)?;
+        let view = self.gateway.gate.registry().view(&call.scope);
+        let listed: Value = match (&params.name, request.method.as_str()) {
+            (Some(name), _) => listing::one(&view, name).ok_or_else(|| view.unknown(name).to_wire())?,
+            (None, method::TOOLS_GET) => {
+                return Err(WireError::new(ErrorCode::BadParams, "\"name\" is missing"));
+            }
+            (None, _) => listing::all(&view, params.toolset.as_deref()),
+        };
+        Ok(raw(&listed))
+    }
+
+    async fn read_result(&self, request: &Request) -> Result<RawJson, WireError> {
+        let params: ResultParams = request.parse()?;
+        let reader = self.call(None, None)?.principal.to_string();
+        let results = self.gateway.results.clone();
+        let page = tokio::task::spawn_blocking(move || {
+            results.read(&reader, &params.handle, params.offset, params.limit, params.grep.as_deref())
+        });
+        let page = page.await.map_err(|err| WireError::new(ErrorCode::Internal, err.to_string()))?;
+        let page = page.map_err(|err| WireError::new(ErrorCode::NotFound, err.to_string()))?;
+        Ok(raw(&json!({
+            "text": page.text,
+            "totalCharacters": page.total_characters,
+            "nextOffset": page.next_offset,
+            "matches": page.matches,
+        })))
+    }
+}
+
+/// Passes progress on, not more often than anybody can look. What is lost is only an intermediate state.
+fn progress(link: Link, request: u64) -> ProgressSink {
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    ProgressSink::new(move |Progress { done, total, message }| {
+        let now = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let pause = u64::try_from(PROGRESS_PAUSE.as_millis()).unwrap_or(u64::MAX);
+        let due = next.load(Ordering::Relaxed);
+        let last = total == Some(done);
+        if (now >= due || last)
+            && next.compare_exchange(due, now + pause, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let data = CallProgress { call: request.to_string(), done, total, message };
+            link.try_event(event::CALL_PROGRESS, raw(&data));
+        }
+    })
+}

@@ -1,0 +1,190 @@
+//! A node's link: it introduces its tools, answers calls, and tells of ends and progress.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_protocol::{
+    CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
+    method, raw,
+};
+use gantry_store::TokenCheck;
+use serde_json::json;
+
+use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
+use crate::auth::AuthError;
+use crate::gateway::now_ms;
+use crate::nodes::{Joining, Live, Node};
+use crate::remote_tools::check_hello;
+
+/// A node that has not told its tools by then is closed.
+const TOOLS_LIMIT: Duration = Duration::from_secs(10);
+
+struct NodeLink {
+    gateway: Arc<Gateway>,
+    node: Arc<Node>,
+    hello: NodeHello,
+    platform: String,
+    version: String,
+    joined: OnceLock<()>,
+}
+
+pub(super) async fn serve(
+    gateway: Arc<Gateway>,
+    mut socket: ServerSocket,
+    request: ConnectRequest,
+    from: IpAddr,
+) {
+    let (node, hello) = match admit(&gateway, &request, from).await {
+        Ok(admitted) => admitted,
+        Err(error) => return request.refuse(&mut socket, error).await,
+    };
+    let mut result = welcome(&gateway);
+    result.wanted = gateway.nodes.wanted(node.id(), &hello.calls);
+    let (platform, version) = (request.params.platform.clone(), request.params.version.clone());
+    if request.accept(&mut socket, &result).await.is_err() {
+        return;
+    }
+    let bulk = hello.bulk;
+    let instance = hello.instance.clone();
+    let service = NodeLink {
+        gateway: gateway.clone(),
+        node: node.clone(),
+        hello,
+        platform,
+        version,
+        joined: OnceLock::new(),
+    };
+    let service = Arc::new(service);
+    let (link, running) = Link::new(socket, service.clone(), LinkOptions::default());
+    if bulk {
+        match gateway.nodes.attach_bulk(&node, &instance, link.clone()) {
+            Ok(()) => running.await,
+            Err(reason) => {
+                link.close(&reason);
+                running.await;
+            }
+        }
+        return gateway.nodes.detach_bulk(&node, &link);
+    }
+    let impatient = async {
+        tokio::time::sleep(TOOLS_LIMIT).await;
+        if service.joined.get().is_none() {
+            link.close("the node did not tell its tools in time");
+        }
+        std::future::pending::<()>().await
+    };
+    tokio::select! {
+        () = running => {}
+        () = impatient => {}
+    }
+    gateway.nodes.detach(&node, &link).await;
+}
+
+/// Whether this is a node we know, with its own token, that describes itself properly.
+async fn admit(
+    gateway: &Gateway,
+    request: &ConnectRequest,
+    from: IpAddr,
+) -> Result<(Arc<Node>, NodeHello), WireError> {
+    let params = &request.params;
+    gateway.auth.allow_guess(from).map_err(|err| unauthorized(&err))?;
+    let check = gateway.database.check_node_token(&params.id, &params.token).await;
+    let refused = match check {
+        Ok(TokenCheck::Ok) => None,
+        Ok(TokenCheck::Unknown) => Some(AuthError::Wrong),
+        Ok(TokenCheck::Revoked) => Some(AuthError::Revoked),
+        Err(err) => Some(AuthError::Database(err)),
+    };
+    if let Some(refused) = refused {
+        if !matches!(refused, AuthError::Database(_)) {
+            gateway.auth.count_failure(from);
+        }
+        return Err(unauthorized(&refused));
+    }
+    let bad = |message: String| WireError::new(ErrorCode::BadParams, message);
+    let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
+    check_hello(&hello).map_err(bad)?;
+    let short = |text: &str| (1..=64).contains(&text.len());
+    if !short(&params.platform) || !short(&params.version) {
+        return Err(bad("\"platform\" and \"version\" have 1 to 64 characters".into()));
+    }
+    let node = gateway.nodes.find(&params.id).ok_or_else(|| unauthorized(&AuthError::Wrong))?;
+    Ok((node, hello))
+}
+
+impl Service for NodeLink {
+    fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move { self.answer(link, request).await })
+    }
+
+    fn event(&self, _link: &Link, told: Event) {
+        if told.name == event::CALL_PROGRESS
+            && let Some(progress) = told.parse::<CallProgress>()
+        {
+            self.node.report(progress);
+        }
+    }
+
+    fn stream(&self, link: &Link, frame: StreamFrame) {
+        self.gateway.nodes.relay(&self.node, link, frame);
+    }
+}
+
+impl NodeLink {
+    async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        if self.hello.bulk {
+            return Err(WireError::new(ErrorCode::Forbidden, "a bulk connection carries streams only"));
+        }
+        match request.method.as_str() {
+            method::NODE_TOOLS => self.join(link, request.parse()?).await,
+            method::PROCESS_ENDED => self.process_ended(request.parse()?).await,
+            method::CONNECT => {
+                Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
+            }
+            method::TOOL_CALL | method::TOOLS_LIST | method::TOOLS_GET | method::RESULTS_READ => {
+                Err(WireError::new(ErrorCode::Forbidden, "that is for clients; this is a node"))
+            }
+            name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
+                Err(WireError::new(ErrorCode::Forbidden, "that is the operator's; this is a node"))
+            }
+            _ => Err(request.unknown()),
+        }
+    }
+
+    async fn join(&self, link: Link, tools: NodeTools) -> Result<RawJson, WireError> {
+        let joining = Joining {
+            live: Live { link, instance: self.hello.instance.clone() },
+            hello: self.hello.clone(),
+            tools,
+            platform: self.platform.clone(),
+            version: self.version.clone(),
+        };
+        if self.joined.get().is_some() {
+            return Err(WireError::new(
+                ErrorCode::Conflict,
+                "the tools of this connection are known already",
+            ));
+        }
+        let nodes = &self.gateway.nodes;
+        nodes.attach(&self.node, joining).await.map_err(|err| WireError::new(ErrorCode::BadParams, err))?;
+        let _ = self.joined.set(());
+        Ok(raw(&json!({})))
+    }
+
+    /// Answered once it is on disk: the node keeps it until then.
+    async fn process_ended(&self, end: ProcessEnd) -> Result<RawJson, WireError> {
+        let id = self.node.id();
+        let data = serde_json::to_value(&end).unwrap_or_default();
+        let new = self.gateway.database.record_process_end(id, &end.event_id, &data, now_ms()).await;
+        let new = new.map_err(|err| WireError::new(ErrorCode::Unavailable, err.to_string()))?;
+        if new {
+            let mut data = data;
+            data["nodeId"] = json!(id);
+            // Nobody may be listening.
+            let _ = self.gateway.events.send((event::PROCESS_ENDED, data));
+        }
+        Ok(raw(&json!({"new": new})))
+    }
+}

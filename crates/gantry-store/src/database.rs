@@ -1,0 +1,201 @@
+//! The gateway's state in one SQLite file: who may come in, which machines there are, what was answered.
+//!
+//! One connection writes, a few read. What a method returned is on disk (WAL, synchronous FULL). All times are milliseconds since
+//! 1970. Several processes may use the file at once; each method is one transaction.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::pool::PoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
+use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
+
+use crate::DataDir;
+
+pub(crate) mod client_tokens;
+pub(crate) mod idempotency;
+pub(crate) mod nodes;
+pub(crate) mod process_ends;
+pub(crate) mod transfers;
+
+/// How long a statement waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const READERS: u32 = 4;
+
+/// Each entry takes the schema one version up. Entries are never changed, only added.
+const MIGRATIONS: [&str; 1] = [include_str!("database/1.sql")];
+
+/// The database, open. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Database {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    #[error("cannot open the database {}: {cause}", .path.display())]
+    Open { path: PathBuf, cause: sqlx::Error },
+    #[error("cannot make the database {}: {cause}", .path.display())]
+    Make { path: PathBuf, cause: std::io::Error },
+    #[error("the database {} was made by a newer Gantry (version {found}; this one knows {known})", .path.display())]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("cannot {doing}: {cause}")]
+    Query { doing: &'static str, cause: sqlx::Error },
+    #[error("cannot {doing}: what the database holds does not parse: {cause}")]
+    Damaged { doing: &'static str, cause: serde_json::Error },
+    #[error("cannot make a token: {0}")]
+    Random(std::io::Error),
+    /// The caller can mend this.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Database {
+    /// Opens the database of a data directory, making it or bringing it up to date where needed.
+    pub async fn open(data: &DataDir) -> Result<Database, DatabaseError> {
+        let path = data.database();
+        data.create().map_err(|err| DatabaseError::Make { path: path.clone(), cause: err.into() })?;
+        make_private(&path).map_err(|cause| DatabaseError::Make { path: path.clone(), cause })?;
+        let options =
+            SqliteConnectOptions::new().filename(&path).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
+        let writing =
+            options.clone().journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+        let failed = |cause| DatabaseError::Open { path: path.clone(), cause };
+        let writer = pool(1).connect_with(writing).await.map_err(failed)?;
+        let mut connection = writer.acquire().await.map_err(failed)?;
+        migrate(&mut connection, &path).await?;
+        drop(connection);
+        // Readers connect when the first one is needed: a start does not wait for them.
+        let readers = pool(READERS).connect_lazy_with(options.read_only(true));
+        Ok(Database { writer, readers })
+    }
+
+    /// Ends every connection, after what is under way.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    /// A transaction that holds the write lock from its beginning, so that it never fails half-way for another writer.
+    async fn write(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, DatabaseError> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(query_error(doing))
+    }
+}
+
+fn pool(connections: u32) -> PoolOptions<Sqlite> {
+    PoolOptions::new()
+        .max_connections(connections)
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+}
+
+/// Makes the file for its owner only; SQLite gives the files beside it the same mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::File::options().append(true).create(true).mode(0o600).open(path).map(drop)
+}
+
+async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), DatabaseError> {
+    let failed = |cause| DatabaseError::Open { path: path.to_owned(), cause };
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let version = "PRAGMA user_version";
+    let found: i64 = sqlx::query_scalar(version).fetch_one(&mut *connection).await.map_err(failed)?;
+    if found == known {
+        return Ok(());
+    }
+    // Asked again under the write lock: another process may be doing the same.
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let found: i64 = sqlx::query_scalar(version).fetch_one(&mut *transaction).await.map_err(failed)?;
+    if found > known {
+        return Err(DatabaseError::Newer { path: path.to_owned(), found, known });
+    }
+    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+fn query_error(doing: &'static str) -> impl Fn(sqlx::Error) -> DatabaseError {
+    move |cause| DatabaseError::Query { doing, cause }
+}
+
+/// Lists are kept as JSON text.
+fn to_json(doing: &'static str, value: &impl serde::Serialize) -> Result<String, DatabaseError> {
+    serde_json::to_string(value).map_err(|cause| DatabaseError::Damaged { doing, cause })
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Result<T, DatabaseError> {
+    serde_json::from_str(text).map_err(|cause| DatabaseError::Damaged { doing, cause })
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A database in a temporary directory.
+    pub(crate) async fn database() -> (tempfile::TempDir, Database) {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(&DataDir::new(folder.path().join("data"))).await.unwrap();
+        (folder, database)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn files_are_private_and_what_was_returned_is_synced() {
+        let (folder, database) = testing::database().await;
+        database.add_node("box", &[], 1).await.unwrap();
+        for name in ["gateway.db", "gateway.db-wal", "gateway.db-shm"] {
+            let mode = std::fs::metadata(folder.path().join("data").join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        let mut writer = database.writer.acquire().await.unwrap();
+        let full: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *writer).await.unwrap();
+        let journal: String =
+            sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *writer).await.unwrap();
+        assert_eq!((full, journal.as_str()), (2, "wal"));
+    }
+
+    #[tokio::test]
+    async fn a_newer_database_is_left_alone() {
+        let (folder, database) = testing::database().await;
+        sqlx::raw_sql("PRAGMA user_version = 99").execute(&database.writer).await.unwrap();
+        database.close().await;
+        let again = Database::open(&DataDir::new(folder.path().join("data"))).await;
+        assert!(matches!(again, Err(DatabaseError::Newer { found: 99, .. })), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn readers_cannot_write() {
+        let (_folder, database) = testing::database().await;
+        assert!(sqlx::raw_sql("DELETE FROM nodes").execute(&database.readers).await.is_err());
+    }
+
+    /// Two processes that make the same database at once both get a whole one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn openers_at_once_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        let opening: Vec<_> = (0..8)
+            .map(|number| {
+                let data = data.clone();
+                tokio::spawn(async move {
+                    let database = Database::open(&data).await.unwrap();
+                    database.add_node(&format!("node-{number}"), &[], 1).await.unwrap();
+                })
+            })
+            .collect();
+        for opened in opening {
+            opened.await.unwrap();
+        }
+        let database = Database::open(&data).await.unwrap();
+        assert_eq!(database.list_nodes().await.unwrap().len(), 8);
+    }
+}

@@ -1,0 +1,396 @@
+//! The machines that may join: their tokens, and when each was seen with which tools.
+
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
+use crate::token::{self, PlainToken};
+
+const PREFIX: &str = "gtn_";
+const MAX_ID_CHARS: usize = 32;
+const MAX_TAGS: usize = 64;
+/// Names that mean something else in `{node}__{Tool}`.
+const RESERVED: [&str; 2] = ["gsv", "tool"];
+/// The gateway's own machine, which needs no token.
+const LOCAL: &str = "local";
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    pub id: String,
+    pub tags: Vec<String>,
+    pub created: i64,
+    pub first_seen: Option<i64>,
+    pub last_seen: Option<i64>,
+    pub last_connected: Option<i64>,
+    pub last_disconnected: Option<i64>,
+    pub platform: Option<String>,
+    pub version: Option<String>,
+    /// Which start of the node's program connected last.
+    pub instance: Option<String>,
+    /// The tools it brought at its last connection.
+    pub tools: Option<Value>,
+    pub capabilities: Vec<String>,
+    /// When its token was revoked.
+    pub revoked: Option<i64>,
+}
+
+/// What a node says of itself when it connects.
+#[derive(Debug, Clone)]
+pub struct SeenNode {
+    pub platform: String,
+    pub version: String,
+    pub instance: String,
+    pub tools: Value,
+    pub host_capabilities: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenCheck {
+    Ok,
+    /// No such node, or not its token.
+    Unknown,
+    Revoked,
+}
+
+/// Whether a text may be the id of a node that joins, or why not.
+pub fn check_node_id(id: &str) -> Result<(), String> {
+    check_node_name(id)?;
+    if id == LOCAL {
+        return Err("the node id \"local\" belongs to the gateway's own machine".to_owned());
+    }
+    Ok(())
+}
+
+/// As [`check_node_id`], for places where a node is named: `local` is one.
+pub fn check_node_name(id: &str) -> Result<(), String> {
+    let first = id.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let rest = id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if !first || !rest || id.len() > MAX_ID_CHARS {
+        let shown: String = id.chars().take(MAX_ID_CHARS + 8).collect();
+        return Err(format!(
+            "{shown:?} is no node id: it takes 1 to {MAX_ID_CHARS} of a-z, 0-9 and -, and does not begin with -"
+        ));
+    }
+    if RESERVED.contains(&id) {
+        return Err(format!("the node id {id:?} is reserved"));
+    }
+    Ok(())
+}
+
+/// Whether a text may be a tag, or why not.
+pub fn check_tag(tag: &str) -> Result<(), String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if tag.is_empty() || tag.len() > MAX_ID_CHARS || !tag.bytes().all(allowed) {
+        return Err(format!("{tag:?} is no tag: it takes 1 to {MAX_ID_CHARS} of a-z, A-Z, 0-9, -, _ and ."));
+    }
+    Ok(())
+}
+
+impl Database {
+    /// Adds a node and returns its token, which is shown this once.
+    pub async fn add_node(&self, id: &str, tags: &[String], now: i64) -> Result<PlainToken, DatabaseError> {
+        const DOING: &str = "add the node";
+        check_node_id(id).map_err(DatabaseError::Refused)?;
+        let tags = tags_json(DOING, tags)?;
+        let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
+        let hash = blake3::hash(plain.expose().as_bytes());
+        let added = sqlx::query(
+            "INSERT INTO nodes (id, token_hash, tags, created) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+        )
+        .bind(id)
+        .bind(hash.as_bytes().as_slice())
+        .bind(tags)
+        .bind(now)
+        .execute(&self.writer)
+        .await
+        .map_err(query_error(DOING))?;
+        if added.rows_affected() == 0 {
+            return Err(DatabaseError::Refused(format!(
+                "there is a node {id:?} already; renew its token, or forget it first"
+            )));
+        }
+        Ok(plain)
+    }
+
+    /// Whether a node may join with this token.
+    pub async fn check_node_token(&self, id: &str, token: &str) -> Result<TokenCheck, DatabaseError> {
+        const DOING: &str = "check the node's token";
+        let Some(hash) = token::hash(PREFIX, token) else { return Ok(TokenCheck::Unknown) };
+        let row = sqlx::query("SELECT token_hash, revoked FROM nodes WHERE id = $1")
+            .bind(id)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(query_error(DOING))?;
+        let Some(row) = row else { return Ok(TokenCheck::Unknown) };
+        let kept: Vec<u8> = row.try_get(0).map_err(query_error(DOING))?;
+        let revoked: Option<i64> = row.try_get(1).map_err(query_error(DOING))?;
+        Ok(match revoked {
+            _ if !token::is_same(&kept, &hash) => TokenCheck::Unknown,
+            Some(_) => TokenCheck::Revoked,
+            None => TokenCheck::Ok,
+        })
+    }
+
+    /// A new token in the place of the old one; a revoked node may join again with it.
+    pub async fn renew_node_token(&self, id: &str) -> Result<PlainToken, DatabaseError> {
+        let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
+        let hash = blake3::hash(plain.expose().as_bytes());
+        let renewed = sqlx::query("UPDATE nodes SET token_hash = $2, revoked = NULL WHERE id = $1")
+            .bind(id)
+            .bind(hash.as_bytes().as_slice())
+            .execute(&self.writer)
+            .await
+            .map_err(query_error("renew the node's token"))?;
+        found(id, renewed.rows_affected()).map(|()| plain)
+    }
+
+    /// A node connected, or said anew which tools it has.
+    pub async fn node_seen(&self, id: &str, seen: &SeenNode, now: i64) -> Result<(), DatabaseError> {
+        const DOING: &str = "record the node";
+        let updated = sqlx::query(
+            "UPDATE nodes SET platform = $2, version = $3, instance = $4, tools = $5, capabilities = $6,
+             first_seen = COALESCE(first_seen, $7), last_seen = $7, last_connected = $7 WHERE id = $1",
+        )
+        .bind(id)
+        .bind(&seen.platform)
+        .bind(&seen.version)
+        .bind(&seen.instance)
+        .bind(to_json(DOING, &seen.tools)?)
+        .bind(to_json(DOING, &seen.host_capabilities)?)
+        .bind(now)
+        .execute(&self.writer)
+        .await
+        .map_err(query_error(DOING))?;
+        found(id, updated.rows_affected())
+    }
+
+    /// A node's connection ended. One that was forgotten meanwhile is no error.
+    pub async fn node_left(&self, id: &str, now: i64) -> Result<(), DatabaseError> {
+        sqlx::query("UPDATE nodes SET last_seen = $2, last_disconnected = $2 WHERE id = $1")
+            .bind(id)
+            .bind(now)
+            .execute(&self.writer)
+            .await
+            .map_err(query_error("record that the node left"))?;
+        Ok(())
+    }
+
+    /// Every node, by id.
+    pub async fn list_nodes(&self) -> Result<Vec<NodeRow>, DatabaseError> {
+        let rows = sqlx::query("SELECT * FROM nodes ORDER BY id")
+            .fetch_all(&self.readers)
+            .await
+            .map_err(query_error("list the nodes"))?;
+        rows.iter().map(node_row).collect()
+    }
+
+    pub async fn node(&self, id: &str) -> Result<Option<NodeRow>, DatabaseError> {
+        let row = sqlx::query("SELECT * FROM nodes WHERE id = $1")
+            .bind(id)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(query_error("read the node"))?;
+        row.as_ref().map(node_row).transpose()
+    }
+
+    /// Gives a node another id; its token goes with it.
+    pub async fn rename_node(&self, id: &str, new_id: &str) -> Result<(), DatabaseError> {
+        check_node_id(new_id).map_err(DatabaseError::Refused)?;
+        let renamed = sqlx::query("UPDATE OR IGNORE nodes SET id = $2 WHERE id = $1")
+            .bind(id)
+            .bind(new_id)
+            .execute(&self.writer)
+            .await
+            .map_err(query_error("rename the node"))?;
+        if renamed.rows_affected() == 0 && self.node(id).await?.is_some() {
+            return Err(DatabaseError::Refused(format!("there is a node {new_id:?} already")));
+        }
+        found(id, renamed.rows_affected())
+    }
+
+    /// Makes a node's token worthless; the node stays listed.
+    pub async fn revoke_node(&self, id: &str, now: i64) -> Result<(), DatabaseError> {
+        let revoked = sqlx::query("UPDATE nodes SET revoked = COALESCE(revoked, $2) WHERE id = $1")
+            .bind(id)
+            .bind(now)
+            .execute(&self.writer)
+            .await
+            .map_err(query_error("revoke the node"))?;
+        found(id, revoked.rows_affected())
+    }
+
+    /// Removes all that is known of a node.
+    pub async fn forget_node(&self, id: &str) -> Result<(), DatabaseError> {
+        const DOING: &str = "forget the node";
+        let mut transaction = self.write(DOING).await?;
+        let forgotten = sqlx::query("DELETE FROM nodes WHERE id = $1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(query_error(DOING))?;
+        found(id, forgotten.rows_affected())?;
+        sqlx::query("DELETE FROM process_ends WHERE node = $1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(query_error(DOING))?;
+        transaction.commit().await.map_err(query_error(DOING))
+    }
+
+    pub async fn set_node_tags(&self, id: &str, tags: &[String]) -> Result<(), DatabaseError> {
+        const DOING: &str = "set the node's tags";
+        let set = sqlx::query("UPDATE nodes SET tags = $2 WHERE id = $1")
+            .bind(id)
+            .bind(tags_json(DOING, tags)?)
+            .execute(&self.writer)
+            .await
+            .map_err(query_error(DOING))?;
+        found(id, set.rows_affected())
+    }
+}
+
+fn tags_json(doing: &'static str, tags: &[String]) -> Result<String, DatabaseError> {
+    for tag in tags {
+        check_tag(tag).map_err(DatabaseError::Refused)?;
+    }
+    let mut tags = tags.to_vec();
+    tags.sort();
+    tags.dedup();
+    if tags.len() > MAX_TAGS {
+        return Err(DatabaseError::Refused(format!("{} tags are too many, at most {MAX_TAGS}", tags.len())));
+    }
+    to_json(doing, &tags)
+}
+
+fn found(id: &str, rows: u64) -> Result<(), DatabaseError> {
+    if rows == 0 { Err(DatabaseError::Refused(format!("there is no node {id:?}"))) } else { Ok(()) }
+}
+
+fn node_row(row: &SqliteRow) -> Result<NodeRow, DatabaseError> {
+    const DOING: &str = "read the node";
+    let failed = query_error(DOING);
+    let tools: Option<String> = row.try_get("tools").map_err(&failed)?;
+    Ok(NodeRow {
+        id: row.try_get("id").map_err(&failed)?,
+        tags: from_json(DOING, row.try_get("tags").map_err(&failed)?)?,
+        created: row.try_get("created").map_err(&failed)?,
+        first_seen: row.try_get("first_seen").map_err(&failed)?,
+        last_seen: row.try_get("last_seen").map_err(&failed)?,
+        last_connected: row.try_get("last_connected").map_err(&failed)?,
+        last_disconnected: row.try_get("last_disconnected").map_err(&failed)?,
+        platform: row.try_get("platform").map_err(&failed)?,
+        version: row.try_get("version").map_err(&failed)?,
+        instance: row.try_get("instance").map_err(&failed)?,
+        tools: tools.map(|text| from_json(DOING, &text)).transpose()?,
+        capabilities: from_json(DOING, row.try_get("capabilities").map_err(&failed)?)?,
+        revoked: row.try_get("revoked").map_err(&failed)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::database::testing::database;
+
+    fn seen() -> SeenNode {
+        SeenNode {
+            platform: "linux-x64".into(),
+            version: "0.1.0".into(),
+            instance: "i1".into(),
+            tools: json!([{"name": "Read"}]),
+            host_capabilities: vec!["filesystem.read".into()],
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_bound_to_its_node_hashed_and_revocable() {
+        let (folder, database) = database().await;
+        let one = database.add_node("one", &[], 1).await.unwrap();
+        let two = database.add_node("two", &[], 1).await.unwrap();
+        let check = async |id: &str, token: &str| database.check_node_token(id, token).await.unwrap();
+        assert_eq!(check("one", one.expose()).await, TokenCheck::Ok);
+        for (id, token) in [
+            ("one", two.expose()),
+            ("two", one.expose()),
+            ("three", one.expose()),
+            ("one", ""),
+            ("one", "gtn_"),
+        ] {
+            assert_eq!(check(id, token).await, TokenCheck::Unknown, "{id}");
+        }
+        database.revoke_node("one", 5).await.unwrap();
+        assert_eq!(check("one", one.expose()).await, TokenCheck::Revoked);
+        assert_eq!(check("one", two.expose()).await, TokenCheck::Unknown, "a guess does not learn of it");
+        let renewed = database.renew_node_token("one").await.unwrap();
+        assert_eq!(check("one", one.expose()).await, TokenCheck::Unknown);
+        assert_eq!(check("one", renewed.expose()).await, TokenCheck::Ok);
+        database.close().await;
+        for entry in std::fs::read_dir(folder.path().join("data")).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            for token in [&one, &two, &renewed] {
+                let secret = &token.expose().as_bytes()[4..];
+                assert!(!bytes.windows(secret.len()).any(|window| window == secret), "in plain on disk");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_nodes_life() {
+        let (_folder, database) = database().await;
+        let token = database.add_node("box", &["web".into(), "eu".into(), "web".into()], 10).await.unwrap();
+        assert!(matches!(database.add_node("box", &[], 11).await, Err(DatabaseError::Refused(_))));
+        database.node_seen("box", &seen(), 20).await.unwrap();
+        database.node_left("box", 30).await.unwrap();
+        database.node_seen("box", &seen(), 40).await.unwrap();
+        let row = database.node("box").await.unwrap().unwrap();
+        assert_eq!(row.tags, ["eu", "web"]);
+        assert_eq!(
+            (row.created, row.first_seen, row.last_seen, row.last_connected, row.last_disconnected),
+            (10, Some(20), Some(40), Some(40), Some(30))
+        );
+        assert_eq!(
+            (row.tools, row.platform.as_deref()),
+            (Some(json!([{"name": "Read"}])), Some("linux-x64"))
+        );
+        assert_eq!((row.capabilities, row.revoked), (vec!["filesystem.read".to_owned()], None));
+
+        database.add_node("other", &[], 50).await.unwrap();
+        for (id, new_id) in
+            [("box", "other"), ("nobody", "x"), ("box", "local"), ("box", "gsv"), ("box", "A")]
+        {
+            assert!(
+                matches!(database.rename_node(id, new_id).await, Err(DatabaseError::Refused(_))),
+                "{new_id}"
+            );
+        }
+        database.rename_node("box", "crate").await.unwrap();
+        assert_eq!(database.check_node_token("crate", token.expose()).await.unwrap(), TokenCheck::Ok);
+        assert_eq!(database.check_node_token("box", token.expose()).await.unwrap(), TokenCheck::Unknown);
+        database.set_node_tags("crate", &["db".into()]).await.unwrap();
+        database.forget_node("crate").await.unwrap();
+        let ids: Vec<String> = database.list_nodes().await.unwrap().into_iter().map(|node| node.id).collect();
+        assert_eq!(ids, ["other"]);
+        assert!(matches!(database.forget_node("crate").await, Err(DatabaseError::Refused(_))));
+        assert!(matches!(database.node_seen("crate", &seen(), 60).await, Err(DatabaseError::Refused(_))));
+        database.node_left("crate", 60).await.unwrap();
+    }
+
+    #[test]
+    fn ids_are_what_names_of_tools_can_hold() {
+        for good in ["a", "0", "build-box-2", &"a".repeat(32)] {
+            assert_eq!(check_node_id(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", "-a", "A", "a_b", "a__b", "a:b", "a.b", "ä", "gsv", "tool", "local", "a b", &"a".repeat(33)]
+        {
+            assert!(check_node_id(bad).is_err(), "{bad}");
+        }
+        assert_eq!(check_node_name("local"), Ok(()));
+        assert!(check_node_name("gsv").is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! A file that comes in pieces on its way to the object store, kept so that a crash loses nothing that came.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::DataDir;
+
+const HASH_BLOCK: usize = 1 << 20;
+const MAX_ID_BYTES: usize = 64;
+
+/// What has come. Dropping it keeps it; one at a time may be open for each id.
+#[derive(Debug)]
+pub struct Staged {
+    file: File,
+    path: PathBuf,
+    length: u64,
+}
+
+impl Staged {
+    /// Opens what has come under an id, or begins anew.
+    pub fn open(data: &DataDir, id: &str) -> io::Result<Staged> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(allowed) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{id:?} cannot name a staged file"),
+            ));
+        }
+        let folder = data.staging();
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let path = folder.join(id);
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "another transfer is writing it"))?;
+        let length = file.metadata()?.len();
+        Ok(Staged { file, path, length })
+    }
+
+    /// Removes staged files that nobody wrote for so long; returns how many.
+    pub fn sweep(data: &DataDir, older_than: Duration) -> io::Result<usize> {
+        let entries = match std::fs::read_dir(data.staging()) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut swept = 0;
+        for entry in entries {
+            let path = entry?.path();
+            let Ok(file) = File::open(&path) else { continue };
+            let modified = file.metadata()?.modified()?;
+            let old = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= older_than);
+            if old && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                std::fs::remove_file(path)?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// How many bytes have come.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_at(self.length, bytes)
+    }
+
+    /// Writes at an offset, at most where the bytes that came end.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset > self.length {
+            let message = format!("bytes for offset {offset} came when only {} had come", self.length);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        self.file.write_all_at(bytes, offset)?;
+        self.length = self.length.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Forgets what came after the first `length` bytes.
+    pub fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let length = length.min(self.length);
+        self.file.set_len(length)?;
+        self.length = length;
+        Ok(())
+    }
+
+    /// Hashes what has come, in bounded memory. The hasher goes on with what comes next.
+    pub fn hash_prefix(&self) -> io::Result<blake3::Hasher> {
+        let mut hasher = blake3::Hasher::new();
+        let mut block = vec![0; HASH_BLOCK];
+        let mut offset = 0;
+        while offset < self.length {
+            let wanted = usize::try_from(self.length - offset).unwrap_or(HASH_BLOCK).min(HASH_BLOCK);
+            self.file.read_exact_at(&mut block[..wanted], offset)?;
+            hasher.update(&block[..wanted]);
+            offset += wanted as u64;
+        }
+        Ok(hasher)
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Removes what has come.
+    pub fn discard(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl DataDir {
+    /// Files on their way into the object store.
+    pub fn staging(&self) -> PathBuf {
+        self.root().join("staging")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_there_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        let mut staged = Staged::open(&data, "t-1").unwrap();
+        staged.append(b"hello ").unwrap();
+        assert!(Staged::open(&data, "t-1").is_err(), "one at a time");
+        drop(staged);
+        let mut staged = Staged::open(&data, "t-1").unwrap();
+        assert_eq!(staged.length(), 6);
+        assert!(staged.write_at(7, b"x").is_err());
+        staged.append(b"worlds").unwrap();
+        staged.truncate(11).unwrap();
+        assert_eq!(staged.hash_prefix().unwrap().finalize(), blake3::hash(b"hello world"));
+        assert_eq!(Staged::sweep(&data, Duration::ZERO).unwrap(), 0, "it is open");
+        drop(staged);
+        assert_eq!(Staged::sweep(&data, Duration::from_secs(60)).unwrap(), 0, "it is young");
+        assert_eq!(Staged::sweep(&data, Duration::ZERO).unwrap(), 1);
+        for bad in ["", "..", "a/b", "a.b"] {
+            assert!(Staged::open(&data, bad).is_err(), "{bad}");
+        }
+    }
+}

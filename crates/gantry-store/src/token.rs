@@ -1,0 +1,67 @@
+//! Tokens: 256 random bits as text with a prefix that says whose they are. Only hashes are kept.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Longer texts are no tokens, and are not hashed.
+const MAX_TOKEN_CHARS: usize = 128;
+
+/// A token in plain text, to be shown once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PlainToken(String);
+
+impl PlainToken {
+    pub(crate) fn make(prefix: &str) -> io::Result<PlainToken> {
+        let mut bytes = [0; 32];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(PlainToken(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PlainToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PlainToken(…)")
+    }
+}
+
+/// The hash of a text that may be a token with this prefix; `None` if it cannot be one.
+pub(crate) fn hash(prefix: &str, token: &str) -> Option<blake3::Hash> {
+    (token.len() <= MAX_TOKEN_CHARS && token.starts_with(prefix)).then(|| blake3::hash(token.as_bytes()))
+}
+
+/// Whether a kept hash is this one, in constant time.
+pub(crate) fn is_same(kept: &[u8], hash: &blake3::Hash) -> bool {
+    // The comparison of `blake3::Hash` does not depend on where the two differ.
+    blake3::Hash::from_slice(kept).is_ok_and(|kept| kept == *hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_fit_a_header_and_hide_from_logs() {
+        let (one, two) = (PlainToken::make("gtn_").unwrap(), PlainToken::make("gtn_").unwrap());
+        assert_ne!(one, two);
+        assert_eq!(one.expose().len(), 4 + 43);
+        assert!(one.expose().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
+        assert!(!format!("{one:?}").contains(&one.expose()[4..]));
+    }
+
+    #[test]
+    fn only_what_may_be_a_token_is_hashed() {
+        assert!(hash("gtn_", "gtc_abc").is_none());
+        assert!(hash("gtn_", &format!("gtn_{}", "a".repeat(200))).is_none());
+        let hash = hash("gtn_", "gtn_abc").unwrap();
+        assert!(is_same(blake3::hash(b"gtn_abc").as_bytes(), &hash));
+        assert!(!is_same(blake3::hash(b"gtn_abd").as_bytes(), &hash));
+        assert!(!is_same(b"short", &hash));
+    }
+}
