@@ -69,7 +69,9 @@ mod tests {
     #[test]
     fn bounds_double_up_to_the_slowest_and_fall_back_after_a_steady_connection() {
         let bound = |failures| longest(|| Backoff { pace: Pace::default(), failures }.after(Duration::ZERO));
-        for (failures, seconds) in [(0, 1.0), (1, 2.0), (3, 8.0), (5, 32.0), (6, 60.0), (60, 60.0), (u32::MAX, 60.0)] {
+        for (failures, seconds) in
+            [(0, 1.0), (1, 2.0), (3, 8.0), (5, 32.0), (6, 60.0), (60, 60.0), (u32::MAX, 60.0)]
+        {
             let longest = bound(failures).as_secs_f64();
             assert!(longest <= seconds && longest > seconds * 0.9, "{failures}: {longest}");
         }

@@ -44,12 +44,23 @@ impl Bulk {
     }
 
     /// Opens the socket, unless it is open. It is closed with the connection that asked for it.
-    pub(crate) async fn open<F>(&self, main: &Link, dial: impl FnOnce(NodeHello) -> F, instance: &str) -> Result<(), WireError>
+    pub(crate) async fn open<F>(
+        &self,
+        main: &Link,
+        dial: impl FnOnce(NodeHello) -> F,
+        instance: &str,
+    ) -> Result<(), WireError>
     where
         F: Future<Output = Result<Dialled, String>>,
     {
         let _opening = self.opening.lock().await;
-        if self.link.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|link| !link.is_closed()) {
+        if self
+            .link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|link| !link.is_closed())
+        {
             return Ok(());
         }
         let hello = NodeHello { instance: instance.to_owned(), bulk: true, ..NodeHello::default() };

@@ -78,7 +78,6 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Attached {
     answer: watch::Receiver<Option<Arc<Answer>>>,
-    pub(crate) cancel: CancellationToken,
 }
 
 impl Attached {
@@ -119,7 +118,7 @@ impl Calls {
         let mut table = self.table();
         table.let_go_of_stale();
         if let Some(entry) = table.calls.get(id) {
-            return Ok(Attached { answer: entry.answer.clone(), cancel: entry.cancel.clone() });
+            return Ok(Attached { answer: entry.answer.clone() });
         }
         self.admit(&table, id)?;
         let cancel = CancellationToken::new();
@@ -131,8 +130,8 @@ impl Calls {
         drop(table);
         let work = start(cancel.clone());
         let ending = Ending { calls: self.clone(), id: id.to_owned(), answered: Some(answered) };
-        tokio::spawn(in_turn(Arc::clone(&self.inner.turns), cancel.clone(), deadline, work, ending));
-        Ok(Attached { answer, cancel })
+        tokio::spawn(in_turn(Arc::clone(&self.inner.turns), cancel, deadline, work, ending));
+        Ok(Attached { answer })
     }
 
     fn admit(&self, table: &Table, id: &str) -> Result<(), WireError> {
@@ -182,7 +181,9 @@ impl Calls {
         table.let_go_of_stale();
         let mut calls: Vec<(&String, &Entry)> =
             table.calls.iter().filter(|(_, entry)| !entry.unwanted).collect();
-        calls.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.held.as_ref().map_or(u64::MAX, |held| held.number)));
+        calls.sort_by_key(|(_, entry)| {
+            std::cmp::Reverse(entry.held.as_ref().map_or(u64::MAX, |held| held.number))
+        });
         let mut room = MAX_LISTED_BYTES;
         let fits = |(id, _): &(&String, &Entry)| {
             // Control characters would be spelled with six bytes each.
@@ -345,7 +346,9 @@ impl Drop for Ending {
 fn size(answer: &Answer) -> usize {
     match answer {
         Ok(json) => json.get().len(),
-        Err(error) => error.message.len() + error.details.as_ref().map_or(0, |details| details.to_string().len()),
+        Err(error) => {
+            error.message.len() + error.details.as_ref().map_or(0, |details| details.to_string().len())
+        }
     }
 }
 

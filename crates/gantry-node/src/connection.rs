@@ -5,8 +5,7 @@ use std::time::Duration;
 use gantry_link::{HandshakeError, Socket, connect, upgrade};
 use gantry_net::{Stream, dial};
 use gantry_protocol::{
-    ConnectParams, ConnectResult, ErrorCode, NodeHello, NodeTools, ProtocolRange, Role, WireAnnotations, WireTool,
-    current_platform,
+    ConnectParams, ConnectResult, ErrorCode, NodeHello, NodeTools, ProtocolRange, Role, current_platform,
 };
 use gantry_tool::{Registry, Tool};
 
@@ -47,7 +46,11 @@ impl ConnectError {
     }
 }
 
-pub(crate) async fn dial_gateway(id: &str, options: &NodeOptions, hello: NodeHello) -> Result<Dialled, ConnectError> {
+pub(crate) async fn dial_gateway(
+    id: &str,
+    options: &NodeOptions,
+    hello: NodeHello,
+) -> Result<Dialled, ConnectError> {
     let token = options.token.read()?;
     let stream = dial(&options.gateway, &options.trust).await?;
     let address = options.gateway.socket();
@@ -80,17 +83,5 @@ pub(crate) fn hello(registry: &Registry, instance: &str, calls: Vec<String>) -> 
 
 /// What it says right after.
 pub(crate) fn tools(registry: &Registry) -> NodeTools {
-    let described = |tool: &Tool| WireTool {
-        name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
-        input_schema: tool.input_schema().clone(),
-        output_schema: tool.output_schema().cloned(),
-        annotations: WireAnnotations {
-            read_only: tool.is_read_only(),
-            destructive: tool.is_destructive(),
-            idempotent: tool.is_idempotent(),
-            open_world: tool.is_open_world(),
-        },
-    };
-    NodeTools { tools: registry.entries().iter().map(|tool| described(tool)).collect() }
+    NodeTools { tools: registry.entries().iter().map(|tool| tool.to_wire()).collect() }
 }

@@ -28,7 +28,9 @@ pub struct NodeHome {
 pub enum HomeError {
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("the node \"{id}\" runs on this machine already: process {pid} (`gantry node stop --id {id}` ends a service)")]
+    #[error(
+        "the node \"{id}\" runs on this machine already: process {pid} (`gantry node stop --id {id}` ends a service)"
+    )]
     AlreadyRunning { id: String, pid: u32 },
     #[error("cannot use {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -44,9 +46,8 @@ impl NodeHome {
     /// The ids of all nodes that ever ran from this data directory, sorted.
     pub fn all(data_dir: &Path) -> Vec<NodeHome> {
         let entries = std::fs::read_dir(data_dir.join("nodes")).into_iter().flatten().flatten();
-        let mut homes: Vec<NodeHome> = entries
-            .filter_map(|entry| NodeHome::new(data_dir, entry.file_name().to_str()?).ok())
-            .collect();
+        let mut homes: Vec<NodeHome> =
+            entries.filter_map(|entry| NodeHome::new(data_dir, entry.file_name().to_str()?).ok()).collect();
         homes.sort_by(|a, b| a.id.cmp(&b.id));
         homes
     }

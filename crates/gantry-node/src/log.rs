@@ -167,12 +167,17 @@ impl Inner {
     /// Gives the line's number.
     fn write(&self, level: Level, event: &str, fields: Value) -> io::Result<u64> {
         let mut line = Map::new();
-        line.insert("ts".into(), json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()));
+        line.insert(
+            "ts".into(),
+            json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()),
+        );
         line.insert("level".into(), json!(level.name()));
         line.insert("event".into(), json!(event));
         line.insert("nodeId".into(), json!(self.node));
         if let Value::Object(fields) = fields {
-            fields.into_iter().for_each(|(name, value)| drop(line.entry(name).or_insert(value)));
+            for (name, value) in fields {
+                line.entry(name).or_insert(value);
+            }
         }
         let line = format!("{}\n", Value::Object(line));
 
@@ -306,8 +311,7 @@ mod tests {
         assert!(sizes.iter().all(|size| *size <= 2_000), "{sizes:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MAX_FILES);
         // Over the borders of files, nothing is missing among the newest lines.
-        let numbers: Vec<i64> =
-            lines(&log, 40).iter().map(|line| line["number"].as_i64().unwrap()).collect();
+        let numbers: Vec<i64> = lines(&log, 40).iter().map(|line| line["number"].as_i64().unwrap()).collect();
         assert_eq!(numbers, (160..200).collect::<Vec<_>>());
         let all = log.tail(1_000).unwrap();
         assert!(!all.truncated && all.lines.len() < 200);
@@ -357,6 +361,9 @@ mod tests {
 
     #[test]
     fn people_get_it_in_short_and_on_one_line() {
-        assert_eq!(in_short("lost", &json!({"reason": "a\nb\u{1b}[31m", "in": 3})), "lost reason=a b [31m in=3");
+        assert_eq!(
+            in_short("lost", &json!({"reason": "a\nb\u{1b}[31m", "in": 3})),
+            "lost reason=a b [31m in=3"
+        );
     }
 }

@@ -35,7 +35,10 @@ pub(crate) fn sink(current: Current, call_id: String) -> ProgressSink {
         let Some(link) = current.get() else { return };
         let Progress { done, total, message } = progress;
         // Nobody waits for a report of progress: the next one tells more.
-        link.try_event(event::CALL_PROGRESS, raw(&CallProgress { call: call_id.clone(), done, total, message }));
+        link.try_event(
+            event::CALL_PROGRESS,
+            raw(&CallProgress { call: call_id.clone(), done, total, message }),
+        );
     })
 }
 

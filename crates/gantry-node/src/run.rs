@@ -85,8 +85,11 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         log: log.clone(),
     });
     let gateway = service.options.gateway.to_string();
-    log.info("started", json!({"pid": std::process::id(), "gateway": gateway, "version": env!("CARGO_PKG_VERSION"),
-        "workspace": service.options.workspace}));
+    log.info(
+        "started",
+        json!({"pid": std::process::id(), "gateway": gateway, "version": env!("CARGO_PKG_VERSION"),
+        "workspace": service.options.workspace}),
+    );
     let mut backoff = Backoff::new(service.options.pace);
     loop {
         state.enter(Phase::Connecting);
@@ -96,7 +99,10 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
             Ended::Refused { reason } => (reason, backoff.slow()),
         };
         state.failed(&reason);
-        log.warning("disconnected", json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}));
+        log.warning(
+            "disconnected",
+            json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}),
+        );
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => break,

@@ -1,14 +1,13 @@
 //! What the gateway may ask of a node.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{
-    Caller, ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, ToolAck, WireError, event,
+    ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, ToolAck, WireError, event,
     method, raw,
 };
-use gantry_tool::{Autonomy, Call, Gate, Surface};
+use gantry_tool::{Call, Gate, Surface};
 use serde_json::json;
 
 use crate::answer::answer;
@@ -60,7 +59,9 @@ impl NodeService {
     /// Starts the call or joins it. The gateway's cancelling ends it; a lost connection does not.
     async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
         let NodeCallParams { call_id, tool, input, caller } = request.parse()?;
-        let mut call = call_of(&caller, self.options.workspace.clone())?;
+        let mut call = Call::on_behalf(&caller, self.options.workspace.clone())?;
+        // Results are whole: only the gateway knows for whom they have to be shortened.
+        call.surface = Surface::Websocket;
         call.id.clone_from(&call_id);
         call.deadline = request.deadline;
         call.progress = Some(progress::sink(self.current.clone(), call_id.clone()));
@@ -70,7 +71,10 @@ impl NodeService {
             answer(gate.execute(call, &tool, input.get()).await)
         })?;
         for dropped in self.calls.take_dropped() {
-            self.log.warning("resultDropped", json!({"call": dropped, "reason": "too many results wait to be acknowledged"}));
+            self.log.warning(
+                "resultDropped",
+                json!({"call": dropped, "reason": "too many results wait to be acknowledged"}),
+            );
         }
         tokio::select! {
             answer = attached.answer() => return answer,
@@ -87,49 +91,18 @@ impl NodeService {
         let LogsParams { lines } = request.parse()?;
         let log = self.log.clone();
         let read = tokio::task::spawn_blocking(move || log.tail(lines)).await;
-        let failed = |reason: String| WireError::new(ErrorCode::Failed, format!("cannot read the node's log: {reason}"));
+        let failed = |reason: String| {
+            WireError::new(ErrorCode::Failed, format!("cannot read the node's log: {reason}"))
+        };
         let tail = read.map_err(|err| failed(err.to_string()))?.map_err(|err| failed(err.to_string()))?;
         Ok(raw(&LogsResult { lines: tail.lines, truncated: tail.truncated }))
     }
 
     async fn bulk_open(&self, link: &Link) -> Result<RawJson, WireError> {
-        let dial = |hello| async { dial_gateway(&self.id, &self.options, hello).await.map_err(|err| err.to_string()) };
+        let dial = |hello| async {
+            dial_gateway(&self.id, &self.options, hello).await.map_err(|err| err.to_string())
+        };
         self.bulk.open(link, dial, &self.instance).await?;
         Ok(raw(&json!({})))
-    }
-}
-
-/// On whose behalf. Results are whole: only the gateway knows for whom they have to be shortened.
-fn call_of(caller: &Caller, workspace: PathBuf) -> Result<Call, WireError> {
-    let bad = |what: &str| WireError::new(ErrorCode::BadParams, format!("the caller's {what} is not valid"));
-    let principal = caller.principal.parse().map_err(|_| bad("principal"))?;
-    let mut call = Call::new(principal, Surface::Websocket, workspace);
-    call.autonomy = Autonomy::from_name(&caller.autonomy).ok_or_else(|| bad("autonomy"))?;
-    call.agent.clone_from(&caller.agent);
-    Ok(call)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_the_callers_and_its_result_is_whole() {
-        let caller = Caller {
-            principal: "agent:helper".into(),
-            agent: "helper".into(),
-            autonomy: "guided".into(),
-            surface: "mcp".into(),
-        };
-        let call = call_of(&caller, "/w".into()).unwrap();
-        assert_eq!((call.principal.to_string(), &*call.agent), ("agent:helper".into(), "helper"));
-        assert_eq!(call.autonomy, Autonomy::Guided);
-        assert!(!call.surface.is_model_facing());
-        for bad in [
-            Caller { principal: "root".into(), ..caller.clone() },
-            Caller { autonomy: "total".into(), ..caller.clone() },
-        ] {
-            assert_eq!(call_of(&bad, "/w".into()).unwrap_err().code, ErrorCode::BadParams);
-        }
     }
 }

@@ -175,8 +175,7 @@ pub(crate) struct NodeArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum NodeAction {
-}
+pub(crate) enum NodeAction {}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

@@ -76,7 +76,8 @@ impl Config {
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
-        let variables = variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
+        let variables =
+            variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
         variables.chain(self.node.token.clone())
     }
 }

@@ -15,7 +15,7 @@ const WINDOW: u64 = 64 * 1024;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Lines beyond this many are not given at once.
-pub const MAX_LINES: usize = 5_000;
+const MAX_LINES: usize = 5_000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LogTail {
