@@ -6,8 +6,11 @@ mod completions;
 mod config;
 mod doctor;
 mod node;
+mod nodes;
 mod results;
+mod tokens;
 mod tools;
+mod up;
 
 use anyhow::Result;
 
@@ -15,17 +18,21 @@ use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
+use crate::served::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {
         return Ok(completions::run(args));
     }
     let places = Places::find(&cli.global)?;
-    let gateway = cli.global.gateway;
     match cli.command {
+        Command::Up(args) => up::run(places, output, args, LocalNode::Included),
+        Command::Serve(args) => up::run(places, output, args, LocalNode::LeftOut),
+        Command::Nodes(args) => nodes::run(&places, output, args),
+        Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
-        Command::Node(command) => node::run(places, output, command, gateway),
+        Command::Node(command) => node::run(places, output, command),
         Command::Results(args) => results::run(&places, output, &args),
         Command::Audit(args) => audit::run(&places, output, args),
         Command::Config(args) => config::run(&places, output, args),

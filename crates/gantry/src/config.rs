@@ -27,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
     pub(crate) node: NodeConfig,
+    pub(crate) gateway: GatewayConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -102,7 +103,38 @@ impl Default for Config {
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
             node: NodeConfig::default(),
+            gateway: GatewayConfig::default(),
             agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// The server: `gantry up` and `gantry serve`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct GatewayConfig {
+    /// Address and port; port 0 picks one.
+    pub(crate) listen: std::net::SocketAddr,
+    /// How clients and other machines reach it, such as `https://gantry.example.com`.
+    pub(crate) public_url: Option<String>,
+    /// Names it answers to beside its own.
+    pub(crate) hosts: Vec<String>,
+    /// A certificate chain and its key, as PEM files.
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    /// How long calls under way may take to finish when it stops.
+    pub(crate) drain_seconds: u64,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            listen: std::net::SocketAddr::from(([127, 0, 0, 1], 7770)),
+            public_url: None,
+            hosts: Vec::new(),
+            tls_cert: None,
+            tls_key: None,
+            drain_seconds: 10,
         }
     }
 }

@@ -94,7 +94,7 @@ impl Local {
     }
 }
 
-const MAIN_AGENT: &str = "main";
+pub(crate) const MAIN_AGENT: &str = "main";
 
 /// What differs between the machines that are made from the same configuration.
 pub(crate) struct Setup {

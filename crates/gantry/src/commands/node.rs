@@ -9,14 +9,9 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
 
-pub(crate) fn run(
-    places: Places,
-    output: &Output,
-    command: NodeCommand,
-    gateway: Option<String>,
-) -> Result<Exit> {
+pub(crate) fn run(places: Places, output: &Output, command: NodeCommand) -> Result<Exit> {
     match command.action {
-        None => join::run(places, output, &command.args, gateway.as_deref()),
+        None => join::run(places, output, &command.args),
         Some(action) => match action {},
     }
 }

@@ -25,10 +25,10 @@ use crate::places::{Places, own_program};
 /// A file with certificates beyond this is a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-pub(super) fn run(places: Places, output: &Output, args: &NodeArgs, gateway: Option<&str>) -> Result<Exit> {
+pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
     let mut config = places.layers.load()?;
     config.resolve_paths(|path| places.resolve(path));
-    let joining = Joining::new(&places, &config, args, gateway)?;
+    let joining = Joining::new(&places, &config, args)?;
     places.data.create()?;
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
@@ -69,16 +69,12 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    pub(super) fn new(
-        places: &Places,
-        config: &Config,
-        args: &NodeArgs,
-        gateway: Option<&str>,
-    ) -> Result<Joining> {
+    pub(super) fn new(places: &Places, config: &Config, args: &NodeArgs) -> Result<Joining> {
         let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
         let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
-        let gateway = GatewayUrl::parse(gateway.ok_or_else(|| missing("--gateway URL"))?).map_err(usage)?;
+        let gateway = GatewayUrl::parse(places.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
+            .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;
         let trust = match &args.tls_ca {
             None => Trust::System,
