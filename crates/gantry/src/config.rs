@@ -14,9 +14,11 @@ use serde_json::Value;
 
 mod layers;
 mod node;
+mod storage;
 
 pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use node::NodeConfig;
+pub(crate) use storage::StorageConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -28,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) policy: PolicyConfig,
     pub(crate) node: NodeConfig,
     pub(crate) gateway: GatewayConfig,
+    pub(crate) storage: StorageConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -37,7 +40,7 @@ impl Config {
     /// one stands.
     fn check(&self) -> Result<(), ConfigError> {
         self.policy.build_rules()?;
-        let mut violations = Vec::new();
+        let mut violations = self.storage.violations();
         for (id, agent) in &self.agents {
             let scope = agent.scope().err();
             violations.extend(
@@ -73,13 +76,21 @@ impl Config {
         }
     }
 
-    /// Configured values that must not be shown: the node's token, variables of commands with secret-looking names.
+    /// Configured values that must not be shown: the node's token, keys of the store, variables of commands with
+    /// secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
         let variables =
             variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
-        variables.chain(self.node.token.clone())
+        variables.chain(self.storage.secrets()).chain(self.node.token.clone())
+    }
+
+    /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
+    pub(crate) fn masked(&self) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(self)?;
+        Masker::new(self.secrets()).mask_names_and_values(&mut value);
+        Ok(value)
     }
 }
 
@@ -104,6 +115,7 @@ impl Default for Config {
             policy: PolicyConfig::default(),
             node: NodeConfig::default(),
             gateway: GatewayConfig::default(),
+            storage: StorageConfig::default(),
             agents: BTreeMap::new(),
         }
     }

@@ -12,7 +12,7 @@ use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
 };
-use gantry_toolsets::{Machine, MachineParts};
+use gantry_toolsets::{Machine, MachineParts, Native};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
@@ -45,7 +45,8 @@ impl Local {
         let machine = setup.machine(&places, &config)?;
         let sensitive = sensitive_paths(&config);
         let registry = Registry::default();
-        for tool in gantry_toolsets::all(&Arc::new(machine)) {
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        for tool in gantry_toolsets::all(&Arc::new(machine), &native) {
             registry.register(tool)?;
         }
         let gate = Gate::new(GateParts {

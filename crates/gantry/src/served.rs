@@ -11,7 +11,7 @@ use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
 use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry, Toolset};
-use gantry_toolsets::LOCAL_NODE;
+use gantry_toolsets::{LOCAL_NODE, Native};
 
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
@@ -61,7 +61,8 @@ impl Served {
         let registry = Registry::default();
         let nodes = Nodes::open(registry.clone(), database.clone()).await?;
         let machine = Arc::new(setup.machine(places, &config)?);
-        for tool in gantry_toolsets::all(&machine) {
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        for tool in gantry_toolsets::all(&machine, &native) {
             // A gateway alone has no machine to work on.
             if local == LocalNode::Included || matches!(tool.toolset(), Toolset::Native | Toolset::Gantry) {
                 registry.register(tool)?;

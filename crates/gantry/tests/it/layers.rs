@@ -11,7 +11,6 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
-    // The store only for the `testing` feature, which no product crate turns on.
     ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
     (
         "gantry-node",
@@ -55,6 +54,8 @@ const ABSENT: &[(&str, &str)] = &[
     ("gantry-files", "tokio"),
     ("gantry-files", "serde_json"),
     ("gantry-toolsets", "rustix"),
+    ("gantry-toolsets", "sqlx"),
+    ("gantry-toolsets", "object_store"),
 ];
 
 #[test]
