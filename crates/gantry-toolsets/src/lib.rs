@@ -23,6 +23,7 @@ pub use machine::{
 };
 
 pub use native::{Copy, Endpoint, Hub, HubFuture, Native, NodeLogs, Transferred, WorkspacePath};
+pub use node::{CommandNote, process_end};
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";

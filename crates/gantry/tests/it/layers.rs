@@ -11,7 +11,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
-    ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
+    (
+        "gantry-toolsets",
+        &["gantry-files", "gantry-process", "gantry-protocol", "gantry-store", "gantry-tool"],
+    ),
     (
         "gantry-node",
         &[
