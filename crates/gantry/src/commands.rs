@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod doctor;
 mod logs;
+mod node;
 mod nodes;
 mod results;
 mod tokens;
@@ -36,6 +37,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
+        Command::Node(command) => node::run(places, output, command),
         Command::Results(args) => results::run(&places, output, &args),
         Command::Audit(args) => audit::run(&places, output, args),
         Command::Config(args) => config::run(&places, output, args),
