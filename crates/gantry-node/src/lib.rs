@@ -9,6 +9,7 @@ mod backoff;
 mod bulk;
 mod calls;
 mod connection;
+mod ends;
 mod home;
 mod log;
 mod progress;

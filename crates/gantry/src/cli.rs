@@ -267,6 +267,9 @@ pub(crate) struct NodeArgs {
     /// Offer only these tools, such as Read,Glob,Grep
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
+    /// Let no tool reach beyond the workspace; shells are confined by the kernel
+    #[arg(long)]
+    pub(crate) contain: bool,
     /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource};
+use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
 use gantry_tool::{Capability, Ctx, Gate, GateParts, Progress, Registry, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
