@@ -118,8 +118,10 @@ impl World {
             },
         };
         change(&mut options);
-        let node =
-            Node { home: home.clone(), options, gate, log: log.clone(), streams: Arc::new(NoTransfers) };
+        let engine = ProcessesOptions::new("/nonexistent".into(), home.processes());
+        let processes = Processes::new(ProcessesOptions { spare_keeper: false, ..engine });
+        let streams = Arc::new(NoTransfers);
+        let node = Node { home: home.clone(), options, gate, processes, log: log.clone(), streams };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let running = tokio::spawn(async move {
