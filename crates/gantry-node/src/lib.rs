@@ -9,6 +9,7 @@ mod backoff;
 mod bulk;
 mod calls;
 mod connection;
+mod ends;
 mod home;
 mod log;
 mod progress;
@@ -16,6 +17,7 @@ mod run;
 mod service;
 mod state;
 mod token;
+mod user_service;
 
 pub use address::{AddressError, check_address};
 pub use backoff::Pace;
@@ -25,3 +27,4 @@ pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, 
 pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
+pub use user_service::{ServiceError, ServiceManager, UserService};
