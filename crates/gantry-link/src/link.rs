@@ -11,6 +11,7 @@ use gantry_protocol::{ErrorCode, Frame, RawJson, StreamFrame, WireError, raw};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tokio_websockets::{CloseCode, Message};
 
 use crate::handshake::close_reason;
@@ -51,6 +52,8 @@ struct Inner {
     next_seq: AtomicU64,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
     serving: Mutex<HashMap<u64, CancellationToken>>,
+    /// Requests of the peer until their answers are in the queue.
+    answers: TaskTracker,
     options: LinkOptions,
     /// Somebody wants the link closed, or it is.
     closing: CancellationToken,
@@ -95,6 +98,7 @@ impl Link {
                 next_seq: AtomicU64::new(1),
                 pending: Mutex::default(),
                 serving: Mutex::default(),
+                answers: TaskTracker::new(),
                 options,
                 closing: CancellationToken::new(),
                 closed: CancellationToken::new(),
@@ -179,6 +183,12 @@ impl Link {
     pub fn close(&self, reason: &str) {
         let _ = self.inner.reason.set(reason.to_owned());
         self.inner.closing.cancel();
+    }
+
+    /// Returns when every request of the peer has its answer on the way. Who closes after that takes none back.
+    pub async fn answered(&self) {
+        self.inner.answers.close();
+        self.inner.answers.wait().await;
     }
 
     pub fn is_closed(&self) -> bool {
@@ -309,7 +319,8 @@ where
         tokio::select! {
             reason = reading => reason,
             reason = writing => reason,
-            () = link.inner.closing.cancelled() => link.reason(),
+            reason = silence(&link) => reason,
+            reason = closing(&link) => reason,
         }
     };
     let _ = link.inner.reason.set(ended);
@@ -329,6 +340,25 @@ where
         let _ = sink.flush().await;
     };
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
+}
+
+/// A peer that is not heard is gone, also when it takes nothing either and the writer waits for it.
+async fn silence(link: &Link) -> String {
+    let every = link.inner.options.ping_every;
+    let mut looking = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
+    loop {
+        looking.tick().await;
+        if link.silent_for() > every * 2 {
+            return "the peer fell silent: two pings were not answered".into();
+        }
+    }
+}
+
+/// Somebody wants the link closed. The writer sees it too, and ends with a whole message if the peer takes it in time.
+async fn closing(link: &Link) -> String {
+    link.inner.closing.cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+    link.reason()
 }
 
 async fn write<S>(
@@ -353,12 +383,8 @@ where
                 }.await,
                 None => return "closed".into(),
             },
-            _ = ping.tick() => {
-                if link.silent_for() > every * 2 {
-                    return "the peer fell silent: two pings were not answered".into();
-                }
-                sink.send(Message::ping(Bytes::new())).await
-            }
+            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
+            () = link.inner.closing.cancelled() => return link.reason(),
         };
         if let Err(err) = written {
             return err.to_string();
@@ -377,7 +403,12 @@ where
 {
     let mut bad_frames = 0;
     loop {
-        let message = match stream.next().await {
+        let message = tokio::select! {
+            message = stream.next() => message,
+            // Nothing is heard any more; the writer has the last word.
+            () = link.inner.closing.cancelled() => std::future::pending().await,
+        };
+        let message = match message {
             Some(Ok(message)) => message,
             Some(Err(err)) => return err.to_string(),
             None => return "the peer closed the connection".into(),
@@ -475,7 +506,8 @@ fn serve<V: Service>(
     let request = Request { id, method, params, deadline, cancel };
     let answer = Arc::clone(service).request(link.clone(), request);
     let link = link.clone();
-    tokio::spawn(async move {
+    let answers = link.inner.answers.clone();
+    answers.spawn(async move {
         let serving = Serving { link: &link, id };
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))

@@ -41,6 +41,11 @@ impl Service for Echo {
         Box::pin(async move {
             match &*request.method {
                 "echo" => Ok(request.params),
+                "large" => {
+                    let count = self.seen.lock().unwrap().len() + 1;
+                    self.saw(format!("large {count}"));
+                    Ok(raw(&"x".repeat(1 << 20)))
+                }
                 "panic" => panic!("on purpose"),
                 "hang" => {
                     self.saw("hanging");
@@ -230,6 +235,36 @@ async fn a_silent_peer_is_gone_after_two_pings() {
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap().contains("silent"));
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_nothing_is_gone_too() {
+    let (here, _held) = tokio::io::duplex(1024);
+    let socket = ClientBuilder::new().take_over(here);
+    let options = LinkOptions { ping_every: Duration::from_millis(50), ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
+    tokio::spawn(running);
+    // More than the cable holds: the writer waits for the peer, and nobody may wait for the writer.
+    let asking = ask(&link, "echo", json!("x".repeat(1 << 20)));
+    let lost = tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap();
+    assert!(matches!(lost, Err(LinkError::Closed(reason)) if reason.contains("silent")));
+}
+
+#[tokio::test]
+async fn what_was_answered_before_the_close_arrives() {
+    for _ in 0..5 {
+        let (first, _, second, two) = linked(LinkOptions::default()).await;
+        let asking = tokio::spawn({
+            let first = first.clone();
+            async move { futures_util::future::join_all((0..4).map(|_| ask(&first, "large", json!(0)))).await }
+        });
+        two.wait_for("large 4").await;
+        second.answered().await;
+        second.close("stopping");
+        let answers = asking.await.unwrap();
+        let whole = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(whole, 4, "{:?}", answers.iter().map(|answer| answer.as_ref().err()).collect::<Vec<_>>());
+    }
 }
 
 /// Sends these first frames; gives what comes back, and what the server made of it.

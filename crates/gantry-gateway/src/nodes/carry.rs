@@ -72,7 +72,9 @@ impl Nodes {
 async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
-        match connections.wait_for(Option::is_some).await {
+        // The one that was lost may not have been taken away yet.
+        let usable = |live: &Option<Live>| live.as_ref().is_some_and(|live| !live.link.is_closed());
+        match connections.wait_for(usable).await {
             Ok(live) => live.clone(),
             Err(_) => None,
         }
