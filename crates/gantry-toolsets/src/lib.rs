@@ -12,6 +12,7 @@ mod node;
 mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transfer;
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use gantry_tool::Tool;
 pub use machine::{
     Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
 };
+
+pub use transfer::transfer_desk;
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";

@@ -11,8 +11,19 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
+    ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     // The store only for the `testing` feature, which no product crate turns on.
-    ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
+    (
+        "gantry-toolsets",
+        &[
+            "gantry-files",
+            "gantry-process",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-transfer",
+        ],
+    ),
     (
         "gantry-node",
         &[
@@ -24,11 +35,20 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     (
         "gantry-gateway",
-        &["gantry-files", "gantry-link", "gantry-protocol", "gantry-store", "gantry-tool", "gantry-toolsets"],
+        &[
+            "gantry-files",
+            "gantry-link",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+            "gantry-transfer",
+        ],
     ),
     (
         "gantry",
