@@ -18,7 +18,7 @@ use crate::server::Peer;
 use crate::ws;
 
 mod call;
-pub(crate) mod listing;
+mod listing;
 mod results;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {

@@ -42,7 +42,9 @@ impl DataDir {
             return Ok(());
         }
         let empty = std::fs::read_dir(&self.root).map_err(failed)?.next().is_none();
-        let ours = ["audit.key", "gantry.toml"].iter().any(|name| self.root.join(name).exists());
+        let ours = ["audit.key", "gantry.toml", "gateway.db", "operator.token"]
+            .iter()
+            .any(|name| self.root.join(name).exists());
         if !empty && !ours {
             return Err(failed(io::Error::other(
                 "it is open to other users and holds files that are not Gantry's",

@@ -176,8 +176,14 @@ impl Objects {
     }
 
     /// Makes or replaces an object.
-    pub async fn put(&self, key: &str, bytes: Bytes, content_type: &str) -> Result<(), ObjectError> {
+    pub async fn put(
+        &self,
+        key: &str,
+        bytes: impl Into<Bytes>,
+        content_type: &str,
+    ) -> Result<(), ObjectError> {
         check_key(key)?;
+        let bytes = bytes.into();
         match &self.home {
             Home::Folder(folder) => in_folder(folder, key, move |folder, key| folder.put(key, &bytes)).await,
             Home::S3(s3) => s3.put(key, bytes, content_type).await,
@@ -269,5 +275,11 @@ impl DataDir {
     /// Objects, when they are kept in a folder.
     pub fn objects(&self) -> PathBuf {
         self.root().join("objects")
+    }
+}
+
+impl ObjectListing {
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.prefixes.is_empty()
     }
 }

@@ -11,6 +11,7 @@ mod envelope;
 mod error;
 mod gate;
 mod labels;
+mod listing;
 mod mask;
 mod metrics;
 mod nearest;

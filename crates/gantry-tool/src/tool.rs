@@ -38,6 +38,10 @@ impl Toolset {
         Toolset::Gantry,
     ];
 
+    pub fn from_name(name: &str) -> Option<Toolset> {
+        Toolset::ALL.into_iter().find(|toolset| toolset.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Toolset::Node => "node",

@@ -1,7 +1,7 @@
 //! Calls, answers and tools as they travel between machines, and back.
 
 use gantry_protocol::{CallResult, Caller, ErrorCode, WireAnnotations, WireError, WireTool, raw};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::call::{Autonomy, Call, Principal, Surface};
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
@@ -130,22 +130,6 @@ impl Tool {
             },
         }
     }
-
-    /// As every listing shows it: name, toolset, description, schemas, annotations, capabilities.
-    pub fn to_json(&self) -> Value {
-        let wire = self.to_wire();
-        let capabilities: Vec<&str> =
-            self.capability_ids().iter().map(|capability| capability.id()).collect();
-        json!({
-            "name": wire.name,
-            "toolset": self.toolset().name(),
-            "description": wire.description,
-            "inputSchema": wire.input_schema,
-            "outputSchema": wire.output_schema,
-            "annotations": wire.annotations,
-            "capabilities": capabilities,
-        })
-    }
 }
 
 impl Call {
@@ -173,6 +157,8 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

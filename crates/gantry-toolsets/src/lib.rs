@@ -8,6 +8,7 @@ mod blocking;
 mod gantry;
 mod guarded;
 mod machine;
+mod native;
 mod node;
 mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
@@ -22,6 +23,7 @@ pub use machine::{
     Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
 };
 
+pub use native::{Copy, Endpoint, Hub, HubFuture, Native, NodeLogs, Transferred, WorkspacePath};
 pub use transfer::transfer_desk;
 
 /// The node that is this very machine.
@@ -29,10 +31,11 @@ pub const LOCAL_NODE: &str = "local";
 
 type Ctx = gantry_tool::Ctx<Machine>;
 
-/// Every tool, on this machine.
-pub fn all(machine: &Arc<Machine>) -> Vec<Tool> {
+/// Every tool, on this machine and on the agents' workspaces.
+pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     let mut tools: Vec<Tool> =
         node::tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
+    tools.extend(native::tools(native));
     tools.extend(guarded::tools(machine));
     tools.extend(basic::tools(machine));
     tools.extend(assistant::tools(machine));

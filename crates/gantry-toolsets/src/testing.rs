@@ -12,18 +12,23 @@ use std::sync::Arc;
 
 use gantry_files::{Files, FilesOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::KeptResults;
+use gantry_store::{DataDir, Depth, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;
 
-use crate::{Machine, MachineParts, ShellSettings};
+use crate::{Endpoint, Hub, HubFuture, Machine, MachineParts, Native, NodeLogs, ShellSettings, Transferred};
+
+/// What `gsv__ConfigGet` shows on a bench: a configuration as the binary hands it over, masked.
+pub const MASKED_CONFIG: &str =
+    r#"{"session": {"dmScope": "main"}, "list": [1, 2], "apiKeys": {"openai": "[masked]"}}"#;
 
 pub struct Bench {
     pub folder: tempfile::TempDir,
     pub gate: Gate,
     pub audit: Arc<MemoryAudit>,
     pub results: Arc<KeptResults>,
+    pub native: Arc<Native>,
 }
 
 impl Default for Bench {
@@ -63,14 +68,16 @@ impl Bench {
         };
         change(&mut parts);
         let registry = Registry::default();
-        for tool in crate::all(&Arc::new(Machine::new(parts))) {
+        let objects = Objects::folder(&DataDir::new(data));
+        let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap()));
+        for tool in crate::all(&Arc::new(Machine::new(parts)), &native) {
             registry.register(tool).unwrap();
         }
         let audit = Arc::new(MemoryAudit::default());
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
         let gate =
             Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
-        Bench { folder, gate, audit, results }
+        Bench { folder, gate, audit, results, native }
     }
 
     /// The workspace of every call, by its real path.
@@ -96,6 +103,23 @@ impl Bench {
         std::fs::read_to_string(self.workspace().join(path)).unwrap()
     }
 
+    /// Puts an object of the store.
+    pub async fn put_object(&self, key: &str, content: impl Into<Vec<u8>>) {
+        self.native.objects().put(key, content.into(), "text/plain").await.unwrap();
+    }
+
+    /// An object of the store as text.
+    pub async fn object(&self, key: &str) -> Option<String> {
+        let object = self.native.objects().get(key, u64::MAX).await.unwrap()?;
+        Some(String::from_utf8(object.bytes.to_vec()).unwrap())
+    }
+
+    /// Every key of the store.
+    pub async fn object_keys(&self) -> Vec<String> {
+        let listing = self.native.objects().list("", Depth::All).await.unwrap();
+        listing.objects.into_iter().map(|object| object.key).collect()
+    }
+
     pub fn operator_call(&self) -> Call {
         Call::new(Principal::Operator, Surface::Cli, self.workspace())
     }
@@ -114,6 +138,28 @@ impl Bench {
 
     pub async fn call_as(&self, call: Call, name: &str, input: Value) -> Result<Value, Value> {
         gantry_tool::testing::call_as(&self.gate, call, name, input).await
+    }
+}
+
+/// A gateway that answers by rote and tells what it was asked.
+#[derive(Debug, Default)]
+pub struct ScriptedHub;
+
+impl Hub for ScriptedHub {
+    fn logs(&self, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+        let node_id = node.unwrap_or_else(|| "only".to_owned());
+        let lines = vec!["a line".to_owned(); lines];
+        Box::pin(async { Ok(NodeLogs { node_id, lines, truncated: true }) })
+    }
+
+    fn transfer(
+        &self,
+        call: Arc<Call>,
+        source: Endpoint,
+        destination: Endpoint,
+    ) -> HubFuture<'_, Transferred> {
+        let mime = Some(format!("{} {source} {destination}", call.agent));
+        Box::pin(async { Ok(Transferred { bytes_transferred: 42, mime, files: None, skipped: Vec::new() }) })
     }
 }
 

@@ -14,6 +14,8 @@ use clap_complete::Shell;
         Every tool call passes one gate: it is checked against the tool's schema, judged by policy, written to a \
         tamper-evident audit log, and only then run.",
     after_help = "Examples:\n  \
+        gantry up                                      the gateway, with this machine's tools\n  \
+        gantry nodes add laptop                        let another machine join\n  \
         gantry tools                                   what there is\n  \
         gantry tools Grep                              one tool, with its parameters\n  \
         gantry call Read '{\"path\": \"README.md\", \"limit\": 5}'\n  \
@@ -37,7 +39,8 @@ pub(crate) struct Global {
     /// The configuration file [default: gantry.toml in the data directory]
     #[arg(long, global = true, env = "GANTRY_CONFIG", value_name = "FILE", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
-    /// The gateway to call through; this version has no client for one yet, and says so
+    /// The gateway to use [default: the one that runs on this data directory]; its token comes from GANTRY_TOKEN or
+    /// GANTRY_TOKEN_FILE
     #[arg(long, global = true, env = "GANTRY_GATEWAY", value_name = "URL", hide_env_values = true)]
     pub(crate) gateway: Option<String>,
     /// Override a configuration key for this run, such as --set shell.sandbox=off
@@ -66,6 +69,14 @@ pub(crate) enum ColorChoice {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Start the gateway, with this machine's tools: the main job
+    Up(UpArgs),
+    /// Start the gateway alone
+    Serve(UpArgs),
+    /// The machines that may join: list, add, show, rename, tag, revoke, forget
+    Nodes(NodesArgs),
+    /// Tokens of client programs: list, add, revoke
+    Tokens(TokensArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
@@ -80,6 +91,99 @@ pub(crate) enum Command {
     Doctor,
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry up                                        on 127.0.0.1:7770, tools work in the current directory\n  \
+    gantry up --listen 127.0.0.1:0 --json            any free port, told as JSON\n  \
+    gantry up --listen 0.0.0.0:7770 --public-url https://gantry.example.com \\\n            \
+        --tls-cert chain.pem --tls-key key.pem")]
+pub(crate) struct UpArgs {
+    /// Address and port; port 0 picks one [default: 127.0.0.1:7770]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// How others reach this gateway, such as https://gantry.example.com
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Certificate chain as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry nodes                                     who may join, and who is here\n  \
+    gantry nodes add laptop --tag web                prints the command to run there\n  \
+    gantry nodes show laptop\n  \
+    gantry nodes revoke laptop                       its token no longer works, at once")]
+pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<NodesAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesAction {
+    /// All nodes, online or not
+    List,
+    /// One node: platform, version, capabilities, when it was seen, which processes ended
+    Show { id: String },
+    /// Let a machine join: prints the command to run there
+    Add {
+        id: String,
+        /// Tags, so that calls can say tag:NAME
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Vec<String>,
+    },
+    /// Make a new token for a node; the old one no longer works
+    Renew { id: String },
+    /// Set the tags of a node; none removes them
+    Tag { id: String, tags: Vec<String> },
+    /// Give a node another id
+    Rename { id: String, new_id: String },
+    /// Make a node's token invalid and close its connection
+    Revoke { id: String },
+    /// Remove a node and all that is known of it
+    Forget { id: String },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry tokens add ci --tools 'local__Read,local__Grep' --read-only --expires 30d\n  \
+    gantry tokens revoke ci")]
+pub(crate) struct TokensArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<TokensAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokensAction {
+    /// All tokens and what they may do
+    List,
+    /// Make a token; it is shown once
+    Add {
+        name: String,
+        /// Names, globs and toolsets it may call [default: all]
+        #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
+        tools: Vec<String>,
+        /// Agents it may act as
+        #[arg(long, value_delimiter = ',', value_name = "AGENTS")]
+        agents: Vec<String>,
+        /// Only tools that change nothing
+        #[arg(long)]
+        read_only: bool,
+        /// How long it works, such as 12h or 30d
+        #[arg(long, value_name = "TIME", value_parser = parse_long_duration)]
+        expires: Option<std::time::Duration>,
+    },
+    /// Make a token invalid and close its connections
+    Revoke { name: String },
 }
 
 #[derive(Debug, Args)]
@@ -228,17 +332,21 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     })
 }
 
+/// As [`parse_duration`], and days.
+fn parse_long_duration(text: &str) -> Result<std::time::Duration, String> {
+    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
+        Some(days) => {
+            let seconds = days.checked_mul(24 * 3600).ok_or("that is longer than can be told")?;
+            Ok(std::time::Duration::from_secs(seconds))
+        }
+        None => parse_duration(text),
+    }
+}
+
 fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time);
     }
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    let ago = match days {
-        Some(days) => {
-            let seconds = days.checked_mul(24 * 3600).ok_or("that is longer ago than can be told")?;
-            std::time::Duration::from_secs(seconds)
-        }
-        None => parse_duration(text)?,
-    };
+    let ago = parse_long_duration(text)?;
     jiff::Timestamp::now().checked_sub(ago).map_err(|err| err.to_string())
 }

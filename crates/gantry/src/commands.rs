@@ -5,8 +5,11 @@ mod call;
 mod completions;
 mod config;
 mod doctor;
+mod nodes;
 mod results;
+mod tokens;
 mod tools;
+mod up;
 
 use anyhow::Result;
 
@@ -14,6 +17,7 @@ use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
+use crate::served::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {
@@ -21,6 +25,10 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     }
     let places = Places::find(&cli.global)?;
     match cli.command {
+        Command::Up(args) => up::run(places, output, args, LocalNode::Included),
+        Command::Serve(args) => up::run(places, output, args, LocalNode::LeftOut),
+        Command::Nodes(args) => nodes::run(&places, output, args),
+        Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
         Command::Results(args) => results::run(&places, output, &args),

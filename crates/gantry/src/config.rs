@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod layers;
+mod storage;
 
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use storage::StorageConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -24,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) shell: ShellConfig,
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
+    pub(crate) gateway: GatewayConfig,
+    pub(crate) storage: StorageConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -33,7 +37,7 @@ impl Config {
     /// one stands.
     fn check(&self) -> Result<(), ConfigError> {
         self.policy.build_rules()?;
-        let mut violations = Vec::new();
+        let mut violations = self.storage.violations();
         for (id, agent) in &self.agents {
             let scope = agent.scope().err();
             violations.extend(
@@ -66,11 +70,20 @@ impl Config {
         }
     }
 
-    /// Configured values that must not be shown: variables of commands with secret-looking names.
+    /// Configured values that must not be shown: keys of the store, variables of commands with secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
-        variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone())
+        let variables =
+            variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
+        variables.chain(self.storage.secrets())
+    }
+
+    /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
+    pub(crate) fn masked(&self) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(self)?;
+        Masker::new(self.secrets()).mask_names_and_values(&mut value);
+        Ok(value)
     }
 }
 
@@ -93,7 +106,39 @@ impl Default for Config {
             shell: ShellConfig::default(),
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
+            gateway: GatewayConfig::default(),
+            storage: StorageConfig::default(),
             agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// The server: `gantry up` and `gantry serve`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct GatewayConfig {
+    /// Address and port; port 0 picks one.
+    pub(crate) listen: std::net::SocketAddr,
+    /// How clients and other machines reach it, such as `https://gantry.example.com`.
+    pub(crate) public_url: Option<String>,
+    /// Names it answers to beside its own.
+    pub(crate) hosts: Vec<String>,
+    /// A certificate chain and its key, as PEM files.
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    /// How long calls under way may take to finish when it stops.
+    pub(crate) drain_seconds: u64,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            listen: std::net::SocketAddr::from(([127, 0, 0, 1], 7770)),
+            public_url: None,
+            hosts: Vec::new(),
+            tls_cert: None,
+            tls_key: None,
+            drain_seconds: 10,
         }
     }
 }

@@ -12,7 +12,7 @@ use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
 };
-use gantry_toolsets::{Machine, MachineParts};
+use gantry_toolsets::{Machine, MachineParts, Native};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
@@ -34,29 +34,25 @@ impl Local {
         let data = &places.data;
         data.create()?;
         let closed = vec![data.root().to_owned(), places.layers.file.clone()];
-        let sensitive = SensitivePaths::new(config.policy.sensitive_paths.clone());
         let results = Arc::new(KeptResults::new(data.results()));
-        let machine = Machine::new(MachineParts {
-            files: Files::new(FilesOptions { closed: closed.clone(), pending_dir: Some(data.pending()) })?,
+        let setup = Setup {
             processes: processes(data)?,
-            results: results.clone(),
-            variables: places.variables.clone(),
+            pending: data.pending(),
             closed: closed.clone(),
-            sensitive: sensitive.clone(),
-            temp_dir: places.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
-            shell: config.shell.settings(),
-            isolation: config.isolation.settings(),
-            agent_isolation: agent_isolation(&config),
+            results: results.clone(),
             one_shot: true,
-        });
+        };
+        let machine = setup.machine(&places, &config)?;
+        let sensitive = sensitive_paths(&config);
         let registry = Registry::default();
-        for tool in gantry_toolsets::all(&Arc::new(machine)) {
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        for tool in gantry_toolsets::all(&Arc::new(machine), &native) {
             registry.register(tool)?;
         }
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
-            masker: Masker::new(secrets(&places).into_iter().chain(config.secrets())),
+            masker: Masker::new(known_secrets(&places, &config)),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
                 log: OnceLock::new(),
@@ -99,7 +95,47 @@ impl Local {
     }
 }
 
-const MAIN_AGENT: &str = "main";
+pub(crate) const MAIN_AGENT: &str = "main";
+
+/// What differs between the machines that are made from the same configuration.
+pub(crate) struct Setup {
+    pub(crate) processes: Processes,
+    /// Where files in the making are noted.
+    pub(crate) pending: PathBuf,
+    /// Gantry's own; closed to every tool.
+    pub(crate) closed: Vec<PathBuf>,
+    pub(crate) results: Arc<KeptResults>,
+    pub(crate) one_shot: bool,
+}
+
+impl Setup {
+    /// This machine, as its operator has configured it.
+    pub(crate) fn machine(self, places: &Places, config: &Config) -> Result<Machine> {
+        let files = FilesOptions { closed: self.closed.clone(), pending_dir: Some(self.pending) };
+        Ok(Machine::new(MachineParts {
+            files: Files::new(files)?,
+            processes: self.processes,
+            results: self.results,
+            variables: places.variables.clone(),
+            closed: self.closed,
+            sensitive: sensitive_paths(config),
+            temp_dir: places.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+            shell: config.shell.settings(),
+            isolation: config.isolation.settings(),
+            agent_isolation: agent_isolation(config),
+            one_shot: self.one_shot,
+        }))
+    }
+}
+
+pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
+    SensitivePaths::new(config.policy.sensitive_paths.clone())
+}
+
+/// Values that are never to be recorded or shown, from the environment and from the configuration.
+pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
+    secrets(places).into_iter().chain(config.secrets()).collect()
+}
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, data.process_logs());

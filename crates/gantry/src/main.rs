@@ -1,12 +1,14 @@
 //! The `gantry` binary: parses, wires, and maps what came of it to an exit code.
 
 mod cli;
+mod client;
 mod commands;
 mod config;
 mod exit;
 mod local;
 mod output;
 mod places;
+mod served;
 
 use std::process::ExitCode;
 

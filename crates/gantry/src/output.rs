@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use gantry_tool::{Refusal, RefusalCode, Reply};
+use gantry_tool::{Refusal, Reply};
 use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
@@ -12,7 +12,6 @@ use crate::exit::Exit;
 
 pub(crate) struct Output {
     pub(crate) json: bool,
-    gateway: Option<String>,
     verbosity: Verbosity,
     stdout_terminal: bool,
     stdout_color: bool,
@@ -40,7 +39,6 @@ impl Output {
         let stdout_terminal = std::io::stdout().is_terminal();
         Output {
             json: global.json,
-            gateway: global.gateway.clone(),
             verbosity: match (global.quiet, global.verbose) {
                 (true, _) => Verbosity::Quiet,
                 (false, true) => Verbosity::Verbose,
@@ -83,16 +81,20 @@ impl Output {
         self.error(&refusal.to_string());
     }
 
-    /// A call meant for a gateway must not run here instead.
-    pub(crate) fn no_gateway(&self, local: bool) -> Option<Exit> {
-        let gateway = self.gateway.as_ref().filter(|_| !local)?;
-        let message =
-            format!("the gateway {gateway} cannot be reached: this version runs tools in-process only");
-        self.refusal(
-            &Refusal::new(RefusalCode::Unavailable, message)
-                .with_hint("leave out --gateway and GANTRY_GATEWAY, or give --local"),
-        );
-        Some(Exit::Unreachable)
+    /// As [`Output::refusal`], with the exit code it means.
+    pub(crate) fn refused(&self, refusal: &Refusal) -> Exit {
+        self.refusal(refusal);
+        refusal.code.into()
+    }
+
+    /// Says on standard error that something was done; with `--json` also on standard output.
+    pub(crate) fn done(&self, text: &str) {
+        if self.json {
+            self.value(&json!({"done": true}));
+        }
+        if self.verbosity != Verbosity::Quiet {
+            eprintln!("{}", printable(text));
+        }
     }
 
     pub(crate) fn error(&self, text: &str) {

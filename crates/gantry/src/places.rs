@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use etcetera::{BaseStrategy, choose_base_strategy};
 use gantry_files::{Files, FilesOptions};
+use gantry_net::Trust;
 use gantry_store::DataDir;
 
 use crate::cli::Global;
@@ -18,6 +19,8 @@ pub(crate) struct Places {
     pub(crate) current_dir: PathBuf,
     /// The environment of this process, for commands to be given parts of.
     pub(crate) variables: Vec<(OsString, OsString)>,
+    /// The gateway that was named, by flag or variable.
+    pub(crate) gateway: Option<String>,
 }
 
 impl Places {
@@ -40,7 +43,8 @@ impl Places {
             variables: configuration_variables(),
             overrides: global.overrides.clone(),
         };
-        Ok(Places { data, layers, current_dir, variables: std::env::vars_os().collect() })
+        let (variables, gateway) = (std::env::vars_os().collect(), global.gateway.clone());
+        Ok(Places { data, layers, current_dir, variables, gateway })
     }
 
     /// Where a configured path leads: `~` is the home, links are followed.
@@ -52,6 +56,35 @@ impl Places {
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None });
         let scope = files.and_then(|files| files.free(&self.current_dir));
         scope.and_then(|scope| scope.resolve(&expanded)).unwrap_or(expanded)
+    }
+
+    /// A token for a gateway, from `GANTRY_TOKEN` or the file that `GANTRY_TOKEN_FILE` names. Never from an argument:
+    /// those are seen by everybody on the machine.
+    pub(crate) fn token(&self) -> Result<Option<String>> {
+        if let Some(token) = self.variable("GANTRY_TOKEN").and_then(|token| token.to_str()) {
+            return Ok(Some(token.trim().to_owned()));
+        }
+        let file = self.variable("GANTRY_TOKEN_FILE").map(Path::new);
+        file.map(|file| self.read_token(file)).transpose()
+    }
+
+    pub(crate) fn read_token(&self, file: &Path) -> Result<String> {
+        let text = std::fs::read_to_string(self.current_dir.join(file))
+            .with_context(|| format!("cannot read the token file {}", file.display()))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// An authority that is trusted beside the system's, from the PEM file that `GANTRY_TLS_CA` names.
+    pub(crate) fn trust(&self) -> Result<Trust> {
+        match self.variable("GANTRY_TLS_CA").map(Path::new) {
+            None => Ok(Trust::System),
+            Some(name) => Ok(Trust::And { name: name.to_owned(), pem: self.read_own(name)? }),
+        }
+    }
+
+    /// A file the operator named.
+    pub(crate) fn read_own(&self, file: &Path) -> Result<Vec<u8>> {
+        std::fs::read(self.current_dir.join(file)).with_context(|| format!("cannot read {}", file.display()))
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

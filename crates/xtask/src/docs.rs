@@ -81,9 +81,18 @@ fn write_tool(page: &mut String, tool: &Value) -> Result<()> {
         schema => {
             writeln!(page, "\nAnswers:\n")?;
             write_fields(page, "field", schema)?;
+            // Sets that wrap their answers say everything in there.
+            if let Some(result) = schema["properties"].get("result").filter(|result| has_fields(result)) {
+                writeln!(page, "\nwith in `result`\n")?;
+                write_fields(page, "field", result)?;
+            }
         }
     }
     Ok(())
+}
+
+fn has_fields(schema: &Value) -> bool {
+    ["properties", "anyOf", "oneOf"].iter().any(|key| schema.get(key).is_some())
 }
 
 fn write_fields(page: &mut String, head: &str, schema: &Value) -> Result<()> {

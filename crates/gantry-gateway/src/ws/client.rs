@@ -8,14 +8,13 @@ use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
     CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event, method, raw,
 };
-use gantry_tool::{Call, Outcome, Progress, ProgressSink, Refusal, Surface};
+use gantry_tool::{Call, Outcome, Progress, ProgressSink, Refusal, Surface, Toolset};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, welcome};
 use crate::callers::Wanted;
-use crate::http::listing;
 
 /// Reports of progress a second, at most.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
@@ -156,11 +155,18 @@ impl Client {
         let call = self.call(params.agent.as_deref(), None)?;
         let view = self.gateway.gate.registry().view(&call.scope);
         let listed: Value = match (&params.name, request.method.as_str()) {
-            (Some(name), _) => listing::one(&view, name).ok_or_else(|| view.unknown(name).to_wire())?,
+            (Some(name), _) => view.describe(name).ok_or_else(|| view.unknown(name).to_wire())?,
             (None, method::TOOLS_GET) => {
                 return Err(WireError::new(ErrorCode::BadParams, "\"name\" is missing"));
             }
-            (None, _) => listing::all(&view, params.toolset.as_deref()),
+            (None, _) => {
+                let toolset = params.toolset.as_deref().map(|name| {
+                    let unknown =
+                        || WireError::new(ErrorCode::BadParams, format!("unknown toolset {name:?}"));
+                    Toolset::from_name(name).ok_or_else(unknown)
+                });
+                json!({"tools": view.list(toolset.transpose()?)})
+            }
         };
         Ok(raw(&listed))
     }

@@ -192,27 +192,8 @@ impl S3 {
     ) -> Result<(), ObjectError> {
         let staged = Arc::new(staged);
         let size = staged.length();
-        let mut offset = 0;
-        let reading = Arc::clone(&staged);
-        let mut next = async move || -> Result<Option<Bytes>, ObjectError> {
-            let wanted = usize::try_from(size - offset).unwrap_or(PART).min(PART);
-            if wanted == 0 {
-                return Ok(None);
-            }
-            let (file, at) = (Arc::clone(&reading), offset);
-            let read = tokio::task::spawn_blocking(move || {
-                let mut block = vec![0; wanted];
-                file.file().read_exact_at(&mut block, at).map(|()| Bytes::from(block))
-            });
-            let block = read.await.map_err(io::Error::other).and_then(|read| read);
-            offset += wanted as u64;
-            block.map(Some).map_err(|cause| ObjectError::Io {
-                doing: "read the staged file of",
-                key: key.to_owned(),
-                cause,
-            })
-        };
-        self.upload(key, size, content_type, &mut next).await?;
+        let blocks = Blocks::Staged { staged: Arc::clone(&staged), offset: 0 };
+        self.upload(key, size, content_type, blocks).await?;
         std::fs::remove_file(staged.path()).map_err(|cause| ObjectError::Io {
             doing: "remove the staged file of",
             key: key.to_owned(),
@@ -226,11 +207,11 @@ impl S3 {
         key: &str,
         size: u64,
         content_type: &str,
-        next: &mut impl AsyncFnMut() -> Result<Option<Bytes>, ObjectError>,
+        mut blocks: Blocks,
     ) -> Result<(), ObjectError> {
         if size <= PART as u64 {
             let mut whole = Vec::new();
-            while let Some(block) = next().await? {
+            while let Some(block) = blocks.next(key).await? {
                 whole.extend_from_slice(&block);
             }
             return self.put(key, whole.into(), content_type).await;
@@ -242,7 +223,7 @@ impl S3 {
         let mut writer =
             WriteMultipart::new_with_chunk_size(upload.map_err(store_error("write", key))?, part);
         let sent = async {
-            while let Some(block) = next().await? {
+            while let Some(block) = blocks.next(key).await? {
                 writer.wait_for_capacity(PARTS_AT_ONCE).await.map_err(store_error("write", key))?;
                 writer.put(block);
             }
@@ -306,8 +287,8 @@ impl S3 {
                 copied => copied.map(|()| info.size).map_err(store_error("copy", to)),
             };
         }
-        let mut reader = self.open(from, 0, Some(&info.etag)).await?.ok_or_else(missing)?;
-        self.upload(to, info.size, &info.content_type, &mut async || reader.next().await).await?;
+        let reader = self.open(from, 0, Some(&info.etag)).await?.ok_or_else(missing)?;
+        self.upload(to, info.size, &info.content_type, Blocks::Object(reader)).await?;
         Ok(info.size)
     }
 
@@ -370,6 +351,34 @@ impl S3 {
     fn parsed(&self, key: &str) -> Result<Path, Error> {
         // Not `from`, which would turn characters into percent signs.
         Path::parse(format!("{}{key}", self.before())).map_err(Error::from)
+    }
+}
+
+/// Where the bytes of an upload come from.
+enum Blocks {
+    Staged { staged: Arc<Staged>, offset: u64 },
+    Object(ObjectReader),
+}
+
+impl Blocks {
+    async fn next(&mut self, key: &str) -> Result<Option<Bytes>, ObjectError> {
+        let (staged, offset) = match self {
+            Blocks::Object(reader) => return reader.next().await,
+            Blocks::Staged { staged, offset } => (staged, offset),
+        };
+        let wanted = usize::try_from(staged.length() - *offset).unwrap_or(PART).min(PART);
+        if wanted == 0 {
+            return Ok(None);
+        }
+        let (file, at) = (Arc::clone(staged), *offset);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut block = vec![0; wanted];
+            file.file().read_exact_at(&mut block, at).map(|()| Bytes::from(block))
+        });
+        let block = read.await.map_err(io::Error::other).and_then(|read| read);
+        *offset += wanted as u64;
+        let doing = "read the staged file of";
+        block.map(Some).map_err(|cause| ObjectError::Io { doing, key: key.to_owned(), cause })
     }
 }
 

@@ -234,7 +234,8 @@ fn own_files(data: &Path) -> BTreeMap<PathBuf, String> {
     while let Some(folder) = todo.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            let own = ["results", "processes", "pending"].iter().any(|name| path == data.join(name));
+            let own =
+                ["results", "processes", "pending", "objects"].iter().any(|name| path == data.join(name));
             match (own, path.is_dir()) {
                 (true, _) => {}
                 (false, true) => {

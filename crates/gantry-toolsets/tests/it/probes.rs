@@ -58,6 +58,32 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
             probe("workdir", StartIn, |path| json!({"command": LOOK_AROUND, "workdir": path})),
             probe("command", Command, |path| json!({"command": on_path(path)})),
         ],
+        "gsv__ReadFile" => vec![path(Read, |path| json!({"path": path}))],
+        "gsv__WriteFile" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
+        "gsv__EditFile" => vec![
+            path(Write, |path| json!({"path": path, "oldString": "secret", "newString": PLANTED})),
+            path(Read, |path| json!({"path": path, "oldString": "the secrets", "newString": PLANTED})),
+        ],
+        "gsv__DeleteFile" => vec![path(Write, |path| json!({"path": path}))],
+        // A path in the configuration, which is no path of files; what is not there has no effect.
+        "gsv__ConfigGet" => vec![path(Read, |path| json!({"path": path}))],
+        "gsv__Transfer" => vec![
+            probe(
+                "source",
+                Read,
+                |path| json!({"source": format!("gsv:{path}"), "destination": "gsv:taken"}),
+            ),
+            probe(
+                "source",
+                Read,
+                |path| json!({"source": format!("local:{path}"), "destination": "gsv:taken"}),
+            ),
+            probe(
+                "destination",
+                Write,
+                |path| json!({"source": "gsv:planted-file", "destination": format!("gsv:{path}")}),
+            ),
+        ],
         "tool::file_read" => vec![path(Read, |path| json!({"path": path}))],
         "tool::file_list" => vec![path(Read, |path| json!({"path": path, "recursive": true}))],
         "tool::file_write" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
@@ -122,6 +148,8 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
     match (tool.name(), known.first()) {
         ("local__Bash" | "bash" | "exec", _) => json!({"command": "echo planted-by-a-probe > planted-file"}),
         ("local__Process", _) => json!({"action": "list"}),
+        ("gsv__LogsGet", _) => json!({}),
+        ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
         ("result_read", _) => json!({"handle": "none"}),
         (_, Some(probe)) if probe.field == "path" => {
             (probe.build)(&workspace.join("planted-file").display().to_string())

@@ -1,15 +1,20 @@
 //! `gantry call`: run one tool.
 
 use std::io::Read;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
-use gantry_tool::{Answer, Outcome};
+use gantry_protocol::CallParams;
+use gantry_tool::{Answer, Outcome, Refusal, RefusalCode};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::CallArgs;
+use crate::client::{Address, Client, Target, runtime};
 use crate::exit::{Exit, UsageError};
-use crate::local::Local;
+use crate::local::{Local, MAIN_AGENT};
 use crate::output::Output;
 use crate::places::Places;
 
@@ -17,26 +22,26 @@ use crate::places::Places;
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exit> {
-    if let Some(exit) = output.no_gateway(args.local) {
-        return Ok(exit);
-    }
     let input = read_input(&places, &args.input)?;
+    match Target::find(&places, output, args.local)? {
+        Target::InProcess => in_process(places, output, args, &input),
+        Target::Gateway(address) => through(&address, &places, output, &args, input),
+    }
+}
+
+fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> Result<Exit> {
     let local = Local::open(places)?;
     let mut call = local.call(args.agent.as_deref(), args.workspace)?;
-    // A deadline beyond what a clock can tell is none.
-    call.deadline = args.deadline.and_then(|time| Instant::now().checked_add(time));
+    call.deadline = deadline(args.deadline);
     output.note(&format!("in-process, workspace {}, as {}", call.workspace.display(), call.principal));
-
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    let outcome = runtime.block_on(async {
+    let outcome = runtime()?.block_on(async {
         let cancel = call.cancel.clone();
-        let calling = local.gate.execute(call, &args.name, &input);
+        let calling = local.gate.execute(call, &args.name, input);
         tokio::pin!(calling);
         tokio::select! {
             outcome = &mut calling => outcome,
             // The tool ends its processes, then answers that it was cancelled.
-            _ = interrupted() => {
+            () = interrupted() => {
                 cancel.cancel();
                 calling.await
             }
@@ -48,7 +53,77 @@ pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exi
     Ok(print(output, &outcome))
 }
 
-async fn interrupted() {
+fn through(
+    address: &Address,
+    places: &Places,
+    output: &Output,
+    args: &CallArgs,
+    input: String,
+) -> Result<Exit> {
+    let Ok(input) = RawValue::from_string(input.clone()) else {
+        let reason =
+            serde_json::from_str::<Value>(&input).err().map(|err| err.to_string()).unwrap_or_default();
+        output.refusal(&Refusal::new(
+            RefusalCode::InvalidInput,
+            format!("the input is not valid JSON: {reason}"),
+        ));
+        return Ok(Exit::Usage);
+    };
+    let params = CallParams {
+        tool: args.name.clone(),
+        input: Some(input),
+        agent: args.agent.clone(),
+        workspace: workspace(address, places, args)?,
+    };
+    let outcome = runtime()?.block_on(async {
+        let client = match Client::connect(address).await {
+            Ok(client) => client,
+            Err(refusal) => return Outcome::from_wire(&args.name, Err(refusal.to_wire())),
+        };
+        client.warn_of_other_version(output);
+        let cancel = CancellationToken::new();
+        let outcome = {
+            let mut calling = std::pin::pin!(client.call(&params, deadline(args.deadline), &cancel));
+            tokio::select! {
+                outcome = &mut calling => outcome,
+                () = interrupted() => {
+                    cancel.cancel();
+                    calling.await
+                }
+            }
+        };
+        client.close().await;
+        outcome
+    });
+    Ok(print(output, &outcome))
+}
+
+/// On our own machine a call means the same through the gateway as without it: relative paths start where one stands,
+/// unless the agent has a workspace of its own.
+fn workspace(address: &Address, places: &Places, args: &CallArgs) -> Result<Option<String>> {
+    let given = match (&args.workspace, address.is_ours) {
+        (Some(given), _) => given.clone(),
+        (None, false) => return Ok(None),
+        (None, true) => {
+            let config = places.layers.load()?;
+            let agent = config.agents.get(args.agent.as_deref().unwrap_or(MAIN_AGENT));
+            if agent.is_some_and(|agent| agent.workspace.is_some()) {
+                return Ok(None);
+            }
+            std::path::PathBuf::new()
+        }
+    };
+    let absolute = places.current_dir.join(given);
+    let text = absolute.to_str().ok_or_else(|| UsageError("the workspace's path is not UTF-8".into()))?;
+    Ok(Some(text.to_owned()))
+}
+
+/// A deadline beyond what a clock can tell is none.
+fn deadline(time: Option<Duration>) -> Option<Instant> {
+    time.and_then(|time| Instant::now().checked_add(time))
+}
+
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
@@ -88,7 +163,7 @@ fn text(from: &str, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| UsageError(format!("the input from {from} is not UTF-8")).into())
 }
 
-fn print(output: &Output, outcome: &Outcome) -> Exit {
+pub(crate) fn print(output: &Output, outcome: &Outcome) -> Exit {
     for warning in &outcome.warnings {
         output.warning(warning);
     }

@@ -1,7 +1,6 @@
 //! `gantry config`: show, get, set, path. Secrets are masked wherever they are shown.
 
 use anyhow::Result;
-use gantry_tool::Masker;
 use serde_json::{Value, json};
 
 use crate::cli::{ConfigAction, ConfigArgs};
@@ -12,8 +11,8 @@ use crate::places::Places;
 
 pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<Exit> {
     match args.action {
-        ConfigAction::Show => output.value(&masked(places)?),
-        ConfigAction::Get { key } => match config::get(&masked(places)?, &key)? {
+        ConfigAction::Show => output.value(&places.layers.load()?.masked()?),
+        ConfigAction::Get { key } => match config::get(&places.layers.load()?.masked()?, &key)? {
             Value::String(text) if !output.json => output.line(text),
             value => output.value(value),
         },
@@ -26,11 +25,4 @@ pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<
         ConfigAction::Path => output.line(&places.layers.file.display().to_string()),
     }
     Ok(Exit::Success)
-}
-
-/// The whole configuration in force. Masked before a key is looked up, so no path leads around the mask.
-fn masked(places: &Places) -> Result<Value> {
-    let mut value = serde_json::to_value(places.layers.load()?)?;
-    Masker::default().mask_names_and_values(&mut value);
-    Ok(value)
 }

@@ -1,94 +1,107 @@
 //! `gantry tools`: what there is, and what one of them takes.
 
 use anyhow::Result;
-use gantry_tool::{Tool, Toolset, View, nearest};
+use gantry_protocol::method;
+use gantry_tool::{Refusal, Toolset, nearest};
 use serde_json::{Value, json};
 
 use crate::cli::ToolsArgs;
+use crate::client::{Client, Target};
 use crate::exit::{Exit, UsageError};
 use crate::local::Local;
 use crate::output::Output;
 use crate::places::Places;
 
 pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<Exit> {
-    if let Some(exit) = output.no_gateway(args.local) {
-        return Ok(exit);
-    }
-    let local = Local::open(places)?;
-    let call = local.call(args.agent.as_deref(), None)?;
-    let view = local.gate.registry().view(&call.scope);
-    match &args.name {
-        Some(name) => show(output, &view, name),
-        None => list(output, &view, args.toolset.as_deref()),
-    }
-}
-
-fn list(output: &Output, view: &View, toolset: Option<&str>) -> Result<Exit> {
-    let toolset = toolset.map(parse_toolset).transpose()?;
-    let tools: Vec<_> = view
-        .entries()
-        .into_iter()
-        .filter(|tool| toolset.is_none_or(|wanted| tool.toolset() == wanted))
-        .collect();
-    if output.json {
-        output.value(&tools.iter().map(|tool| describe(tool)).collect());
-        return Ok(Exit::Success);
-    }
-    let width = tools.iter().map(|tool| tool.name().len()).max().unwrap_or(0);
-    let mut current = None;
-    for tool in &tools {
-        if current.replace(tool.toolset()) != Some(tool.toolset()) {
-            output.line(&output.dim(&format!("# {}", tool.toolset().name())));
+    let toolset = args.toolset.as_deref().map(parse_toolset).transpose()?;
+    let found = match Target::find(&places, output, args.local)? {
+        Target::Gateway(address) => from_gateway(&address, output, args)?,
+        Target::InProcess => {
+            let local = Local::open(places)?;
+            let call = local.call(args.agent.as_deref(), None)?;
+            let view = local.gate.registry().view(&call.scope);
+            match &args.name {
+                Some(name) => view.describe(name).map(|tool| vec![tool]).ok_or_else(|| view.unknown(name)),
+                None => Ok(view.list(toolset)),
+            }
         }
-        let name = format!("{:width$}", tool.name());
-        output.line(&format!("{}  {}", output.bold(&name), first_sentence(tool.description())));
+    };
+    match found {
+        Err(refusal) => {
+            output.refusal(&refusal);
+            return Ok(refusal.code.into());
+        }
+        Ok(tools) if args.name.is_some() => tools.iter().for_each(|tool| show(output, tool)),
+        Ok(tools) => list(output, &tools),
     }
     Ok(Exit::Success)
 }
 
-fn show(output: &Output, view: &View, name: &str) -> Result<Exit> {
-    let Some(tool) = view.find(name) else {
-        output.refusal(&view.unknown(name));
-        return Ok(Exit::Usage);
+fn from_gateway(
+    address: &crate::client::Address,
+    output: &Output,
+    args: &ToolsArgs,
+) -> Result<Result<Vec<Value>, Refusal>> {
+    let wanted = match &args.name {
+        Some(name) => (method::TOOLS_GET, json!({"name": name, "agent": args.agent})),
+        None => (method::TOOLS_LIST, json!({"toolset": args.toolset, "agent": args.agent})),
     };
+    let answer = Client::once(address, output, wanted.0, wanted.1)?;
+    Ok(answer.map(|answer| match args.name {
+        Some(_) => vec![answer],
+        None => answer["tools"].as_array().cloned().unwrap_or_default(),
+    }))
+}
+
+fn list(output: &Output, tools: &[Value]) {
     if output.json {
-        output.value(&describe(&tool));
-        return Ok(Exit::Success);
+        return output.value(&json!(tools));
     }
-    output.line(&format!("{}  {}", output.bold(tool.name()), output.dim(&traits(&tool))));
-    output.line(&format!("\n{}\n", tool.description()));
+    let width = tools.iter().map(|tool| text(tool, "name").len()).max().unwrap_or(0);
+    let mut current = String::new();
+    for tool in tools {
+        let heading = match tool.get("nodes") {
+            Some(_) => "# node tools, called with \"node\": a name, tag:NAME or *".to_owned(),
+            None => format!("# {}", text(tool, "toolset")),
+        };
+        if current != heading {
+            output.line(&output.dim(&heading));
+            current = heading;
+        }
+        let name = format!("{:width$}", text(tool, "name"));
+        let nodes: Vec<&str> =
+            tool["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let on =
+            if nodes.is_empty() { String::new() } else { output.dim(&format!("  [{}]", nodes.join(", "))) };
+        output.line(&format!("{}  {}{on}", output.bold(&name), first_sentence(text(tool, "description"))));
+    }
+}
+
+fn show(output: &Output, tool: &Value) {
+    if output.json {
+        return output.value(tool);
+    }
+    output.line(&format!("{}  {}", output.bold(text(tool, "name")), output.dim(&traits(tool))));
+    output.line(&format!("\n{}\n", text(tool, "description")));
     output.line(&output.bold("Input"));
-    for line in parameters(tool.input_schema()) {
+    for line in parameters(&tool["inputSchema"]) {
         output.line(&line);
     }
     output.line(&format!("\n{}", output.bold("Output")));
-    match tool.output_schema() {
-        Some(schema) => parameters(schema).iter().for_each(|line| output.line(line)),
-        None => output.line("  text"),
+    match &tool["outputSchema"] {
+        Value::Null => output.line("  text"),
+        schema => parameters(schema).iter().for_each(|line| output.line(line)),
     }
     output.line(&format!("\n{}", output.dim("--json prints the whole schemas")));
-    Ok(Exit::Success)
 }
 
-/// Everything about a tool, as other programs read it.
-pub(crate) fn describe(tool: &Tool) -> Value {
-    json!({
-        "name": tool.name(),
-        "toolset": tool.toolset().name(),
-        "description": tool.description(),
-        "readOnly": tool.is_read_only(),
-        "destructive": tool.is_destructive(),
-        "idempotent": tool.is_idempotent(),
-        "openWorld": tool.is_open_world(),
-        "capabilities": tool.capability_ids().iter().map(|capability| capability.id()).collect::<Vec<_>>(),
-        "inputSchema": tool.input_schema(),
-        "outputSchema": tool.output_schema(),
-    })
+fn text<'a>(tool: &'a Value, field: &str) -> &'a str {
+    tool[field].as_str().unwrap_or_default()
 }
 
 fn parse_toolset(name: &str) -> Result<Toolset> {
-    let names = Toolset::ALL.map(Toolset::name);
-    Toolset::ALL.into_iter().find(|toolset| toolset.name() == name).ok_or_else(|| {
+    Toolset::from_name(name).ok_or_else(|| {
+        let names = Toolset::ALL.map(Toolset::name);
         let hint = match nearest(name, names).first() {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => format!("there are {}", names.join(", ")),
@@ -97,12 +110,12 @@ fn parse_toolset(name: &str) -> Result<Toolset> {
     })
 }
 
-fn traits(tool: &Tool) -> String {
-    let mut words = vec![tool.toolset().name()];
-    words.extend(tool.is_read_only().then_some("read-only"));
-    words.extend(tool.is_destructive().then_some("destructive"));
-    words.extend(tool.is_open_world().then_some("reaches outside"));
-    words.extend(tool.capability_ids().iter().map(|capability| capability.id()));
+fn traits(tool: &Value) -> String {
+    let mut words = vec![text(tool, "toolset")];
+    let said = [("readOnly", "read-only"), ("destructive", "destructive"), ("openWorld", "reaches outside")];
+    words.extend(said.iter().filter(|(field, _)| tool[field] == true).map(|(_, word)| *word));
+    words.extend(tool["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str));
+    words.extend(tool["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str));
     words.join(" · ")
 }
 

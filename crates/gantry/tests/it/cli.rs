@@ -149,6 +149,13 @@ fn tools_lists_shows_and_names_the_nearest() {
             "local__Process",
             "local__Read",
             "local__Write",
+            "gsv__ConfigGet",
+            "gsv__DeleteFile",
+            "gsv__EditFile",
+            "gsv__LogsGet",
+            "gsv__ReadFile",
+            "gsv__Transfer",
+            "gsv__WriteFile",
             "tool::apply_patch",
             "tool::file_list",
             "tool::file_read",
@@ -221,17 +228,18 @@ fn a_call_meant_for_a_gateway_does_not_run_here() {
     let world = World::new();
     let write = ["call", "write", r#"{"path": "x", "data": "y"}"#];
     for (args, variables) in [
-        (&["--gateway", "http://127.0.0.1:1"][..], &[][..]),
-        (&[], &[("GANTRY_GATEWAY", "http://127.0.0.1:1")]),
+        (&["--gateway", "http://127.0.0.1:1"][..], &[("GANTRY_TOKEN", "gto_x")][..]),
+        (&[], &[("GANTRY_GATEWAY", "http://127.0.0.1:1"), ("GANTRY_TOKEN", "gto_x")]),
     ] {
         let ran = world.run_with(&[&write[..], args].concat(), variables);
         assert_eq!((ran.code, &ran.json()["error"]["code"]), (4, &json!("unavailable")), "{}", ran.stdout);
         assert!(!world.workspace().join("x").exists());
         assert_eq!(world.run_with(&[&["tools"][..], args].concat(), variables).code, 4);
     }
-    let ran =
-        world.run_with(&[&write[..], &["--local"]].concat(), &[("GANTRY_GATEWAY", "http://127.0.0.1:1")]);
-    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    let named = [("GANTRY_GATEWAY", "http://127.0.0.1:1")];
+    let ran = world.run_with(&write, &named);
+    assert_eq!(ran.code, 2, "our own operator's token is not for strangers: {}", ran.stdout);
+    assert_eq!(world.run_with(&[&write[..], &["--local"]].concat(), &named).code, 0);
 }
 
 #[test]

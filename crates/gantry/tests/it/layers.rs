@@ -12,7 +12,6 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
-    // The store only for the `testing` feature, which no product crate turns on.
     (
         "gantry-toolsets",
         &[
@@ -75,6 +74,8 @@ const ABSENT: &[(&str, &str)] = &[
     ("gantry-files", "tokio"),
     ("gantry-files", "serde_json"),
     ("gantry-toolsets", "rustix"),
+    ("gantry-toolsets", "sqlx"),
+    ("gantry-toolsets", "object_store"),
 ];
 
 #[test]

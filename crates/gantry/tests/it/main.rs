@@ -11,4 +11,5 @@ mod audit;
 mod cli;
 mod config;
 mod layers;
+mod native;
 mod run;

@@ -1,0 +1,92 @@
+//! The `native` toolset: an agent's workspace in object storage, and a look at the gateway. Success is
+//! `{"ok": true, "result": …}`, an error `{"ok": false, "error": …}`.
+
+mod config_get;
+mod delete_file;
+mod edit_file;
+mod endpoint;
+mod hub;
+mod logs_get;
+mod read_file;
+mod transfer;
+mod workspace;
+mod write_file;
+
+use std::sync::{Arc, OnceLock};
+
+use gantry_store::{ObjectError, Objects};
+use gantry_tool::{Tool, ToolError};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use endpoint::Endpoint;
+pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
+pub use workspace::{Copy, WorkspacePath};
+
+type Ctx = gantry_tool::Ctx<Native>;
+
+/// What the native tools are made with.
+pub struct Native {
+    objects: Objects,
+    /// The configuration in force, secrets masked before it came here.
+    config: Value,
+    hub: OnceLock<Arc<dyn Hub>>,
+}
+
+impl Native {
+    /// `config` is shown to agents: secrets must be masked in it.
+    pub fn new(objects: Objects, config: Value) -> Native {
+        Native { objects, config, hub: OnceLock::new() }
+    }
+
+    /// Connects the tools with a gateway, once; without one they tell that they need it.
+    pub fn connect(&self, hub: Arc<dyn Hub>) {
+        // A second gateway in one process would be a mistake in its wiring; the first stays.
+        let _ = self.hub.set(hub);
+    }
+
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    fn hub(&self) -> Result<&Arc<dyn Hub>, ToolError> {
+        self.hub.get().ok_or_else(|| {
+            ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
+        })
+    }
+}
+
+/// The shape of every success.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Done<T> {
+    /// Always true; an error has `ok: false` and `error`.
+    ok: bool,
+    /// What the tool found or did.
+    result: T,
+}
+
+fn done<T>(result: T) -> Done<T> {
+    Done { ok: true, result }
+}
+
+/// A failure of the object store in a tool's words.
+fn object_error(err: ObjectError) -> ToolError {
+    match err {
+        ObjectError::BadKey(why) => ToolError::input(why),
+        ObjectError::Changed { .. } => ToolError::failed(err.to_string()).with_hint("try again"),
+        other => ToolError::failed(other.to_string()),
+    }
+}
+
+pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
+    vec![
+        read_file::tool(native),
+        write_file::tool(native),
+        edit_file::tool(native),
+        delete_file::tool(native),
+        config_get::tool(native),
+        logs_get::tool(native),
+        transfer::tool(native),
+    ]
+}

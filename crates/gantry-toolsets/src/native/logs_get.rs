@@ -1,0 +1,95 @@
+//! `gsv__LogsGet` fetches a node's newest log lines.
+
+use std::sync::Arc;
+
+use gantry_store::check_node_name;
+use gantry_tool::{Label, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Ctx, Done, Native, NodeLogs, done};
+
+const DEFAULT_LINES: usize = 100;
+
+/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Which node. Needed when several are connected.
+    node_id: Option<String>,
+    /// How many lines, 1 to 5000 (default 100).
+    #[serde(default = "default_lines")]
+    #[schemars(range(min = 1, max = 5_000))]
+    lines: usize,
+}
+
+fn default_lines() -> usize {
+    DEFAULT_LINES
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    /// The node whose log it is.
+    node_id: String,
+    /// The lines, oldest first.
+    lines: Vec<String>,
+    /// How many lines these are.
+    count: usize,
+    /// The log has older lines.
+    truncated: bool,
+}
+
+pub(super) fn tool(native: &Arc<Native>) -> Tool {
+    let labels = &[Label::Untrusted, Label::Private];
+    Tool::new("gsv__LogsGet", Toolset::Native, native, run).read_only().labels(labels)
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
+    if let Some(node) = &input.node_id {
+        check_node_name(node).map_err(ToolError::input)?;
+    }
+    let NodeLogs { node_id, lines, truncated } = ctx.state.hub()?.logs(input.node_id, input.lines).await?;
+    let count = lines.len();
+    Ok(done(Output { node_id, lines, count, truncated }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::{Bench, ScriptedHub};
+
+    #[tokio::test]
+    async fn asks_the_gateway_for_a_node_or_the_only_one() {
+        let bench = Bench::new();
+        bench.native.connect(std::sync::Arc::new(ScriptedHub::default()));
+        for (input, node, count) in [
+            (json!({}), "only", 100),
+            (json!({"nodeId": "box", "lines": 2}), "box", 2),
+            (json!({"lines": 5000}), "only", 5000),
+        ] {
+            let answer = bench.call("gsv__LogsGet", input).await.unwrap();
+            let result = &answer["result"];
+            assert_eq!((&result["nodeId"], &result["count"]), (&json!(node), &json!(count)), "{answer}");
+            assert_eq!(
+                (result["lines"].as_array().unwrap().len(), &result["truncated"]),
+                (count, &json!(true))
+            );
+        }
+        for input in [json!({"lines": 0}), json!({"lines": 5001})] {
+            let error = bench.call("gsv__LogsGet", input).await.unwrap_err();
+            assert_eq!(error["error"]["code"], "invalid_input");
+        }
+        let error = bench.call("gsv__LogsGet", json!({"nodeId": "a:b"})).await.unwrap_err();
+        assert_eq!(error["ok"], false);
+    }
+
+    #[tokio::test]
+    async fn without_a_gateway_it_says_so() {
+        let bench = Bench::new();
+        let error = bench.call("gsv__LogsGet", json!({})).await;
+        let told = "this needs a running gateway (start one with `gantry up`)";
+        assert_eq!(error, Err(json!({"ok": false, "error": told})));
+    }
+}

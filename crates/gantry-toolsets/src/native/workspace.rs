@@ -1,0 +1,146 @@
+//! Paths in an agent's workspace, and the keys they stand for.
+//!
+//! The agent comes from the call, never from the input: no path leads into another agent's workspace. `skills/…` falls
+//! back to the skills of all agents; it is written for the agent alone.
+
+use gantry_store::{ObjectInfo, Objects, check_key};
+use gantry_tool::{Call, ToolError};
+use serde::Serialize;
+
+use super::object_error;
+
+const SKILLS: &str = "skills";
+
+/// A path in the workspace of one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspacePath {
+    /// `agents/{agentId}`.
+    root: String,
+    /// Without slashes at either end; empty for the root.
+    path: String,
+    /// The caller wrote a final slash, or means the root.
+    folder: bool,
+}
+
+/// Whose copy of a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Copy {
+    Agent,
+    Global,
+}
+
+impl WorkspacePath {
+    /// Reads a path as a caller wrote it: relative, `/` for the root, perhaps with a final slash.
+    pub fn new(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
+        let agent = &call.agent;
+        if agent.contains('/') || check_key(agent).is_err() {
+            return Err(ToolError::input(format!("{agent:?} is no agent that could have a workspace")));
+        }
+        let root = format!("agents/{agent}");
+        if written == "/" || written.is_empty() {
+            return Ok(WorkspacePath { root, path: String::new(), folder: true });
+        }
+        let path = written.strip_suffix('/').unwrap_or(written);
+        check_key(path).map_err(|err| {
+            let hint = "use a path relative to the workspace root, such as memory/notes.md";
+            ToolError::input(format!("the path {err}")).with_hint(hint)
+        })?;
+        check_key(&format!("{root}/{path}")).map_err(object_error)?;
+        Ok(WorkspacePath { root, path: path.to_owned(), folder: path.len() < written.len() })
+    }
+
+    /// As [`WorkspacePath::new`], for what must be a file.
+    pub fn file(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
+        let path = WorkspacePath::new(call, written)?;
+        if path.folder {
+            return Err(ToolError::input(format!("{written:?} names a directory, not a file")));
+        }
+        Ok(path)
+    }
+
+    /// The path without slashes at its ends; `/` for the root.
+    pub fn shown(&self) -> &str {
+        if self.path.is_empty() { "/" } else { &self.path }
+    }
+
+    /// Whether only a directory is meant.
+    pub fn is_folder(&self) -> bool {
+        self.folder
+    }
+
+    /// The agent's own key, which is the one that is written.
+    pub fn key(&self) -> String {
+        if self.path.is_empty() { self.root.clone() } else { format!("{}/{}", self.root, self.path) }
+    }
+
+    /// The key of the copy for all agents, for skills.
+    pub fn global_key(&self) -> Option<String> {
+        self.is_skill().then(|| self.path.clone())
+    }
+
+    pub fn is_skill(&self) -> bool {
+        self.path == SKILLS || self.path.strip_prefix(SKILLS).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The keys to look at for reading, the agent's own first.
+    pub fn candidates(&self) -> Vec<(Copy, String)> {
+        let own = (Copy::Agent, self.key());
+        std::iter::once(own).chain(self.global_key().map(|key| (Copy::Global, key))).collect()
+    }
+
+    /// The prefixes whose listings make up this directory. The root shows `skills/` also when only the global ones exist.
+    pub(super) fn prefixes(&self) -> Vec<String> {
+        self.candidates().into_iter().map(|(_, key)| format!("{key}/")).collect()
+    }
+
+    /// The copy that a read gets, if there is one.
+    pub async fn find(&self, objects: &Objects) -> Result<Option<(Copy, ObjectInfo)>, ToolError> {
+        for (copy, key) in self.candidates() {
+            if let Some(info) = objects.head(&key).await.map_err(object_error)? {
+                return Ok(Some((copy, info)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::{Principal, Surface};
+
+    use super::*;
+
+    fn call(agent: &str) -> Call {
+        Call::new(Principal::Agent { id: agent.into() }, Surface::Cli, "/".into())
+    }
+
+    #[test]
+    fn paths_stay_in_the_callers_workspace() {
+        let key =
+            |path: &str| WorkspacePath::new(&call("a"), path).map(|path| (path.key(), path.is_folder())).ok();
+        let some = |key: &str, folder| Some((key.to_owned(), folder));
+        assert_eq!(key("/"), some("agents/a", true));
+        assert_eq!(key("SOUL.md"), some("agents/a/SOUL.md", false));
+        assert_eq!(key("memory/"), some("agents/a/memory", true));
+        assert_eq!(key("skills/x/SKILL.md"), some("agents/a/skills/x/SKILL.md", false));
+        for bad in ["..", "../b/x", "a/../../b", "/etc", "//", "a//b", "a//", "./a", "a\\b", "a\0b"] {
+            assert_eq!(key(bad), None, "{bad:?}");
+        }
+        for agent in ["", "..", "a/b", "a\\b", "."] {
+            assert!(WorkspacePath::new(&call(agent), "x").is_err(), "{agent:?}");
+        }
+        assert!(WorkspacePath::file(&call("a"), "memory/").is_err());
+        assert!(WorkspacePath::file(&call("a"), "/").is_err());
+    }
+
+    #[test]
+    fn only_skills_have_a_global_copy() {
+        let global = |path: &str| WorkspacePath::new(&call("a"), path).unwrap().global_key();
+        assert_eq!(global("skills/x"), Some("skills/x".into()));
+        assert_eq!(global("skills/"), Some("skills".into()));
+        for own in ["skills2/x", "a/skills/x", "/", "SOUL.md"] {
+            assert_eq!(global(own), None, "{own}");
+        }
+    }
+}

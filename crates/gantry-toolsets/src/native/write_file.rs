@@ -1,0 +1,102 @@
+//! `gsv__WriteFile` makes or replaces a file of the agent's workspace.
+
+use std::sync::Arc;
+
+use gantry_tool::{Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::workspace::WorkspacePath;
+use super::{Ctx, Done, Native, done, object_error};
+
+/// Write a file of your workspace: make it, or replace all it holds. Directories are not needed. A file below `skills/`
+/// becomes your own copy and leaves the one that all agents share as it is.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Path of the file, relative to the workspace root.
+    path: String,
+    /// The whole text.
+    content: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Output {
+    /// The path as given.
+    path: String,
+    /// Bytes written.
+    size: usize,
+    /// Always true.
+    written: bool,
+}
+
+pub(super) fn tool(native: &Arc<Native>) -> Tool {
+    Tool::new("gsv__WriteFile", Toolset::Native, native, run).idempotent()
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
+    let path = WorkspacePath::file(&ctx.call, &input.path)?;
+    let size = input.content.len();
+    let key = path.key();
+    let put = ctx.state.objects().put(&key, input.content, content_type(path.shown()));
+    put.await.map_err(object_error)?;
+    Ok(done(Output { path: path.shown().to_owned(), size, written: true }))
+}
+
+/// The type that a written text gets: by its ending, else plain.
+pub(super) fn content_type(path: &str) -> &'static str {
+    match gantry_store::content_type(path) {
+        known @ ("text/markdown" | "application/json" | "text/yaml") => known,
+        _ => "text/plain",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn writes_for_the_calling_agent_and_only_there() {
+        let bench = Bench::new();
+        bench.put_object("skills/x/SKILL.md", "global").await;
+        for (path, content) in
+            [("notes/ü.md", "one"), ("notes/ü.md", "zwei ü"), ("skills/x/SKILL.md", "mine")]
+        {
+            let input = json!({"path": path, "content": content});
+            let answer = bench.call_as(bench.agent_call("a"), "gsv__WriteFile", input).await;
+            let result = json!({"path": path, "size": content.len(), "written": true});
+            assert_eq!(answer, Ok(json!({"ok": true, "result": result})));
+        }
+        assert_eq!(bench.object("agents/a/notes/ü.md").await.as_deref(), Some("zwei ü"));
+        assert_eq!(bench.object("agents/a/skills/x/SKILL.md").await.as_deref(), Some("mine"));
+        assert_eq!(bench.object("skills/x/SKILL.md").await.as_deref(), Some("global"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_refused_and_nothing_is_written() {
+        let bench = Bench::new();
+        bench.put_object("agents/main/dir/file", "x").await;
+        for path in ["", "/", "dir/", "../x", "/abs", "a//b", "a\\b", "a\u{0}b", "dir", "dir/file/below"] {
+            let error =
+                bench.call("gsv__WriteFile", json!({"path": path, "content": "y"})).await.unwrap_err();
+            assert_eq!(error["ok"], false, "{path:?}: {error}");
+        }
+        assert_eq!(bench.object_keys().await, ["agents/main/dir/file"]);
+    }
+
+    #[test]
+    fn types_are_those_of_the_design() {
+        for (path, expected) in [
+            ("a.md", "text/markdown"),
+            ("a.json", "application/json"),
+            ("a.yaml", "text/yaml"),
+            ("a.yml", "text/yaml"),
+            ("a.html", "text/plain"),
+            ("a", "text/plain"),
+        ] {
+            assert_eq!(super::content_type(path), expected, "{path}");
+        }
+    }
+}

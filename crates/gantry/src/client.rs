@@ -1,0 +1,227 @@
+//! The command line as a client of a gateway: where the gateway is, and how it is asked.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
+use gantry_net::{GatewayUrl, Trust, dial};
+use gantry_protocol::{
+    CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, Role, StreamFrame,
+    WireError, current_platform, event, method, raw,
+};
+use gantry_store::GatewayLock;
+use gantry_tool::{Outcome, Refusal, RefusalCode};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::UsageError;
+use crate::output::Output;
+use crate::places::Places;
+
+/// For the handshake, and for what should be answered at once.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a call that was interrupted may take to end what it started.
+const CALL_OFF_GRACE: Duration = Duration::from_secs(5);
+
+/// Where a command's tools are.
+pub(crate) enum Target {
+    InProcess,
+    Gateway(Address),
+}
+
+/// A gateway and what is needed to be let in.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) url: GatewayUrl,
+    token: String,
+    trust: Trust,
+    /// It runs on this data directory: paths mean the same here and there.
+    pub(crate) is_ours: bool,
+}
+
+impl Target {
+    /// The gateway that was named; else the one that runs on this data directory; else this process.
+    pub(crate) fn find(places: &Places, output: &Output, local: bool) -> Result<Target> {
+        if local {
+            return Ok(Target::InProcess);
+        }
+        let running = GatewayLock::running(&places.data).filter(|running| !running.url.is_empty());
+        let running = running.map(|running| GatewayUrl::parse(&running.url)).transpose()?;
+        let url = match (&places.gateway, &running) {
+            (Some(given), _) => GatewayUrl::parse(given).map_err(|err| UsageError(err.to_string()))?,
+            (None, Some(running)) => running.clone(),
+            (None, None) => return Ok(Target::InProcess),
+        };
+        let is_ours = running.as_ref() == Some(&url);
+        output.note(&format!("through the gateway {url}"));
+        Ok(Target::Gateway(Address {
+            token: token(places, &url, is_ours)?,
+            trust: places.trust()?,
+            url,
+            is_ours,
+        }))
+    }
+
+    /// As [`Target::find`], for what only a gateway can do.
+    pub(crate) fn gateway(places: &Places, output: &Output) -> Result<Address, Refusal> {
+        let target = Target::find(places, output, false);
+        match target.map_err(|err| Refusal::new(RefusalCode::Unavailable, format!("{err:#}")))? {
+            Target::Gateway(address) => Ok(address),
+            Target::InProcess => Err(Refusal::new(
+                RefusalCode::Unavailable,
+                format!("no gateway runs on {}", places.data.root().display()),
+            )
+            .with_hint("start one with `gantry up`, or name one with --gateway")),
+        }
+    }
+}
+
+/// Our operator's token goes to our own gateway only.
+fn token(places: &Places, url: &GatewayUrl, is_ours: bool) -> Result<String> {
+    if let Some(token) = places.token()? {
+        return Ok(token);
+    }
+    if is_ours {
+        return places.data.operator_token().context("cannot read the operator's token");
+    }
+    Err(UsageError(format!("there is no token for {url}; set GANTRY_TOKEN or GANTRY_TOKEN_FILE")).into())
+}
+
+/// A connection to a gateway.
+pub(crate) struct Client {
+    link: Link,
+    pub(crate) hello: ConnectResult,
+    running: tokio::task::JoinHandle<()>,
+    progress: watch::Receiver<Option<CallProgress>>,
+}
+
+impl Client {
+    pub(crate) async fn connect(address: &Address) -> Result<Client, Refusal> {
+        let unreachable = |reason: String| {
+            Refusal::new(
+                RefusalCode::Unavailable,
+                format!("the gateway {} cannot be reached: {reason}", address.url),
+            )
+        };
+        let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
+        let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;
+        let mut socket = upgraded
+            .map_err(|_| unreachable("no answer".into()))?
+            .map_err(|err| unreachable(err.to_string()))?;
+        let params = ConnectParams {
+            protocol: ProtocolRange::default(),
+            role: Role::Client,
+            id: "gantry-cli".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            platform: current_platform(),
+            token: address.token.clone(),
+            node: None,
+        };
+        let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {
+            gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
+            other => unreachable(other.to_string()),
+        })?;
+        let (told, progress) = watch::channel(None);
+        let (link, running) = Link::new(socket, Arc::new(Listener { told }), LinkOptions::default());
+        Ok(Client { link, hello, running: tokio::spawn(running), progress })
+    }
+
+    /// Asks one thing and hangs up.
+    pub(crate) fn once(
+        address: &Address,
+        output: &Output,
+        method: &str,
+        params: Value,
+    ) -> Result<Result<Value, Refusal>> {
+        let runtime = runtime()?;
+        Ok(runtime.block_on(async {
+            let client = Client::connect(address).await?;
+            client.warn_of_other_version(output);
+            let answer = client.request(method, params).await;
+            client.close().await;
+            answer
+        }))
+    }
+
+    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value, Refusal> {
+        let answer = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await.map_err(refusal)?;
+        serde_json::from_str(answer.get())
+            .map_err(|err| Refusal::new(RefusalCode::Unavailable, format!("not a valid answer: {err}")))
+    }
+
+    /// Calls a tool. Cancelling reaches the machine it runs on.
+    pub(crate) async fn call(
+        &self,
+        params: &CallParams,
+        deadline: Option<Instant>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let answer =
+            self.link.request_until(method::TOOL_CALL, raw(params), deadline, cancel, CALL_OFF_GRACE).await;
+        let answered = match answer {
+            Ok(result) => serde_json::from_str(result.get())
+                .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
+            Err(LinkError::Remote(error)) => Err(error),
+            Err(LinkError::Closed(reason)) => Err(WireError::new(
+                ErrorCode::Unavailable,
+                format!("the gateway was lost during the call, whose outcome is unknown: {reason}"),
+            )),
+        };
+        Outcome::from_wire(&params.tool, answered)
+    }
+
+    /// How far the calls under way are.
+    pub(crate) fn progress(&self) -> watch::Receiver<Option<CallProgress>> {
+        self.progress.clone()
+    }
+
+    pub(crate) async fn close(self) {
+        self.link.close("done");
+        let _ = self.running.await;
+    }
+
+    pub(crate) fn warn_of_other_version(&self, output: &Output) {
+        let (ours, theirs) = (env!("CARGO_PKG_VERSION"), &self.hello.server.version);
+        if ours != theirs {
+            output.warning(&format!("the gateway is version {theirs}, this is {ours}"));
+        }
+    }
+}
+
+fn refusal(err: LinkError) -> Refusal {
+    match err {
+        LinkError::Remote(error) => Refusal::from_wire(error),
+        LinkError::Closed(reason) => Refusal::new(
+            RefusalCode::Unavailable,
+            format!("the connection to the gateway was lost: {reason}"),
+        ),
+    }
+}
+
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
+}
+
+/// A client is asked nothing, and only hears how far its calls are.
+struct Listener {
+    told: watch::Sender<Option<CallProgress>>,
+}
+
+impl Service for Listener {
+    fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move { Err(request.unknown()) })
+    }
+
+    fn event(&self, _link: &Link, told: Event) {
+        if told.name == event::CALL_PROGRESS
+            && let Some(progress) = told.parse()
+        {
+            self.told.send_replace(Some(progress));
+        }
+    }
+
+    fn stream(&self, _link: &Link, _frame: StreamFrame) {}
+}

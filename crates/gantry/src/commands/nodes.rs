@@ -1,0 +1,160 @@
+//! `gantry nodes`: the machines that may join, and how they are.
+
+use anyhow::Result;
+use gantry_protocol::{NodeInfo, method};
+use gantry_tool::nearest;
+use serde_json::{Value, json};
+
+use crate::cli::{NodesAction, NodesArgs};
+use crate::client::{Address, Client, Target};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::places::Places;
+
+pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<Exit> {
+    let address = match Target::gateway(places, output) {
+        Ok(address) => address,
+        Err(refusal) => return Ok(output.refused(&refusal)),
+    };
+    let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
+    let answer = match args.action.unwrap_or(NodesAction::List) {
+        NodesAction::List => ask(method::NODES_LIST, json!({}))?.map(|answer| list(output, &answer)),
+        NodesAction::Show { id } => ask(method::NODES_LIST, json!({}))?.and_then(|answer| {
+            let node = find(&answer, &id)?;
+            let ends = ask(method::NODES_PROCESSES, json!({"id": id, "limit": 10}));
+            show(output, &node, ends.ok().and_then(Result::ok).as_ref());
+            Ok(())
+        }),
+        NodesAction::Add { id, tags } => {
+            let added = ask(method::NODES_ADD, json!({"id": id, "tags": tags}))?;
+            added.map(|answer| invite(output, places, &address, &answer))
+        }
+        NodesAction::Renew { id } => {
+            let renewed = ask(method::NODES_RENEW, json!({"id": id}))?;
+            renewed.map(|answer| invite(output, places, &address, &answer))
+        }
+        NodesAction::Tag { id, tags } => ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?
+            .map(|_| output.done(&format!("{id} has the tags: {}", tags.join(", ")))),
+        NodesAction::Rename { id, new_id } => ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?
+            .map(|_| output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"))),
+        NodesAction::Revoke { id } => ask(method::NODES_REVOKE, json!({"id": id}))?.map(|_| {
+            output.done(&format!("the token of {id} is revoked; `gantry nodes renew {id}` makes a new one"))
+        }),
+        NodesAction::Forget { id } => {
+            ask(method::NODES_FORGET, json!({"id": id}))?.map(|_| output.done(&format!("{id} is forgotten")))
+        }
+    };
+    Ok(match answer {
+        Ok(()) => Exit::Success,
+        Err(refusal) => output.refused(&refusal),
+    })
+}
+
+fn infos(answer: &Value) -> Vec<NodeInfo> {
+    serde_json::from_value(answer["nodes"].clone()).unwrap_or_default()
+}
+
+fn find(answer: &Value, id: &str) -> Result<NodeInfo, gantry_tool::Refusal> {
+    let nodes = infos(answer);
+    if let Some(node) = nodes.iter().find(|node| node.id == id) {
+        return Ok(node.clone());
+    }
+    let code = gantry_tool::RefusalCode::InvalidInput;
+    let refusal = gantry_tool::Refusal::new(code, format!("unknown node \"{id}\""));
+    Err(match nearest(id, nodes.iter().map(|node| node.id.as_str())).first() {
+        Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
+        None => refusal.with_hint("`gantry nodes` lists them"),
+    })
+}
+
+fn list(output: &Output, answer: &Value) {
+    if output.json {
+        return output.value(&answer["nodes"]);
+    }
+    let nodes = infos(answer);
+    let width = nodes.iter().map(|node| node.id.len()).max().unwrap_or(0).max(4);
+    for node in &nodes {
+        let name = output.bold(&format!("{:width$}", node.id));
+        let facts = [
+            node.client_platform.clone().unwrap_or_else(|| "never connected".into()),
+            node.client_version.clone().unwrap_or_default(),
+            if node.tags.is_empty() { String::new() } else { format!("[{}]", node.tags.join(", ")) },
+            if node.online { String::new() } else { seen(node) },
+        ];
+        let facts: Vec<&str> = facts.iter().map(String::as_str).filter(|fact| !fact.is_empty()).collect();
+        output.line(&format!("{name}  {}  {}", state(output, node), facts.join("  ")));
+    }
+}
+
+fn state(output: &Output, node: &NodeInfo) -> String {
+    match (node.revoked, node.online) {
+        (true, _) => output.red("revoked"),
+        (false, true) => output.green("online "),
+        (false, false) => output.yellow("offline"),
+    }
+}
+
+fn seen(node: &NodeInfo) -> String {
+    let seen = node.last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    seen.map_or(String::new(), |seen| format!("last seen {seen:.0}"))
+}
+
+fn show(output: &Output, node: &NodeInfo, ends: Option<&Value>) {
+    let ends = ends.map_or(Value::Null, |ends| ends["processes"].clone());
+    if output.json {
+        let mut value = json!(node);
+        value["processEnds"] = ends;
+        return output.value(&value);
+    }
+    let time = |ms: Option<i64>| {
+        let time = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        time.map_or("never".to_owned(), |time| format!("{time:.0}"))
+    };
+    output.line(&format!("{}  {}", output.bold(&node.id), state(output, node)));
+    let rows = [
+        ("platform", node.client_platform.clone().unwrap_or_default()),
+        ("version", node.client_version.clone().unwrap_or_default()),
+        ("tags", node.tags.join(", ")),
+        ("first seen", time(node.first_seen)),
+        ("last seen", time(node.last_seen)),
+        ("capabilities", node.host_capabilities.join(", ")),
+        ("tools", node.tool_capabilities.keys().cloned().collect::<Vec<_>>().join(", ")),
+        ("calls", format!("{} under way", node.in_flight)),
+    ];
+    for (name, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
+        output.line(&format!("  {}  {text}", output.dim(&format!("{name:<12}"))));
+    }
+    for end in ends.as_array().into_iter().flatten() {
+        let event = &end["event"];
+        let code =
+            event["exitCode"].as_i64().map_or_else(|| event["signal"].to_string(), |code| code.to_string());
+        let command: String = event["command"].as_str().unwrap_or_default().chars().take(60).collect();
+        output.line(&format!(
+            "  {}  {} ended with {code}",
+            output.dim(&format!("{:<12}", "process")),
+            command
+        ));
+    }
+}
+
+/// The command to run on the other machine. The token is no argument: those are seen by everybody there.
+fn invite(output: &Output, places: &Places, address: &Address, answer: &Value) {
+    let (id, token) =
+        (answer["id"].as_str().unwrap_or_default(), answer["token"].as_str().unwrap_or_default());
+    let config = places.layers.load().ok();
+    let public = config.and_then(|config| config.gateway.public_url);
+    let url = public.unwrap_or_else(|| address.url.to_string());
+    if output.json {
+        return output.value(&json!({"id": id, "token": token, "gateway": url}));
+    }
+    output.line(&format!("On the other machine, with gantry installed, run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
+    output.line(&output.dim(
+        "The token is shown this once. To keep it, put it into a file of mode 0600 and use --token-file.",
+    ));
+    if address.url.is_loopback() && url == address.url.to_string() {
+        output.warning(
+            "this address is only reached from this machine: start the gateway with --listen and --public-url, \
+             or use an SSH tunnel",
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! `gantry up` and `gantry serve`: the gateway, with this machine's tools or without.
+
+use anyhow::{Context, Result};
+use gantry_store::GatewayLockError;
+use serde_json::json;
+
+use crate::cli::UpArgs;
+use crate::commands::call::interrupted;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::places::Places;
+use crate::served::{LocalNode, Served};
+
+pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: LocalNode) -> Result<Exit> {
+    let overrides = [
+        ("gateway.listen", args.listen.map(|address| address.to_string())),
+        ("gateway.publicUrl", args.public_url.clone()),
+        ("gateway.tlsCert", args.tls_cert.map(|path| path.display().to_string())),
+        ("gateway.tlsKey", args.tls_key.map(|path| path.display().to_string())),
+    ];
+    // A flag is the last layer of the configuration.
+    let flags = overrides.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", json!(value?))));
+    places.layers.overrides.extend(flags);
+    let workspace = places.resolve(&places.current_dir.join(args.workspace.unwrap_or_default()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let exit = runtime.block_on(async {
+        let served = match Served::start(&places, local, workspace).await {
+            Ok(served) => served,
+            Err(err) => return refuse(output, err),
+        };
+        announce(output, &places, &served, local);
+        interrupted().await;
+        output.note("stopping: calls under way may finish; a second interrupt ends them");
+        tokio::select! {
+            () = served.stop() => {}
+            () = interrupted() => {}
+        }
+        Ok(Exit::Success)
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    exit
+}
+
+/// Another gateway on the same directory is named, with what to do.
+fn refuse(output: &Output, err: anyhow::Error) -> Result<Exit> {
+    match err.downcast_ref::<GatewayLockError>() {
+        Some(GatewayLockError::AlreadyRunning { .. }) => {
+            output.error(&format!("{err}; stop it first, or use another --data-dir"));
+            Ok(Exit::Failure)
+        }
+        _ => Err(err),
+    }
+}
+
+fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode) {
+    let token = places.data.operator_token_file();
+    if output.json {
+        return output.value(&json!({
+            "url": served.url.to_string(),
+            "pid": std::process::id(),
+            "dataDir": places.data.root(),
+            "tokenFile": token,
+            "workspace": served.workspace,
+        }));
+    }
+    let row =
+        |name: &str, text: &str| output.line(&format!("  {}  {text}", output.dim(&format!("{name:<15}"))));
+    output.line(&format!("{} {} is up", output.bold("Gantry"), env!("CARGO_PKG_VERSION")));
+    row("gateway", &served.url.to_string());
+    row("data directory", &places.data.root().display().to_string());
+    row("operator token", &token.display().to_string());
+    if local == LocalNode::Included {
+        row("workspace", &format!("{} (node \"local\")", served.workspace.display()));
+    }
+    output.line("");
+    row("call a tool", "gantry call Read '{\"path\": \"README.md\"}'");
+    row("over HTTP", &curl(&served.url.to_string(), &token.display().to_string()));
+    row("another machine", "gantry nodes add laptop   (prints the command to run there)");
+    output.line("");
+    output.line(&output.dim("Ctrl-C stops it; what runs in the background goes on."));
+}
+
+fn curl(url: &str, token: &str) -> String {
+    format!("curl -H \"Authorization: Bearer $(cat {})\" {url}/v1/tools", shell_quoted(token))
+}
+
+fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

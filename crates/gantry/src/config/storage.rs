@@ -1,0 +1,80 @@
+//! `[storage]`: where agents' workspaces are kept.
+
+use gantry_store::{DataDir, ObjectError, Objects, S3Config};
+use gantry_tool::Violation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where agents' workspaces are kept.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct StorageConfig {
+    /// `folder`: in the data directory; `s3`: in a bucket of an S3-compatible store.
+    kind: StorageKind,
+    /// Where the store is, such as `https://s3.example.org`; AWS when left out.
+    endpoint: Option<String>,
+    bucket: Option<String>,
+    /// `us-east-1` when left out.
+    region: Option<String>,
+    /// Put before every key, so that several gateways can share a bucket.
+    prefix: Option<String>,
+    access_key_id: Option<String>,
+    secret_access_key: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum StorageKind {
+    #[default]
+    Folder,
+    S3,
+}
+
+impl StorageConfig {
+    pub(super) fn violations(&self) -> Vec<Violation> {
+        let violation = |key: &str, message: &str| Violation {
+            path: format!("storage.{key}"),
+            message: message.to_owned(),
+        };
+        let mut violations = Vec::new();
+        if self.kind == StorageKind::S3 {
+            let needed = [
+                ("bucket", &self.bucket),
+                ("accessKeyId", &self.access_key_id),
+                ("secretAccessKey", &self.secret_access_key),
+            ];
+            let missing = needed.into_iter().filter(|(_, value)| value.as_deref().unwrap_or("").is_empty());
+            violations
+                .extend(missing.map(|(key, _)| violation(key, "is needed when storage.kind is \"s3\"")));
+        }
+        if let Some(endpoint) = &self.endpoint {
+            if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {
+                violations.push(violation("endpoint", "must begin with https:// or http://"));
+            }
+            // It is shown to agents and in errors.
+            if endpoint.contains('@') {
+                violations.push(violation("endpoint", "must not hold a user or a password"));
+            }
+        }
+        violations
+    }
+
+    /// Values that must not be shown.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
+        [&self.access_key_id, &self.secret_access_key].into_iter().flatten().cloned()
+    }
+
+    pub(crate) fn open(&self, data: &DataDir) -> Result<Objects, ObjectError> {
+        match self.kind {
+            StorageKind::Folder => Ok(Objects::folder(data)),
+            StorageKind::S3 => Objects::s3(S3Config {
+                endpoint: self.endpoint.clone(),
+                bucket: self.bucket.clone().unwrap_or_default(),
+                region: self.region.clone(),
+                prefix: self.prefix.clone(),
+                access_key_id: self.access_key_id.clone().unwrap_or_default(),
+                secret_access_key: self.secret_access_key.clone().unwrap_or_default(),
+            }),
+        }
+    }
+}

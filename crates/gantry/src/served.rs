@@ -1,0 +1,153 @@
+//! The gateway's gate: this machine's tools, those of the nodes, and the gateway's own, over one data directory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gantry_gateway::{Agent, Gateway, GatewayParts, Hosts, Nodes, Serving, TlsFiles, serve};
+use gantry_net::GatewayUrl;
+use gantry_process::{Processes, ProcessesOptions};
+use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
+use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry, Toolset};
+use gantry_toolsets::{LOCAL_NODE, Native};
+
+use crate::config::{Config, GatewayConfig};
+use crate::exit::UsageError;
+use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::places::{Places, own_program};
+
+/// A gateway that listens, and everything it was made of.
+pub(crate) struct Served {
+    pub(crate) url: GatewayUrl,
+    pub(crate) workspace: PathBuf,
+    serving: Serving,
+    processes: Processes,
+    database: Database,
+    gate: Arc<Gate>,
+    drain: Duration,
+    // Last: the directory is free when all else is gone.
+    _lock: GatewayLock,
+}
+
+/// Whether this machine's own tools are served too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalNode {
+    Included,
+    LeftOut,
+}
+
+impl Served {
+    pub(crate) async fn start(places: &Places, local: LocalNode, workspace: PathBuf) -> Result<Served> {
+        let mut config = places.layers.load()?;
+        config.resolve_paths(|path| places.resolve(path));
+        let data = &places.data;
+        data.create()?;
+        let now = jiff::Timestamp::now().as_millisecond();
+        let running = Running { pid: std::process::id(), url: String::new(), started: now };
+        let mut lock = GatewayLock::take(data, running)?;
+        let database = Database::open(data).await?;
+        let results = Arc::new(KeptResults::new(data.results()));
+        let processes = processes(places)?;
+        let closed = vec![data.root().to_owned(), places.layers.file.clone()];
+        let setup = Setup {
+            processes: processes.clone(),
+            pending: data.pending(),
+            closed: closed.clone(),
+            results: results.clone(),
+            one_shot: false,
+        };
+        let registry = Registry::default();
+        let nodes = Nodes::open(registry.clone(), database.clone()).await?;
+        let machine = Arc::new(setup.machine(places, &config)?);
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        for tool in gantry_toolsets::all(&machine, &native) {
+            // A gateway alone has no machine to work on.
+            if local == LocalNode::Included || matches!(tool.toolset(), Toolset::Native | Toolset::Gantry) {
+                registry.register(tool)?;
+            }
+        }
+        if local == LocalNode::Included {
+            registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
+        }
+        let gate = Arc::new(Gate::new(GateParts {
+            registry,
+            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(&config), closed),
+            masker: Masker::new(known_secrets(places, &config)),
+            audit: Arc::new(AuditLog::open(&data.audit_log()).context("cannot open the audit log")?),
+            results: results.clone(),
+            max_result_chars: config.max_tool_result_chars,
+        }));
+        let gateway = Gateway::new(GatewayParts {
+            gate: gate.clone(),
+            nodes,
+            database: database.clone(),
+            results,
+            operator_token: data.operator_token().context("cannot make the operator's token")?,
+            agents: agents(&config)?,
+            hosts: hosts(&config.gateway)?,
+            workspace: workspace.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
+        let tls = tls_files(places, &config.gateway)?;
+        let secure = tls.is_some();
+        let serving = serve(gateway, config.gateway.listen, tls).await?;
+        let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
+        lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
+        let drain = Duration::from_secs(config.gateway.drain_seconds);
+        Ok(Served { url, workspace, serving, processes, database, gate, drain, _lock: lock })
+    }
+
+    /// Calls are drained, sockets closed with a reason; what runs in the background stays.
+    pub(crate) async fn stop(self) {
+        self.serving.stop(self.drain).await;
+        self.processes.shutdown().await;
+        self.database.close().await;
+        // A failing log was told with every call; there is nobody left to tell.
+        let _ = self.gate.flush();
+    }
+}
+
+fn processes(places: &Places) -> Result<Processes> {
+    let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
+    Ok(Processes::new(ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options }))
+}
+
+fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
+    let agent = |(id, agent): (&String, &crate::config::AgentConfig)| {
+        let made =
+            Agent { autonomy: agent.autonomy, scope: agent.scope()?, workspace: agent.workspace.clone() };
+        Ok((id.clone(), made))
+    };
+    config.agents.iter().map(agent).collect()
+}
+
+/// Our own names: the public one, configured ones, and the address and the machine's name unless that is loopback.
+fn hosts(config: &GatewayConfig) -> Result<Hosts> {
+    let mut names = config.hosts.clone();
+    if let Some(public) = &config.public_url {
+        names.push(GatewayUrl::parse(public).map_err(|err| UsageError(err.to_string()))?.host);
+    }
+    let address = config.listen.ip();
+    if !address.is_loopback() {
+        names.push(address.to_string());
+        names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    }
+    Ok(Hosts::new(names))
+}
+
+fn tls_files(places: &Places, config: &GatewayConfig) -> Result<Option<TlsFiles>> {
+    match (&config.tls_cert, &config.tls_key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => {
+            Ok(Some(TlsFiles { certificates: places.read_own(cert)?, key: places.read_own(key)? }))
+        }
+        _ => Err(UsageError("TLS takes both a certificate and a key".into()).into()),
+    }
+}
+
+/// An address one can connect to, in place of one that means all.
+fn reachable(address: std::net::IpAddr) -> String {
+    if address.is_unspecified() { "127.0.0.1".to_owned() } else { address.to_string() }
+}

@@ -1,0 +1,73 @@
+//! The native tools in-process: an agent's workspace lasts from one run of the program to the next.
+
+use serde_json::json;
+
+use crate::run::World;
+
+#[test]
+fn a_workspace_lasts_and_belongs_to_its_agent() {
+    let world = World::new();
+    world.configure("[agents.a]\nautonomy = \"guided\"\n[agents.b]\nautonomy = \"guided\"\n");
+    let call = |agent: &str, tool: &str, input: serde_json::Value| {
+        world.run(&["call", "--agent", agent, tool, &input.to_string()])
+    };
+    let written = call("a", "gsv__WriteFile", json!({"path": "memory/x.md", "content": "one two"}));
+    assert_eq!(
+        written.json(),
+        json!({"ok": true, "result": {"path": "memory/x.md", "size": 7, "written": true}})
+    );
+    call("a", "gsv__EditFile", json!({"path": "memory/x.md", "oldString": "two", "newString": "2"}));
+    assert_eq!(
+        call("a", "gsv__ReadFile", json!({"path": "memory/x.md"})).json()["result"]["content"],
+        "one 2"
+    );
+    let foreign = call("b", "gsv__ReadFile", json!({"path": "memory/x.md"}));
+    assert_eq!((foreign.code, &foreign.json()["ok"]), (1, &json!(false)));
+    assert_eq!(call("b", "gsv__ReadFile", json!({"path": "../a/memory/x.md"})).code, 1);
+    let kept = world.data().join("objects/data/agents/a/memory/x.md");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "one 2");
+    for (tool, input) in [
+        ("gsv__LogsGet", json!({})),
+        ("gsv__Transfer", json!({"source": "gsv:memory/x.md", "destination": "box:/x"})),
+    ] {
+        let ran = call("a", tool, input);
+        assert_eq!((ran.code, &ran.json()["ok"]), (1, &json!(false)));
+        assert!(ran.stdout.contains("gantry up"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn keys_of_a_bucket_are_never_shown_and_bad_storage_is_refused() {
+    let world = World::new();
+    world.configure(
+        "[storage]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://127.0.0.1:9\"\naccessKeyId = \"AK-secret-id\"\nsecretAccessKey = \"SK-secret-key\"\n",
+    );
+    for args in [
+        &["config", "show"][..],
+        &["config", "get", "storage.secretAccessKey"],
+        &["config", "get", "storage.accessKeyId"],
+        &["call", "gsv__ConfigGet", "{}"],
+        &["call", "gsv__ConfigGet", r#"{"path": "storage.secretAccessKey"}"#],
+        &["call", "gsv__ConfigGet", r#"{"path": "storage.accessKeyId"}"#],
+    ] {
+        let ran = world.run(args);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert!(
+            ran.stdout.contains("[masked]") && !ran.stdout.contains("secret-"),
+            "{args:?}: {}",
+            ran.stdout
+        );
+    }
+    for (text, key) in [
+        ("kind = \"s3\"", "storage.bucket"),
+        ("kind = \"s3\"\nbucket = \"b\"\naccessKeyId = \"a\"", "storage.secretAccessKey"),
+        ("endpoint = \"https://u:p@host\"", "storage.endpoint"),
+        ("endpoint = \"ftp://host\"", "storage.endpoint"),
+        ("kind = \"tape\"", "storage.kind"),
+        ("buckets = 1", "bucket"),
+    ] {
+        world.configure(&format!("[storage]\n{text}\n"));
+        let ran = world.run(&["call", "gsv__ReadFile"]);
+        assert!(ran.code == 2 && ran.stderr.contains(key), "{text}: {} {}", ran.code, ran.stderr);
+    }
+}
