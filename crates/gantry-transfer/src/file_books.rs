@@ -233,7 +233,7 @@ fn version(meta: &FileMeta) -> String {
 }
 
 /// The part of one file of one transfer; several of a directory come at once.
-fn part_name(transfer: &str, entry: Option<&str>) -> String {
+pub fn part_name(transfer: &str, entry: Option<&str>) -> String {
     match entry {
         None => transfer.to_owned(),
         Some(entry) => format!("{transfer}-{}", &blake3::hash(entry.as_bytes()).to_hex()[..16]),
