@@ -77,10 +77,16 @@ pub(crate) enum Command {
     Nodes(NodesArgs),
     /// Tokens of client programs: list, add, revoke
     Tokens(TokensArgs),
+    /// An agent's files in storage: ls, cat, put, rm, edit
+    Workspace(WorkspaceArgs),
+    /// The newest lines of a node's log
+    Logs(LogsArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
     Call(CallArgs),
+    /// Join a gateway: contribute this machine's tools
+    Node(NodeCommand),
     /// Read a kept result
     Results(ResultsArgs),
     /// Show what was called, by whom and with what outcome; `audit verify` checks the log
@@ -151,6 +157,54 @@ pub(crate) enum NodesAction {
     Revoke { id: String },
     /// Remove a node and all that is known of it
     Forget { id: String },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry workspace ls memory/\n  \
+    gantry workspace cat SOUL.md\n  \
+    gantry workspace put notes.md memory/notes.md\n  \
+    gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace ls --agent helper")]
+pub(crate) struct WorkspaceArgs {
+    #[command(subcommand)]
+    pub(crate) action: WorkspaceAction,
+    /// Whose workspace [default: main]
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkspaceAction {
+    /// List a directory
+    Ls { path: Option<String> },
+    /// Print a file
+    Cat { path: String },
+    /// Write a file from a text file here, or from standard input with -
+    Put { file: String, path: String },
+    /// Delete a file
+    Rm { path: String },
+    /// Replace exact text in a file
+    Edit {
+        path: String,
+        old: String,
+        new: String,
+        /// Every occurrence, not just the only one
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry logs                                      of the only node that is connected\n  \
+    gantry logs laptop --lines 500 | jq .event")]
+pub(crate) struct LogsArgs {
+    /// The node [default: the only one]
+    pub(crate) node: Option<String>,
+    /// How many lines, at most 5000
+    #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) lines: u32,
 }
 
 #[derive(Debug, Args)]
@@ -234,6 +288,50 @@ pub(crate) struct CallArgs {
     #[arg(long)]
     pub(crate) local: bool,
 }
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        gantry node --gateway https://gantry.example.com --id laptop --workspace ~/src --token-file ~/.gantry-token\n  \
+        GANTRY_TOKEN=… gantry node --gateway http://127.0.0.1:7770 --id box\n  \
+        gantry node --gateway … --id reader --tools Read,Glob,Grep     only these tools\n  \
+        gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
+        gantry node status\n  \
+        gantry node logs --id laptop --follow\n\n\
+        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line."
+)]
+pub(crate) struct NodeCommand {
+    #[command(subcommand)]
+    pub(crate) action: Option<NodeAction>,
+    #[command(flatten)]
+    pub(crate) args: NodeArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NodeArgs {
+    /// The node's name on the gateway
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Offer only these tools, such as Read,Glob,Grep
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<String>>,
+    /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) beside the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Allow a gateway that is neither encrypted nor on this machine
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeAction {}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

@@ -113,6 +113,18 @@ impl Output {
         }
     }
 
+    /// Shows what a long-running command is doing, on a terminal or when asked to say more.
+    pub(crate) fn running_notes(&self) -> Option<Box<dyn Fn(&str) + Send + Sync>> {
+        let wanted = match self.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => std::io::stderr().is_terminal(),
+            Verbosity::Verbose => true,
+        };
+        wanted.then(|| {
+            Box::new(|text: &str| eprintln!("{}", printable(text))) as Box<dyn Fn(&str) + Send + Sync>
+        })
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         styled(text, "1", self.stdout_color)
     }

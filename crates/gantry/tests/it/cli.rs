@@ -142,6 +142,13 @@ fn tools_lists_shows_and_names_the_nearest() {
     assert_eq!(
         names,
         [
+            "Bash",
+            "Edit",
+            "Glob",
+            "Grep",
+            "Process",
+            "Read",
+            "Write",
             "local__Bash",
             "local__Edit",
             "local__Glob",
