@@ -16,6 +16,7 @@ mod run;
 mod service;
 mod state;
 mod token;
+mod transfer;
 
 pub use address::{AddressError, check_address};
 pub use backoff::Pace;
@@ -25,3 +26,4 @@ pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, 
 pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
+pub use transfer::Transfers;

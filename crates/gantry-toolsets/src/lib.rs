@@ -34,8 +34,7 @@ type Ctx = gantry_tool::Ctx<Machine>;
 
 /// Every tool, on this machine and on the agents' workspaces.
 pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
-    let mut tools: Vec<Tool> =
-        node_tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
+    let mut tools: Vec<Tool> = node_tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
     tools.extend(native::tools(native));
     tools.extend(guarded::tools(machine));
     tools.extend(basic::tools(machine));

@@ -62,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     ("xtask", &[]),
