@@ -147,6 +147,9 @@ pub struct TransferReceive {
     pub stream: u32,
     pub from: u64,
     pub mode: u32,
+    /// How long the whole file has to be, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 /// `result` of `transfer.send` and `transfer.receive`: the whole file.

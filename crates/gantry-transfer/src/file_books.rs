@@ -107,7 +107,11 @@ impl FileBooks {
                 (real.clone(), Destination::File { scope, path: real })
             }
             SentKind::Directory => {
-                let root = scope.make_dirs(path)?.path;
+                let root = scope.make_dirs(path).map_err(|err| match err {
+                    FileError::NotADirectory { .. } => FileError::NotADirectory { path: path.into() },
+                    other => other,
+                });
+                let root = root?.path;
                 let scope = beneath(&root)?;
                 (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::default() })
             }

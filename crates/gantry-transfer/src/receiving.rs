@@ -88,7 +88,7 @@ fn receive_all(
             }
             StreamKind::End => {
                 let hash = hasher.finalize();
-                check_whole(&frame, written, &hash).inspect_err(|_| {
+                check_whole(&frame, order.size.unwrap_or(written), written, &hash).inspect_err(|_| {
                     // What came is of no use to anybody.
                     let _ = landing.truncate(0);
                 })?;
@@ -100,9 +100,14 @@ fn receive_all(
     }
 }
 
-fn check_whole(end: &StreamFrame, written: u64, hash: &blake3::Hash) -> Result<(), TransferError> {
-    if end.offset() != written {
-        let message = format!("{written} bytes of {}", end.offset());
+fn check_whole(
+    end: &StreamFrame,
+    expected: u64,
+    written: u64,
+    hash: &blake3::Hash,
+) -> Result<(), TransferError> {
+    if end.offset() != written || written != expected {
+        let message = format!("{written} bytes of {}", end.offset().max(expected));
         return Err(TransferError::NotWhole(message));
     }
     if end.hash() != Some(*hash.as_bytes()) {

@@ -97,10 +97,9 @@ impl Streams {
         let stream = frame.stream();
         match frame.kind() {
             StreamKind::Credit => {
-                let credit = lock(&self.sending).get(&stream).cloned();
-                match credit {
-                    Some(credit) => credit.grant(frame.offset()),
-                    None => return Some(no_such(stream)),
+                // One that comes after everything was sent is no mistake: an abort would end what has just arrived.
+                if let Some(credit) = lock(&self.sending).get(&stream) {
+                    credit.grant(frame.offset());
                 }
             }
             StreamKind::Abort => self.end(stream, &frame.reason()),

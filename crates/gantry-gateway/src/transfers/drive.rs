@@ -32,6 +32,7 @@ impl Transfers {
     pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
         let mut ledger = Ledger::default();
         ledger.resumed = job.resumed;
+        ledger.prepared = job.resumed;
         let ended = {
             // Dropped with this block, which calls off what was asked of both ends.
             let mut work = Box::pin(self.rounds(job, &mut ledger));
@@ -135,6 +136,9 @@ impl Transfers {
     async fn clean_up(self: &Arc<Self>, job: &Arc<Job>, ledger: Ledger) {
         let over = TransferOver { transfer: job.errand.id.clone(), entries: ledger.partial };
         let is_tree = ledger.files.is_some();
+        if !ledger.prepared {
+            return;
+        }
         let (transfers, own_job, own_over) = (self.clone(), job.clone(), over.clone());
         let cleaning = tokio::spawn(async move {
             let clean = transfers.remove_parts(&own_job, &own_over, is_tree);

@@ -44,6 +44,8 @@ pub(crate) struct Errand {
 pub(crate) struct Ledger {
     /// Not the first round: parts may have come before.
     pub(crate) resumed: bool,
+    /// The destination was prepared: something may have to be removed there.
+    pub(crate) prepared: bool,
     /// What has come is not to be gone on with.
     pub(crate) from_zero: bool,
     pub(crate) mime: Option<String>,
@@ -71,6 +73,7 @@ impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         let opened = self.open().await?;
         let prepared = self.prepare(opened.kind).await?;
+        ledger.prepared = true;
         self.refuse_same_place(&opened, &prepared)?;
         self.meter.moved();
         match opened.kind {
@@ -78,8 +81,8 @@ impl Round<'_> {
                 self.meter.set_total(opened.size);
                 self.meter.set_done(0);
                 let from = if ledger.from_zero { Start::Zero } else { Start::WhatHasCome };
-                let done = self.bring(None, from, opened.mode).await?;
-                ledger.mime = opened.mime;
+                let done = self.bring(None, from, opened.mode, Some(opened.size)).await?;
+                ledger.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
                 ledger.bytes = done.bytes;
             }
             SentKind::Directory => self.bring_tree(ledger).await?,
@@ -138,7 +141,13 @@ impl Round<'_> {
     }
 
     /// Brings one file over, and waits until it is whole.
-    async fn bring(&self, entry: Option<&str>, start: Start, mode: u32) -> Result<TransferDone, Failure> {
+    async fn bring(
+        &self,
+        entry: Option<&str>,
+        start: Start,
+        mode: u32,
+        size: Option<u64>,
+    ) -> Result<TransferDone, Failure> {
         let transfer = self.errand.id.clone();
         let entry = entry.map(str::to_owned);
         let has: TransferHas = match start {
@@ -158,6 +167,7 @@ impl Round<'_> {
             stream: stream.number,
             from,
             mode,
+            size,
         };
         let receiving = self.destination.request::<_, TransferDone>(method::TRANSFER_RECEIVE, &receive);
         let mut receiving = std::pin::pin!(receiving);
@@ -284,11 +294,11 @@ impl Round<'_> {
                 let _room = room.acquire_many(weight).await.map_err(|err| Failure::Lost(err.to_string()))?;
                 let large = resumed && *size > LARGE;
                 let start = if large { Start::WhatHasCome } else { Start::Zero };
-                match self.bring(Some(&entry.path), start, *mode).await {
+                match self.bring(Some(&entry.path), start, *mode, Some(*size)).await {
                     Ok(done) => Ok(Brought::File(done.bytes)),
                     // A file that changes while its tree is sent, or of which something else had come.
                     Err(Failure::Restart(_)) => {
-                        let done = self.bring(Some(&entry.path), Start::Zero, *mode).await?;
+                        let done = self.bring(Some(&entry.path), Start::Zero, *mode, None).await?;
                         Ok(Brought::File(done.bytes))
                     }
                     Err(Failure::Source(error)) => Ok(Brought::Skipped(error.message)),
@@ -361,6 +371,12 @@ impl Ledger {
         }
         skipped
     }
+}
+
+fn mime_by_name(path: &str) -> Option<String> {
+    Some(gantry_store::content_type(path))
+        .map(|mime| mime.to_string())
+        .filter(|mime| mime != "application/octet-stream")
 }
 
 fn path_of(endpoint: &Endpoint) -> String {
