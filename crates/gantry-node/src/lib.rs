@@ -18,6 +18,7 @@ mod service;
 mod state;
 mod token;
 mod user_service;
+mod transfer;
 
 pub use address::{AddressError, check_address};
 pub use backoff::Pace;
@@ -28,3 +29,4 @@ pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
 pub use user_service::{ServiceError, ServiceManager, UserService};
+pub use transfer::Transfers;

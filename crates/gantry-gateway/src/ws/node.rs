@@ -127,7 +127,7 @@ impl Service for NodeLink {
     }
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.gateway.nodes.relay(&self.node, link, frame);
+        self.gateway.nodes.relay(link, frame);
     }
 }
 
