@@ -19,6 +19,8 @@ use crate::remote_tools;
 
 mod carry;
 
+pub(crate) use carry::OUTCOME_UNKNOWN;
+
 /// Calls that one node works on at the same time; more wait their turn.
 const MAX_CALLS_PER_NODE: usize = 64;
 
