@@ -38,14 +38,16 @@ fn every_route_answers_and_only_health_without_a_token() {
     assert_eq!(up.get("/v1/tools/local__Read").json()["inputSchema"]["type"], "object");
     assert_eq!(up.get("/v1/tools/Raed").status, 404);
     assert_eq!(up.node("local")["online"], true);
-    let routes = ["/metrics", "/v1/tools", "/v1/tools/Read", "/v1/results/res_1", "/v1/nodes", "/nothing", "/"];
+    let routes =
+        ["/metrics", "/v1/tools", "/v1/tools/Read", "/v1/results/res_1", "/v1/nodes", "/nothing", "/"];
     for route in routes {
         let refused = up.ask("GET", route, &[("Authorization", "")], b"");
         assert_eq!((refused.status, refused.code().as_str()), (401, "unauthorized"), "{route}");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"), "{route}");
     }
     assert_eq!((up.get("/nothing").status, up.get("/nothing").code().as_str()), (404, "not_found"));
-    for (method, route) in [("DELETE", "/v1/tools/Read"), ("POST", "/v1/nodes"), ("PUT", "/metrics"), ("POST", "/health")]
+    for (method, route) in
+        [("DELETE", "/v1/tools/Read"), ("POST", "/v1/nodes"), ("PUT", "/metrics"), ("POST", "/health")]
     {
         let refused = up.ask(method, route, &[], b"");
         assert_eq!((refused.status, refused.code().as_str()), (405, "not_allowed"), "{method} {route}");
@@ -176,7 +178,10 @@ fn malformed_requests_are_refused_or_hung_up_on_at_once() {
         ("GET /health HTTP/1.1\r\nHost: localhost\r\nA\r\n\r\n", &[400]),
         ("GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n", &[400]),
         ("POST /v1/tools/read HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", &[400]),
-        ("POST /v1/tools/read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", &[400]),
+        (
+            "POST /v1/tools/read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            &[400],
+        ),
         ("GET /%ff%00/..%2f HTTP/1.1\r\nHost: localhost\r\n\r\n", &[401]),
         ("GET /v1/tools/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", &[401]),
         ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", &[400, 401, 404]),
@@ -201,7 +206,8 @@ fn malformed_requests_are_refused_or_hung_up_on_at_once() {
         assert_eq!(up.get("/health").status, 200, "after {shown:?}");
     }
     // With a token the path itself is looked at.
-    for path in ["/v1/tools/%zz", "/v1/tools/%ff", "/v1/results/..%2f..%2foperator.token", "/v1/tools/a%00b"] {
+    for path in ["/v1/tools/%zz", "/v1/tools/%ff", "/v1/results/..%2f..%2foperator.token", "/v1/tools/a%00b"]
+    {
         let refused = up.get(path);
         assert!([400, 404].contains(&refused.status), "{path}: {refused:?}");
         refused.code();

@@ -41,14 +41,7 @@ impl Connection {
     }
 
     /// Sends a request and does not wait. A header that is given empty is left out.
-    pub(crate) fn begin(
-        &mut self,
-        up: &Up,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) {
+    pub(crate) fn begin(&mut self, up: &Up, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
         let defaults = [
             ("Host", up.address.to_string()),
             ("Authorization", format!("Bearer {}", up.token)),
@@ -131,7 +124,8 @@ impl Response {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|err| panic!("{err} in {} {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|err| panic!("{err} in {} {}", self.status, self.text()))
     }
 
     /// The code of an error that is not a tool's own.

@@ -73,7 +73,11 @@ fn who_may_act_as_which_agent() {
     let up = Up::start(&world);
     let read = json!({"path": "a.txt"});
     for agent in ["reader", "full"] {
-        assert_eq!(up.call_with("read", &read, &[("Gantry-Agent", agent)]).status, 200, "the operator chooses");
+        assert_eq!(
+            up.call_with("read", &read, &[("Gantry-Agent", agent)]).status,
+            200,
+            "the operator chooses"
+        );
     }
     assert_eq!(up.call_with("bash", &json!({"command": "true"}), &[("Gantry-Agent", "reader")]).status, 404);
     let unknown = up.call_with("read", &read, &[("Gantry-Agent", "raeder")]);
