@@ -42,6 +42,8 @@ pub struct Nodes {
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,
+    /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
+    dismissed: watch::Sender<Option<String>>,
     /// The second socket, for streams.
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
@@ -116,6 +118,7 @@ impl Nodes {
         let node = Arc::new(Node {
             id: row.id.clone(),
             live: watch::channel(None).0,
+            dismissed: watch::channel(None).0,
             bulk: watch::channel(None).0,
             slots: Semaphore::new(MAX_CALLS_PER_NODE),
             waiting: Mutex::default(),
@@ -338,6 +341,7 @@ impl Nodes {
 
     fn drop_connection(&self, id: &str, reason: &str) {
         let Some(node) = self.find(id) else { return };
+        node.dismissed.send_replace(Some(reason.to_owned()));
         if let Some(live) = node.live.send_replace(None) {
             live.link.close(reason);
         }
@@ -360,6 +364,15 @@ impl Node {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {
         self.live.subscribe()
+    }
+
+    /// Returns when no connection of this node may stay, with the reason.
+    pub(crate) async fn dismissed(&self) -> String {
+        let mut dismissed = self.dismissed.subscribe();
+        match dismissed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => "the node is gone".to_owned(),
+        }
     }
 
     /// A node tells how far a call is.

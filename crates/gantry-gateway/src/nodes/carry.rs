@@ -98,7 +98,9 @@ async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, T
         ToolError::Unavailable(Message::new(text))
     };
     tokio::select! {
+        biased;
         live = back => live.ok_or_else(gone),
+        _ = node.dismissed() => Err(gone()),
         () = call.cancel.cancelled() => Err(ToolError::Cancelled),
         () = away => Err(gone()),
     }

@@ -21,7 +21,9 @@ fn a_node_describes_itself_properly_or_stays_outside() {
         let refused = async |hello: Option<NodeHello>| {
             let node = Node::new("box", &token);
             match link(&up, &params(Role::Node, "box", &token, hello), node).await.err() {
-                Some(HandshakeError::Refused(error)) => assert_eq!(error.code, ErrorCode::BadParams, "{error}"),
+                Some(HandshakeError::Refused(error)) => {
+                    assert_eq!(error.code, ErrorCode::BadParams, "{error}")
+                }
                 other => panic!("{other:?}"),
             }
         };
@@ -35,7 +37,8 @@ fn a_node_describes_itself_properly_or_stays_outside() {
             let tools = [(name.to_owned(), vec!["filesystem.read".to_owned()])].into();
             refused(Some(NodeHello { tools, ..hello() })).await;
         }
-        let capabilities = |ids: Vec<String>| -> BTreeMap<String, Vec<String>> { [("Echo".to_owned(), ids)].into() };
+        let capabilities =
+            |ids: Vec<String>| -> BTreeMap<String, Vec<String>> { [("Echo".to_owned(), ids)].into() };
         refused(Some(NodeHello { tools: capabilities(Vec::new()), ..hello() })).await;
         refused(Some(NodeHello { tools: capabilities(vec!["shell.exec".into()]), ..hello() })).await;
     });
@@ -66,13 +69,22 @@ fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
             ("a long description", spoilt(|tools| tools[0]["description"] = json!("x".repeat(40_000)))),
             ("a schema of no object", spoilt(|tools| tools[0]["inputSchema"] = json!({"type": "string"}))),
             ("no schema", spoilt(|tools| tools[0]["inputSchema"] = json!(true))),
-            ("a broken schema", spoilt(|tools| tools[0]["inputSchema"]["properties"] = json!({"a": {"type": 7}}))),
-            ("a broken pattern", spoilt(|tools| {
-                tools[0]["inputSchema"]["properties"] = json!({"a": {"type": "string", "pattern": "("}});
-            })),
-            ("a schema from elsewhere", spoilt(|tools| {
-                tools[0]["inputSchema"]["properties"] = json!({"a": {"$ref": "file:///etc/passwd"}});
-            })),
+            (
+                "a broken schema",
+                spoilt(|tools| tools[0]["inputSchema"]["properties"] = json!({"a": {"type": 7}})),
+            ),
+            (
+                "a broken pattern",
+                spoilt(|tools| {
+                    tools[0]["inputSchema"]["properties"] = json!({"a": {"type": "string", "pattern": "("}});
+                }),
+            ),
+            (
+                "a schema from elsewhere",
+                spoilt(|tools| {
+                    tools[0]["inputSchema"]["properties"] = json!({"a": {"$ref": "file:///etc/passwd"}});
+                }),
+            ),
             ("unknown fields", json!({"tools": [], "more": 1})),
         ] {
             let error = send(tools).await.expect_err(what);
@@ -116,7 +128,11 @@ fn calls_find_their_machines() {
     }
     let failed = up.call("a__Fail", &json!({}));
     assert_eq!((failed.status, failed.json()), (422, json!({"error": "as asked"})));
-    assert_eq!(up.call("a__Echo", &json!({"txt": 1})).status, 400, "the gate here checks before anything travels");
+    assert_eq!(
+        up.call("a__Echo", &json!({"txt": 1})).status,
+        400,
+        "the gate here checks before anything travels"
+    );
     links[0].close("leaves");
     eventually("a is offline", Duration::from_secs(2), || up.node("a")["online"] == false);
     let offline = up.call("a__Echo", &json!({"text": "x"}));
@@ -124,13 +140,19 @@ fn calls_find_their_machines() {
     assert!(offline.text().contains("last seen"), "{}", offline.text());
     assert!(up.get("/v1/tools").text().contains("a__Echo"), "offline tools stay visible");
     let all = echo(json!({"text": "x", "node": "*"})).json();
-    assert_eq!((&all["results"][0]["ok"], &all["results"][0]["error"]["code"]), (&json!(false), &json!("unavailable")));
+    assert_eq!(
+        (&all["results"][0]["ok"], &all["results"][0]["error"]["code"]),
+        (&json!(false), &json!("unavailable"))
+    );
     assert_eq!(all["results"][1]["ok"], true);
     links[1].close("leaves");
     eventually("b is offline", Duration::from_secs(2), || up.node("b")["online"] == false);
     assert_eq!(echo(json!({"text": "x"})).json()["node"], "c", "the only one that can answer is named");
     let caller = nodes[2].callers.lock().unwrap().last().unwrap().clone();
-    assert_eq!((caller.principal.as_str(), caller.agent.as_str(), caller.surface.as_str()), ("operator", "main", "http"));
+    assert_eq!(
+        (caller.principal.as_str(), caller.agent.as_str(), caller.surface.as_str()),
+        ("operator", "main", "http")
+    );
 }
 
 #[test]
@@ -172,8 +194,10 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
         let reason = runtime.block_on(link.closed());
         assert!(reason.contains(word), "{reason}");
         eventually("the waiting one is closed", Duration::from_secs(1), || waiting.is_closed());
+        calling.patience(Duration::from_secs(2));
         let answer = calling.read().unwrap();
-        assert!([503, 504].contains(&answer.status), "{answer:?}");
+        assert_eq!(answer.status, 503, "it is told at once, not at the deadline: {answer:?}");
+        assert!(answer.text().contains(word), "{}", answer.text());
         match runtime.block_on(node.connect(&up)).err() {
             Some(HandshakeError::Refused(error)) => assert_eq!(error.code, ErrorCode::Unauthorized),
             other => panic!("{action:?}: {other:?}"),
@@ -200,7 +224,8 @@ fn cancel_and_deadline_travel_to_the_node() {
         assert!((1..=500).contains(&told), "{told} ms");
         let cancel = CancellationToken::new();
         let input = raw(&json!({"tool": "box__Sleep", "input": {}}));
-        let calling = client.link.request_until(method::TOOL_CALL, input, None, &cancel, Duration::from_secs(5));
+        let calling =
+            client.link.request_until(method::TOOL_CALL, input, None, &cancel, Duration::from_secs(5));
         let cancelling = async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             cancel.cancel();
@@ -208,7 +233,11 @@ fn cancel_and_deadline_travel_to_the_node() {
         let (answer, ()) = tokio::join!(calling, cancelling);
         assert_eq!(answered(answer).unwrap_err().code, ErrorCode::Cancelled);
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(node.cancelled.lock().unwrap().len(), 2, "the deadline and the cancel both ended it there");
+        assert_eq!(
+            node.cancelled.lock().unwrap().len(),
+            2,
+            "the deadline and the cancel both ended it there"
+        );
     });
     // An HTTP caller that hangs up calls it off too.
     let node = Node::new("box", &token);

@@ -6,8 +6,18 @@ use super::Up;
 use crate::run::World;
 
 /// Fields that differ from run to run.
-const PASSING: [&str; 9] =
-    ["durationMs", "duration_ms", "startedAt", "endedAt", "timestamp", "modified", "lastModified", "mtime", "elapsedMs"];
+const PASSING: [&str; 10] = [
+    "sessionId",
+    "durationMs",
+    "duration_ms",
+    "startedAt",
+    "endedAt",
+    "timestamp",
+    "modified",
+    "lastModified",
+    "mtime",
+    "elapsedMs",
+];
 
 fn without_passing(value: &mut Value) {
     match value {
@@ -23,7 +33,9 @@ fn without_passing(value: &mut Value) {
 /// A world as it is before every call.
 fn world() -> World {
     let world = World::new();
-    world.configure("[[policy.rules]]\ntool = \"gsv__DeleteFile\"\ndecision = \"deny\"\nreason = \"not today\"\n");
+    world.configure(
+        "[[policy.rules]]\ntool = \"gsv__DeleteFile\"\ndecision = \"deny\"\nreason = \"not today\"\n",
+    );
     world.write("a.txt", "one\ntwo\nthree\n");
     world.write("src/b.rs", "fn main() {}\n");
     world
@@ -88,7 +100,6 @@ fn every_local_tool_answers_the_same_through_the_gateway() {
             }
         };
         let (ours, theirs) = (shown(&here, &direct.stdout), shown(&there, &through.stdout));
-        // Only the gateway has node and Transfer tools of others to confuse a bare name with, and says which answered.
         assert_eq!(theirs, ours, "{tool} {input}");
     }
     for args in [&["tools", "--json"][..], &["tools", "Read", "--json"], &["tools", "read", "--json"]] {

@@ -94,12 +94,16 @@ fn calls_answer_as_they_do_over_http() {
         assert_eq!(invalid.code, ErrorCode::InvalidInput);
         assert_eq!(invalid.details.unwrap()["violations"].as_array().unwrap().len(), 2);
         let began = Instant::now();
-        let late = client.call_until("exec", json!({"command": "sleep 20"}), Duration::from_millis(300)).await;
+        let late =
+            client.call_until("exec", json!({"command": "sleep 20"}), Duration::from_millis(300)).await;
         assert_eq!(late.unwrap_err().code, ErrorCode::Deadline);
         assert!(began.elapsed() < Duration::from_secs(5));
         let listed = client.ask("tools.list", json!({})).await.unwrap();
         assert_eq!(listed, up.get("/v1/tools").json());
-        assert_eq!(client.ask("tools.get", json!({"name": "Read"})).await.unwrap(), up.get("/v1/tools/Read").json());
+        assert_eq!(
+            client.ask("tools.get", json!({"name": "Read"})).await.unwrap(),
+            up.get("/v1/tools/Read").json()
+        );
     });
 }
 
@@ -110,8 +114,10 @@ fn cancelling_ends_the_command() {
     runtime().block_on(async {
         let client = Client::operator(&up).await;
         let cancel = CancellationToken::new();
-        let params = raw(&json!({"tool": "local__Bash", "input": {"command": "touch began; sleep 1; touch ended"}}));
-        let calling = client.link.request_until(method::TOOL_CALL, params, None, &cancel, Duration::from_secs(5));
+        let params =
+            raw(&json!({"tool": "local__Bash", "input": {"command": "touch began; sleep 1; touch ended"}}));
+        let calling =
+            client.link.request_until(method::TOOL_CALL, params, None, &cancel, Duration::from_secs(5));
         let cancelling = async {
             while !world.workspace().join("began").exists() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -124,7 +130,8 @@ fn cancelling_ends_the_command() {
         let gone = Client::operator(&up).await;
         let begun = gone.link.clone();
         tokio::spawn(async move {
-            let input = json!({"tool": "local__Bash", "input": {"command": "touch began2; sleep 1; touch ended2"}});
+            let input =
+                json!({"tool": "local__Bash", "input": {"command": "touch began2; sleep 1; touch ended2"}});
             begun.request(method::TOOL_CALL, raw(&input), None).await
         });
         while !world.workspace().join("began2").exists() {
@@ -160,8 +167,16 @@ fn administration_is_the_operators() {
     runtime().block_on(async {
         let client = Client::connect(&up, &token).await.unwrap();
         for method in [
-            "nodes.add", "nodes.renew", "nodes.tag", "nodes.rename", "nodes.revoke", "nodes.forget",
-            "nodes.processes", "tokens.list", "tokens.add", "tokens.revoke",
+            "nodes.add",
+            "nodes.renew",
+            "nodes.tag",
+            "nodes.rename",
+            "nodes.revoke",
+            "nodes.forget",
+            "nodes.processes",
+            "tokens.list",
+            "tokens.add",
+            "tokens.revoke",
         ] {
             let error = client.ask(method, json!({"id": "a", "name": "a"})).await.unwrap_err();
             assert_eq!(error.code, ErrorCode::Forbidden, "{method}");

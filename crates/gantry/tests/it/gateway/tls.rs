@@ -32,7 +32,12 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     assert!(up.url.starts_with("https://"), "{}", up.url);
     let call = ["call", "read", r#"{"path": "a.txt"}"#];
     let trusted = world.run_with(&call, &[("GANTRY_TLS_CA", &cert)]);
-    assert_eq!((trusted.code, &trusted.json()["content"]), (0, &serde_json::json!("one\n")), "{}", trusted.stderr);
+    assert_eq!(
+        (trusted.code, &trusted.json()["content"]),
+        (0, &serde_json::json!("one\n")),
+        "{}",
+        trusted.stderr
+    );
     let stranger = world.run(&call);
     assert_eq!(stranger.code, 4, "an unknown certificate: {} {}", stranger.stdout, stranger.stderr);
     let curl = Command::new("curl")
