@@ -12,4 +12,5 @@ mod cli;
 mod config;
 mod layers;
 mod native;
+mod node;
 mod run;
