@@ -216,6 +216,9 @@ fn mistakes_are_told_before_anything_is_started() {
     };
     check(&with(&["--tools", "Raed"]), "did you mean Read?");
     check(&with(&["--workspace", "/nonexistent"]), "workspace");
+    let install = ["node", "install", "--print", "--gateway", good, "--id", "a", "--token-file", file];
+    check(&install.iter().copied().chain(["--tools", "Raed"]).collect::<Vec<_>>(), "did you mean Read?");
+    check(&["node", "install", "--print", "--gateway", good, "--id", "a"], "there is no token");
     check(&["node", "status", "--id", "../up"], "no node id");
 }
 
