@@ -13,4 +13,5 @@ mod config;
 mod gateway;
 mod layers;
 mod native;
+mod node;
 mod run;

@@ -99,6 +99,22 @@ impl Joining {
     }
 }
 
+impl Joining {
+    /// Whether there are all the tools that were named.
+    pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
+        let setup = Setup {
+            processes,
+            pending: places.data.pending(),
+            closed: Vec::new(),
+            results: Arc::new(KeptResults::new(places.data.results())),
+            one_shot: true,
+            contain: self.contain,
+        };
+        let machine = Arc::new(setup.machine(places, config)?);
+        offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
+    }
+}
+
 /// `--token-file`, then `GANTRY_TOKEN`, then the configuration.
 fn token(places: &Places, config: &Config, args: &NodeArgs) -> Result<TokenSource> {
     if let Some(path) = &args.token_file {
