@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_protocol::{Caller, ErrorCode, WireError};
 use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects};
-use gantry_tool::{Call, Message, Progress, Refusal, Registry, ToolError};
+use gantry_tool::{Call, Message, Progress, Refusal, Registry, ToolError, ToolScope};
 use gantry_toolsets::{Endpoint, Hub, HubFuture, LOCAL_NODE, NodeLogs, Transferred};
 use gantry_transfer::Desk;
 use tokio::sync::watch;
@@ -185,6 +185,9 @@ impl Transfers {
         if node != LOCAL_NODE && self.nodes.find(node).is_none() {
             let hint = "`gantry nodes` lists them";
             return Err(ToolError::failed(format!("unknown node \"{node}\"")).with_hint(hint));
+        }
+        if self.registry.view(&ToolScope::default()).find(&name).is_none() {
+            self.check_present(endpoint)?;
         }
         let text = format!("the transfer needs {tool} on the node \"{node}\", which is not available here");
         Err(ToolError::denied(text))

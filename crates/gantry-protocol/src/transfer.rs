@@ -47,6 +47,9 @@ pub struct TransferPrepare {
     pub path: String,
     pub kind: SentKind,
     pub caller: Caller,
+    /// Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

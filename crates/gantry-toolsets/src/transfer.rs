@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gantry_files::FileError;
 use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferPrepare,
     TransferPrepared, WireError,
@@ -60,6 +61,8 @@ struct WriteInput {
     transfer: String,
     path: String,
     directory: bool,
+    /// Where the source really is, when it is on this machine.
+    source: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -96,12 +99,32 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
     blocking(move || {
         let machine = &ctx.state.machine;
         let beneath = |root: &std::path::Path| machine.beneath(&ctx.call, root);
+        if let Some(source) = &input.source {
+            refuse_itself(source, &machine.touched_free(&ctx.call, &input.path))?;
+        }
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
         let prepared = ctx.state.books.prepare(&input.transfer, &input.path, kind, scope, &beneath);
-        Ok(json!(prepared.map_err(file_error)?))
+        Ok(json!(prepared.map_err(|err| match err {
+            // An earlier receiver of the same file has not noticed yet that it is over.
+            FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
+                ToolError::unavailable("the file is still being received")
+            }
+            other => file_error(other),
+        })?))
     })
     .await
+}
+
+/// Asked before anything is made.
+fn refuse_itself(source: &std::path::Path, destination: &std::path::Path) -> Result<(), ToolError> {
+    if destination == source {
+        return Err(ToolError::input("source and destination are the same"));
+    }
+    if destination.starts_with(source) {
+        return Err(ToolError::input("a directory cannot be sent into itself"));
+    }
+    Ok(())
 }
 
 /// Short file work; it is not worth calling off.
@@ -157,7 +180,8 @@ impl Books for JudgedBooks {
 
     fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
         let directory = ask.kind == SentKind::Directory;
-        let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory});
+        let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory,
+            "source": ask.source});
         Box::pin(async move { self.judged(WRITE, &ask.caller, input, cancel).await })
     }
 

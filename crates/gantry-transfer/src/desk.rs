@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_protocol::{
     ErrorCode, RawJson, StreamFrame, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
-    TransferOver, TransferReceive, TransferSend, WireError, method, raw,
+    TransferOver, TransferPrepare, TransferReceive, TransferSend, WireError, method, raw,
 };
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
@@ -52,7 +52,10 @@ impl Desk {
         match ask.method.as_str() {
             method::TRANSFER_OPEN => Ok(raw(&self.books.open(parse(&ask)?, ask.cancel.clone()).await?)),
             method::TRANSFER_PREPARE => {
-                Ok(raw(&self.books.prepare(parse(&ask)?, ask.cancel.clone()).await?))
+                let prepare: TransferPrepare = parse(&ask)?;
+                // Files that wait for a round that is over would be in the way of the next.
+                self.ready().retain(|(of, _), _| *of != prepare.transfer);
+                Ok(raw(&self.books.prepare(prepare, ask.cancel.clone()).await?))
             }
             method::TRANSFER_MANIFEST => {
                 let TransferManifest { transfer } = parse(&ask)?;
@@ -64,7 +67,10 @@ impl Desk {
                 self.blocking(move |books| books.make(&make)).await.map_err(|err| err.to_wire())?;
                 Ok(raw(&serde_json::Map::new()))
             }
-            method::TRANSFER_HAVE => Ok(raw(&self.have(parse(&ask)?).await.map_err(|err| err.to_wire())?)),
+            method::TRANSFER_HAVE => {
+                let has = self.have(parse(&ask)?, &ask.cancel).await;
+                Ok(raw(&has.map_err(|err| err.to_wire())?))
+            }
             method::TRANSFER_SEND => {
                 let order = parse(&ask)?;
                 let sent = self.send(order, way_out(&ask)?, &ask.cancel).await;
@@ -93,7 +99,11 @@ impl Desk {
         }
     }
 
-    async fn have(&self, ask: TransferHave) -> Result<TransferHas, TransferError> {
+    async fn have(
+        &self,
+        ask: TransferHave,
+        cancel: &CancellationToken,
+    ) -> Result<TransferHas, TransferError> {
         let key = (ask.transfer, ask.entry);
         // One at a time may be open.
         self.ready().remove(&key);
@@ -107,7 +117,8 @@ impl Desk {
         let have = arrived.landing.length();
         let prefix_hash = (have > 0).then(|| arrived.hasher.finalize().to_hex().to_string());
         let mut ready = self.ready();
-        if ready.len() < MAX_READY {
+        // Nobody comes for it when the answer is not waited for.
+        if ready.len() < MAX_READY && !cancel.is_cancelled() {
             ready.insert(key, arrived);
         }
         Ok(TransferHas { have, prefix_hash })

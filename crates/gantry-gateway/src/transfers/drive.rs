@@ -191,7 +191,7 @@ impl Transfers {
             Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path.clone(),
         };
         let caller = job.errand.caller.clone();
-        let prepare = TransferPrepare { transfer: job.errand.id.clone(), path, kind, caller };
+        let prepare = TransferPrepare { transfer: job.errand.id.clone(), path, kind, caller, source: None };
         let _: Value = destination.request(method::TRANSFER_PREPARE, &prepare).await?;
         let _: Value = destination.request(method::TRANSFER_ABANDON, over).await?;
         Ok(())

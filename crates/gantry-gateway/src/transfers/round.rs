@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesOrdered, StreamExt};
 use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake,
     TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared,
-    TransferReceive, TransferSend, WireEntry, WireEntryKind, WireError, method,
+    TransferReceive, TransferSend, WireEntry, WireEntryKind, method,
 };
 use gantry_toolsets::Endpoint;
 use serde_json::Value;
@@ -72,9 +72,8 @@ pub(crate) struct Round<'a> {
 impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         let opened = self.open().await?;
-        let prepared = self.prepare(opened.kind).await?;
+        self.prepare(&opened).await?;
         ledger.prepared = true;
-        self.refuse_same_place(&opened, &prepared)?;
         self.meter.moved();
         match opened.kind {
             SentKind::File => {
@@ -99,12 +98,13 @@ impl Round<'_> {
         self.source.request(method::TRANSFER_OPEN, &ask).await.map_err(|err| at(&self.errand.source, err))
     }
 
-    async fn prepare(&self, kind: SentKind) -> Result<TransferPrepared, Failure> {
+    async fn prepare(&self, opened: &TransferOpened) -> Result<TransferPrepared, Failure> {
         let ask = TransferPrepare {
             transfer: self.errand.id.clone(),
             path: path_of(&self.errand.destination),
-            kind,
+            kind: opened.kind,
             caller: self.errand.caller.clone(),
+            source: self.on_same_machine().then(|| opened.path.clone()),
         };
         let prepared = self.destination.request(method::TRANSFER_PREPARE, &ask).await;
         prepared.map_err(|err| at(&self.errand.destination, err))
@@ -118,25 +118,11 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The same place under two names, as only the machine itself can tell.
-    fn refuse_same_place(&self, opened: &TransferOpened, prepared: &TransferPrepared) -> Result<(), Failure> {
-        let machine = |endpoint: &Endpoint| match endpoint {
-            Endpoint::Node { node, .. } => Some(node.clone()),
-            Endpoint::Workspace { .. } => None,
-        };
-        if machine(&self.errand.source) != machine(&self.errand.destination) {
-            return Ok(());
-        }
-        let refuse = |message: &str| Err(Failure::Final(WireError::new(ErrorCode::InvalidInput, message)));
-        let inside = prepared.path.strip_prefix(&opened.path);
-        match inside {
-            Some("") => refuse("source and destination are the same"),
-            Some(rest)
-                if opened.kind == SentKind::Directory && (rest.starts_with('/') || opened.path == "/") =>
-            {
-                refuse("a directory cannot be sent into itself")
-            }
-            _ => Ok(()),
+    /// What only the machine itself can tell apart: the same place under two names.
+    fn on_same_machine(&self) -> bool {
+        match (&self.errand.source, &self.errand.destination) {
+            (Endpoint::Node { node, .. }, Endpoint::Node { node: other, .. }) => node == other,
+            _ => false,
         }
     }
 

@@ -163,7 +163,7 @@ impl World {
         let open = TransferOpen { transfer: "t".into(), path: "a".into(), caller: caller.clone() };
         let opened: TransferOpened = ask(&self.from, method::TRANSFER_OPEN, &open, None).await?;
         let kind = SentKind::File;
-        let prepare = TransferPrepare { transfer: "t".into(), path: "b".into(), kind, caller };
+        let prepare = TransferPrepare { transfer: "t".into(), path: "b".into(), kind, caller, source: None };
         let _: TransferPrepared = ask(&self.to, method::TRANSFER_PREPARE, &prepare, None).await?;
         let has: TransferHas = ask(&self.to, method::TRANSFER_HAVE, &json!({"transfer": "t"}), None).await?;
         let stream = {
