@@ -16,6 +16,7 @@ use gantry_toolsets::{LOCAL_NODE, Native};
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::open_files;
 use crate::places::{Places, own_program};
 
 /// A gateway that listens, and everything it was made of.
@@ -111,7 +112,8 @@ impl Served {
 
 fn processes(places: &Places) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
-    Ok(Processes::new(ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options }))
+    let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
+    Ok(Processes::new(ProcessesOptions { keeper_args, ..options }))
 }
 
 fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
