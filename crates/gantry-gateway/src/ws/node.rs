@@ -94,7 +94,6 @@ async fn admit(
     from: IpAddr,
 ) -> Result<(Arc<Node>, NodeHello), WireError> {
     let params = &request.params;
-    gateway.auth.allow_guess(from).map_err(|err| unauthorized(&err))?;
     // Before its token is looked up: what happens to the node from here on dismisses this connection too.
     let node = gateway.nodes.find(&params.id);
     let check = gateway.database.check_node_token(&params.id, &params.token).await;
@@ -104,11 +103,10 @@ async fn admit(
         Ok(TokenCheck::Revoked) => Some(AuthError::Revoked),
         Err(err) => Some(AuthError::Database(err)),
     };
-    if let Some(refused) = refused {
-        if !matches!(refused, AuthError::Database(_)) {
-            gateway.auth.count_failure(from);
-        }
-        return Err(unauthorized(&refused));
+    match refused {
+        None => {}
+        Some(err @ AuthError::Database(_)) => return Err(unauthorized(&err)),
+        Some(refused) => return Err(unauthorized(&gateway.auth.count_failure(from, refused))),
     }
     let bad = |message: String| WireError::new(ErrorCode::BadParams, message);
     let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
