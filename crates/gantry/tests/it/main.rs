@@ -13,3 +13,4 @@ mod config;
 mod layers;
 mod native;
 mod run;
+mod transfer;
