@@ -238,3 +238,67 @@ impl FrameOut for DeskOut {
         Box::pin(std::future::pending())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gantry_store::{DataDir, Objects};
+
+    use super::*;
+    use crate::transfers::storage::StorageBooks;
+
+    fn desk(data: &DataDir) -> Arc<Desk> {
+        Desk::new(Arc::new(StorageBooks::new(Objects::folder(data), data.clone())))
+    }
+
+    fn data(stream: u32, offset: u64, length: usize) -> StreamFrame {
+        StreamFrame::data_with(stream, offset, length, |room| Ok::<_, ()>(room.len())).unwrap().unwrap()
+    }
+
+    /// A stream from the first to the second of three, and what has passed on it.
+    async fn check(frames: &[(usize, StreamFrame)]) -> (u64, u64, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = DataDir::new(folder.path().join("data"));
+        let ports: Vec<Port> = (0..3).map(|_| Port::Desk(desk(&store))).collect();
+        let relay = Arc::new(Relay::default());
+        let meter = Arc::new(Meter::new());
+        let opened = relay.open(ports[0].clone(), ports[1].clone(), 0, &meter);
+        assert_eq!(opened.number, 1);
+        for (from, frame) in frames {
+            relay.pass(&ports[*from], frame.clone());
+        }
+        (opened.passed(), relay.refused_frames(), opened.passage.broken.is_cancelled())
+    }
+
+    #[tokio::test]
+    async fn only_a_streams_own_ends_can_use_it() {
+        let credit = |up_to| StreamFrame::credit(1, up_to);
+        // The receivers here know no stream, and abort it; what passed until then is counted.
+        assert_eq!(check(&[(1, credit(100)), (0, data(1, 0, 60))]).await, (60, 0, false));
+        for (name, frames) in [
+            ("bytes from a stranger", vec![(1, credit(100)), (2, data(1, 0, 60))]),
+            ("bytes from the receiver", vec![(1, credit(100)), (1, data(1, 0, 60))]),
+            ("another stream's number", vec![(1, credit(100)), (0, data(2, 0, 60))]),
+            ("an end from a stranger", vec![(2, StreamFrame::end(1, 0, &[0; 32]))]),
+            ("credit from the sender", vec![(0, credit(100))]),
+            ("credit from a stranger", vec![(2, credit(100))]),
+        ] {
+            assert_eq!(check(&frames).await, (0, 1, false), "{name}");
+        }
+        // A stranger's abort ends nothing, and is not answered either.
+        let frames = [(1, credit(100)), (2, StreamFrame::abort(1, "no")), (0, data(1, 0, 60))];
+        assert_eq!(check(&frames).await, (60, 0, false));
+    }
+
+    #[tokio::test]
+    async fn who_breaks_the_rules_breaks_the_stream() {
+        let credit = |up_to| StreamFrame::credit(1, up_to);
+        for (name, frames) in [
+            ("bytes before credit", vec![(0, data(1, 0, 1))]),
+            ("more than credit", vec![(1, credit(100)), (0, data(1, 0, 101))]),
+            ("a hole", vec![(1, credit(100)), (0, data(1, 1, 10))]),
+            ("too much credit", vec![(1, credit(MAX_UNACKNOWLEDGED_BYTES + 1))]),
+        ] {
+            assert_eq!(check(&frames).await, (0, 0, true), "{name}");
+        }
+    }
+}

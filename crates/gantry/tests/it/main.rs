@@ -15,3 +15,4 @@ mod layers;
 mod native;
 mod node;
 mod run;
+mod transfer;
