@@ -77,6 +77,12 @@ pub(crate) enum Command {
     Nodes(NodesArgs),
     /// Tokens of client programs: list, add, revoke
     Tokens(TokensArgs),
+    /// An agent's files in storage: ls, cat, put, rm, edit
+    Workspace(WorkspaceArgs),
+    /// The newest lines of a node's log
+    Logs(LogsArgs),
+    /// Send a file or a directory between nodes and storage
+    Transfer(TransferArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
@@ -153,6 +159,70 @@ pub(crate) enum NodesAction {
     Revoke { id: String },
     /// Remove a node and all that is known of it
     Forget { id: String },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry workspace ls memory/\n  \
+    gantry workspace cat SOUL.md\n  \
+    gantry workspace put notes.md memory/notes.md\n  \
+    gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace ls --agent helper")]
+pub(crate) struct WorkspaceArgs {
+    #[command(subcommand)]
+    pub(crate) action: WorkspaceAction,
+    /// Whose workspace [default: main]
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkspaceAction {
+    /// List a directory
+    Ls { path: Option<String> },
+    /// Print a file
+    Cat { path: String },
+    /// Write a file from a text file here, or from standard input with -
+    Put { file: String, path: String },
+    /// Delete a file
+    Rm { path: String },
+    /// Replace exact text in a file
+    Edit {
+        path: String,
+        old: String,
+        new: String,
+        /// Every occurrence, not just the only one
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
+    gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
+    gantry transfer gsv:report.pdf local:report.pdf\n\n\
+    A transfer that was cut goes on where it was. Ctrl-C calls it off.")]
+pub(crate) struct TransferArgs {
+    /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
+    pub(crate) source: String,
+    /// Where to, in the same form
+    pub(crate) destination: String,
+    /// Whose workspace gsv: means [default: main]
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry logs                                      of the only node that is connected\n  \
+    gantry logs laptop --lines 500 | jq .event")]
+pub(crate) struct LogsArgs {
+    /// The node [default: the only one]
+    pub(crate) node: Option<String>,
+    /// How many lines, at most 5000
+    #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) lines: u32,
 }
 
 #[derive(Debug, Args)]

@@ -54,6 +54,16 @@ impl Output {
         }
     }
 
+    /// Whether results are read by a person.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.stdout_terminal
+    }
+
+    /// Whether somebody watches, who would like to see how far work is.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.verbosity != Verbosity::Quiet && std::io::stderr().is_terminal()
+    }
+
     /// A line of a listing or a page.
     pub(crate) fn line(&self, text: &str) {
         self.write(&format!("{text}\n"));

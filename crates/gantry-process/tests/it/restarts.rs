@@ -189,6 +189,23 @@ async fn ends_are_told_as_they_come() {
 }
 
 #[tokio::test]
+async fn what_ended_before_it_was_let_go_is_told_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let processes = recover(directory.path()).await;
+    let id = processes.start(bench().command("/bin/true", &[])).await.unwrap();
+    let finished = finish(&processes, id).await;
+    processes.detach(id, "late").await.unwrap();
+    let report = next_end(&processes).await;
+    assert_eq!((report.id, report.note.as_str(), &report.ended), (id, "late", &finished.ended));
+    drop(processes);
+    let processes = recover(directory.path()).await;
+    // Durations are written down in whole milliseconds.
+    let again = next_end(&processes).await;
+    assert_eq!((again.event_id, again.ended.ended_at), (report.event_id, report.ended.ended_at));
+    assert!(processes.knows(id));
+}
+
+#[tokio::test]
 async fn a_timeout_needs_no_engine() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();

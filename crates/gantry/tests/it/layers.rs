@@ -11,9 +11,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-tool"]),
+    ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
         "gantry-toolsets",
-        &["gantry-files", "gantry-process", "gantry-protocol", "gantry-store", "gantry-tool"],
+        &[
+            "gantry-files",
+            "gantry-process",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-transfer",
+        ],
     ),
     (
         "gantry-node",
@@ -26,11 +34,20 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     (
         "gantry-gateway",
-        &["gantry-files", "gantry-link", "gantry-protocol", "gantry-store", "gantry-tool", "gantry-toolsets"],
+        &[
+            "gantry-files",
+            "gantry-link",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+            "gantry-transfer",
+        ],
     ),
     (
         "gantry",
@@ -45,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     ("xtask", &[]),

@@ -10,6 +10,7 @@ mod agents;
 mod audit;
 mod cli;
 mod config;
+mod gateway;
 mod layers;
 mod native;
 mod node;
