@@ -21,6 +21,8 @@ use crate::transfers::relay::{Port, Relay};
 
 mod carry;
 
+pub(crate) use carry::OUTCOME_UNKNOWN;
+
 /// Calls that one node works on at the same time; more wait their turn.
 const MAX_CALLS_PER_NODE: usize = 64;
 
@@ -46,6 +48,8 @@ pub struct Nodes {
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,
+    /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
+    dismissed: watch::Sender<Option<String>>,
     /// The second socket, for streams.
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
@@ -122,6 +126,7 @@ impl Nodes {
         let node = Arc::new(Node {
             id: row.id.clone(),
             live: watch::channel(None).0,
+            dismissed: watch::channel(None).0,
             bulk: watch::channel(None).0,
             slots: Semaphore::new(MAX_CALLS_PER_NODE),
             waiting: Mutex::default(),
@@ -348,6 +353,7 @@ impl Nodes {
 
     fn drop_connection(&self, id: &str, reason: &str) {
         let Some(node) = self.find(id) else { return };
+        node.dismissed.send_replace(Some(reason.to_owned()));
         if let Some(live) = node.live.send_replace(None) {
             live.link.close(reason);
         }
@@ -370,6 +376,15 @@ impl Node {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {
         self.live.subscribe()
+    }
+
+    /// Returns when no connection of this node may stay, with the reason.
+    pub(crate) async fn dismissed(&self) -> String {
+        let mut dismissed = self.dismissed.subscribe();
+        match dismissed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => "the node is gone".to_owned(),
+        }
     }
 
     /// A node tells how far a call is.

@@ -1,6 +1,7 @@
 //! A link after its handshake: one task reads and writes the socket, handles to it are cheap to clone.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -309,6 +310,7 @@ where
         tokio::select! {
             reason = reading => reason,
             reason = writing => reason,
+            reason = silence(&link) => reason,
             () = link.inner.closing.cancelled() => link.reason(),
         }
     };
@@ -329,6 +331,17 @@ where
         let _ = sink.flush().await;
     };
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
+}
+
+/// Returns when the peer has not been heard for two pings, also while a write to it is stuck.
+async fn silence(link: &Link) -> String {
+    let limit = link.inner.options.ping_every * 2;
+    loop {
+        match limit.checked_sub(link.silent_for()) {
+            None => return "the peer fell silent: two pings were not answered".into(),
+            Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
+        }
+    }
 }
 
 async fn write<S>(
@@ -353,12 +366,7 @@ where
                 }.await,
                 None => return "closed".into(),
             },
-            _ = ping.tick() => {
-                if link.silent_for() > every * 2 {
-                    return "the peer fell silent: two pings were not answered".into();
-                }
-                sink.send(Message::ping(Bytes::new())).await
-            }
+            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
         };
         if let Err(err) = written {
             return err.to_string();
@@ -461,11 +469,11 @@ fn serve<V: Service>(
         if serving.len() >= link.inner.options.max_serving {
             let message = format!("{} requests are being worked on already", serving.len());
             Some(WireError::new(ErrorCode::TooMany, message))
-        } else if serving.contains_key(&id) {
-            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
-        } else {
-            serving.insert(id, cancel.clone());
+        } else if let Entry::Vacant(free) = serving.entry(id) {
+            free.insert(cancel.clone());
             None
+        } else {
+            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
         }
     };
     if let Some(refusal) = refusal {
@@ -480,8 +488,15 @@ fn serve<V: Service>(
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
         });
+        // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
+        let room = tokio::select! {
+            room = link.inner.outgoing.reserve() => room,
+            () = link.inner.closed.cancelled() => return,
+        };
         drop(serving);
-        let _ = link.send(Message::text(Frame::Response { id, outcome }.to_text())).await;
+        if let Ok(room) = room {
+            room.send(Message::text(Frame::Response { id, outcome }.to_text()));
+        }
     });
 }
 

@@ -118,6 +118,14 @@ impl NodeHome {
         }
     }
 
+    /// Asks the process that is this node to stop. False when there is none.
+    pub fn ask_to_stop(&self) -> io::Result<bool> {
+        let pid = self.running().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
+        let Some(pid) = pid else { return Ok(false) };
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        Ok(true)
+    }
+
     /// Replaces a small file of the node's own; a reader finds the old or the new one, whole.
     pub(crate) fn replace(&self, path: &Path, text: &str) -> io::Result<()> {
         let temp = path.with_extension("tmp");

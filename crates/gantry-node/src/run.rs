@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gantry_link::{Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
+use gantry_process::Processes;
 use gantry_protocol::{method, raw};
 use gantry_tool::Gate;
 use serde_json::json;
@@ -15,6 +16,7 @@ use crate::backoff::{Backoff, Pace};
 use crate::bulk::{Bulk, StreamSink};
 use crate::calls::Calls;
 use crate::connection::{ConnectError, Dialled, dial_gateway, hello, tools};
+use crate::ends;
 use crate::home::NodeHome;
 use crate::log::{NodeLog, bounded};
 use crate::progress::Current;
@@ -51,6 +53,8 @@ pub struct Node {
     pub home: NodeHome,
     pub options: NodeOptions,
     pub gate: Arc<Gate>,
+    /// The engine of its tools, whose background processes outlive the node.
+    pub processes: Processes,
     pub log: NodeLog,
     pub streams: Arc<dyn StreamSink>,
 }
@@ -67,7 +71,7 @@ enum Ended {
 
 /// Runs until `stop` fires. `abort` cuts the time short that calls have to finish.
 pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) {
-    let Node { home, options, gate, log, streams } = node;
+    let Node { home, options, gate, processes, log, streams } = node;
     let state = Keeper::new(
         home.clone(),
         log.clone(),
@@ -93,7 +97,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     let mut backoff = Backoff::new(service.options.pace);
     loop {
         state.enter(Phase::Connecting);
-        let (reason, wait) = match connection(&service, &state, &stop, &abort).await {
+        let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
             Ended::Stopped => break,
             Ended::Lost { reason, lived } => (reason, backoff.after(lived)),
             Ended::Refused { reason } => (reason, backoff.slow()),
@@ -112,6 +116,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     if !service.calls.is_idle() {
         service.calls.drain(Duration::ZERO, END_LIMIT).await;
     }
+    processes.shutdown().await;
     state.enter(Phase::Stopped);
     log.info("stopped", json!({}));
     let _ = log.flush();
@@ -120,6 +125,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
 /// One connection from beginning to end.
 async fn connection(
     service: &Arc<NodeService>,
+    processes: &Processes,
     state: &Keeper,
     stop: &CancellationToken,
     abort: &CancellationToken,
@@ -142,7 +148,7 @@ async fn connection(
     let (link, running) = Link::new(socket, Arc::clone(service), LinkOptions::default());
     let running = tokio::spawn(running);
     let ended = tokio::select! {
-        ended = serve(service, state, &link, since) => ended,
+        ended = serve(service, processes, state, &link, since) => ended,
         () = stop.cancelled() => {
             say_goodbye(service, &link, abort).await;
             Ended::Stopped
@@ -155,7 +161,13 @@ async fn connection(
 }
 
 /// Offers the tools, then waits for the end; the link's own task does the rest.
-async fn serve(service: &NodeService, state: &Keeper, link: &Link, since: Instant) -> Ended {
+async fn serve(
+    service: &NodeService,
+    processes: &Processes,
+    state: &Keeper,
+    link: &Link,
+    since: Instant,
+) -> Ended {
     let offer = raw(&tools(service.gate.registry()));
     match link.request_within(method::NODE_TOOLS, offer, TOOLS_LIMIT).await {
         Ok(_) => {}
@@ -167,7 +179,10 @@ async fn serve(service: &NodeService, state: &Keeper, link: &Link, since: Instan
     service.current.set(Some(link.clone()));
     state.enter(Phase::Connected);
     service.log.info("connected", json!({"gateway": service.options.gateway.to_string()}));
-    closed(link.closed().await, since)
+    tokio::select! {
+        reason = link.closed() => closed(reason, since),
+        never = ends::tell(processes, link, &service.log) => match never {},
+    }
 }
 
 fn failed(err: &ConnectError) -> Ended {

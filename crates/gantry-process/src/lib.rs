@@ -26,6 +26,7 @@ mod private_tmp;
 mod process_table;
 mod processes;
 mod program;
+mod provisional;
 mod record;
 mod recovery;
 mod sandbox;

@@ -16,13 +16,13 @@ use crate::command::{Capture, Command, Stdin};
 use crate::ends::Ledger;
 use crate::error::ProcessError;
 use crate::keepers::Keepers;
-use crate::log::{Log, LogPage};
+use crate::log::LogPage;
 use crate::log_budget::LogBudget;
 use crate::log_directory::LogDirectory;
 use crate::options::ProcessesOptions;
 use crate::order::Output;
+use crate::provisional::Provisional;
 use crate::session::{Ended, Finished, Kept, Session, SessionId, Snapshot, Written};
-use crate::session_folder::SessionFolder;
 use crate::sessions_directory::SessionsDirectory;
 use crate::supervise::{Ask, KeepWiring, Over, Supervised, Wiring, supervise};
 
@@ -164,9 +164,11 @@ impl Processes {
         let timeout_ms =
             command.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let inner = Arc::clone(&self.inner);
-        let provisional = tokio::task::spawn_blocking(move || inner.create_log(id))
-            .await
-            .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))?;
+        let provisional = tokio::task::spawn_blocking(move || {
+            Provisional::create(&inner.logs, inner.surviving.as_ref(), id)
+        })
+        .await
+        .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))?;
         let (file, handle, provisional) = provisional?;
         let (stdin, feed) = match command.stdin {
             Stdin::Empty => (None, None),
@@ -419,27 +421,6 @@ impl Inner {
         self.sessions.lock().unwrap_or_else(|err| err.into_inner())
     }
 
-    /// A log for a session, with the handle of its folder for its keeper if it has one. Blocking, but short.
-    fn create_log(
-        &self,
-        id: SessionId,
-    ) -> Result<(std::fs::File, Option<OwnedFd>, Provisional), ProcessError> {
-        let Some(directory) = &self.surviving else {
-            let (file, log) = self.logs.create(id)?;
-            return Ok((file, None, Provisional { log: Arc::new(log), folder: None, keep: false }));
-        };
-        let path = directory.folder(id);
-        let failed = |source| ProcessError::Log { path: path.clone(), source };
-        let (folder, handle) = SessionFolder::create(path.clone()).map_err(failed)?;
-        let made = folder.create_log().and_then(|file| Ok((file.try_clone()?, file)));
-        let (reader, file) = made.map_err(|source| {
-            folder.remove();
-            failed(source)
-        })?;
-        let log = Arc::new(Log::new(reader, folder.log(), self.logs.budget.reserve()));
-        Ok((file, Some(handle), Provisional { log, folder: Some(Arc::new(folder)), keep: false }))
-    }
-
     fn remove(&self, id: SessionId) {
         let session = self.sessions().remove(&id);
         let Some(session) = session else { return };
@@ -463,32 +444,6 @@ impl Inner {
 
 /// Longer than any keeper takes to finish, and than any caller may ask to wait.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
-
-/// A log whose command never started is of no use to anyone.
-struct Provisional {
-    log: Arc<Log>,
-    folder: Option<Arc<SessionFolder>>,
-    keep: bool,
-}
-
-impl Provisional {
-    fn keep(mut self) -> (Arc<Log>, Option<Arc<SessionFolder>>) {
-        self.keep = true;
-        (Arc::clone(&self.log), self.folder.clone())
-    }
-}
-
-impl Drop for Provisional {
-    fn drop(&mut self) {
-        match &self.folder {
-            _ if self.keep => {}
-            Some(folder) => folder.remove(),
-            None => {
-                let _ = std::fs::remove_file(&self.log.path);
-            }
-        }
-    }
-}
 
 /// A supervisor only vanishes with the runtime it runs on.
 fn gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {

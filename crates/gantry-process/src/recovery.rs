@@ -145,7 +145,11 @@ impl Processes {
         folder: Arc<SessionFolder>,
         record: Arc<SessionRecord>,
     ) -> Option<oneshot::Receiver<()>> {
-        let log = self.log_of(&folder, &record)?;
+        // Somebody may have removed it; the session must be in reach all the same.
+        let log = self.log_of(&folder, &record).or_else(|| {
+            folder.create_log().ok()?;
+            self.log_of(&folder, &record)
+        })?;
         let (ended_tx, ended_rx) = watch::channel(None);
         let stdin = Arc::new(tokio::sync::Mutex::new(None));
         let feeding = Arc::clone(&stdin).try_lock_owned().ok()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -13,6 +14,7 @@ use crate::ends::{Ends, Pending};
 use crate::error::ProcessError;
 use crate::keeper::{KILL_LIMIT, TERM_GRACE};
 use crate::options::ProcessesOptions;
+use crate::order::TERMINATE;
 use crate::processes::{Inner, MAX_WAIT, Processes};
 use crate::record::{Cause, EndRecord, MAX_RECORD_BYTES, Moment, ProcessName, SessionRecord, VERSION};
 use crate::session::{Ended, Kept, Session, SessionId};
@@ -151,10 +153,21 @@ pub async fn end_sessions(log_dir: &Path) -> Result<usize, ProcessError> {
     }
     // No command is started here, so no keeper is.
     let processes = Processes::recover(ProcessesOptions::new("".into(), log_dir.to_owned())).await?;
-    let running = processes.inner.sessions().values().filter(|session| !session.has_ended()).count();
+    let mut running = processes.inner.sessions().values().filter(|session| !session.has_ended()).count();
     processes.end_all().await;
-    // Sessions that were never detached end by themselves when their engine dies; they may be at it.
     let Some(surviving) = &processes.inner.surviving else { return Ok(running) };
+    // Those whose record we cannot read are told directly, and stay told for as long as the connection is held.
+    let mut connections = Vec::new();
+    for (_, folder) in surviving.folders()? {
+        if folder.keeper_lives()
+            && let Ok((mut connection, _)) = folder.connect().await
+            && connection.write_all(&[TERMINATE]).await.is_ok()
+        {
+            connections.push(connection);
+            running += 1;
+        }
+    }
+    // Sessions that were never detached end by themselves when their engine dies; they may be at it.
     let deadline = Instant::now() + TERM_GRACE + KILL_LIMIT;
     while Instant::now() < deadline && surviving.folders()?.iter().any(|(_, folder)| folder.keeper_lives()) {
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -18,7 +18,7 @@ pub use methods::{
     CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult, NodeCallParams, NodeInfo,
     ProcessEnd, ToolAck, event, method,
 };
-pub use names::{NameError, check_node_id, is_node_id};
+pub use names::{NameError, check_node_id};
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };

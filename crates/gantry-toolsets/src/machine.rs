@@ -339,7 +339,9 @@ mod tests {
         let read = bench.call("read_file", json!({"path": inside})).await;
         assert!(format!("{read:?}").contains("text inside"), "{read:?}");
         let script = format!(
-            "cat inside.txt; cat {path}; cat link; echo new > made; echo x > {path}; touch /tmp/from-contained; cd; pwd"
+            "cat inside.txt; cat {path}; cat link; echo new > made; echo x > {path}; touch {0}/new; echo x > /tmp/x-{1}; cd; pwd",
+            home.display(),
+            std::process::id()
         );
         for (tool, input) in [
             ("Bash", json!({"command": script})),
@@ -354,6 +356,7 @@ mod tests {
             std::fs::remove_file(bench.workspace().join("made")).unwrap();
         }
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "text outside");
-        assert!(!std::path::Path::new("/tmp/from-contained").exists());
+        assert!(!home.join("new").exists());
+        assert!(!std::path::Path::new(&format!("/tmp/x-{}", std::process::id())).exists());
     }
 }

@@ -337,6 +337,9 @@ pub(crate) struct NodeArgs {
     /// Offer only these tools, such as Read,Glob,Grep
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) tools: Option<Vec<String>>,
+    /// Let no tool reach beyond the workspace; shells are confined by the kernel
+    #[arg(long)]
+    pub(crate) contain: bool,
     /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
@@ -349,7 +352,48 @@ pub(crate) struct NodeArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum NodeAction {}
+pub(crate) enum NodeAction {
+    /// Make it a service of your user, started now and at login; takes the options of `gantry node`
+    Install {
+        #[command(flatten)]
+        args: Box<NodeArgs>,
+        /// Only show the service file
+        #[arg(long)]
+        print: bool,
+    },
+    /// Stop the service and remove it; the node's data stays
+    Uninstall(NodeId),
+    /// Start the service
+    Start(NodeId),
+    /// Stop the node; what runs in the background goes on
+    Stop {
+        #[command(flatten)]
+        node: NodeId,
+        /// End what runs in the background as well
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Show whether it runs, whether it is connected, and what went wrong last
+    Status(NodeId),
+    /// Show the node's log
+    Logs {
+        #[command(flatten)]
+        node: NodeId,
+        /// The newest this many lines
+        #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
+        lines: usize,
+        /// Go on with what is written
+        #[arg(short, long)]
+        follow: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeId {
+    /// The node [default: the only one on this machine]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

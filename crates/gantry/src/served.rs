@@ -19,6 +19,7 @@ use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::open_files;
 use crate::places::{Places, own_program};
 
 /// A gateway that listens, and everything it was made of.
@@ -131,7 +132,8 @@ impl Served {
 /// With what gateways before this one left running.
 async fn processes(places: &Places) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
-    let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
+    let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
+    let options = ProcessesOptions { keeper_args, ..options };
     Ok(Processes::recover(options).await?)
 }
 

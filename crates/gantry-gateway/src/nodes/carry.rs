@@ -16,6 +16,9 @@ const AWAY_LIMIT: Duration = Duration::from_secs(60);
 /// How long a node may take to end what was called off. Less than the gate waits.
 const CALL_OFF_GRACE: Duration = Duration::from_millis(1500);
 
+/// In every message about a call that may or may not have taken effect.
+pub(crate) const OUTCOME_UNKNOWN: &str = "whose outcome is unknown";
+
 impl Nodes {
     /// Runs a tool on a node. The same call may be sent more than once, over a new connection of the same process; the
     /// node runs it once.
@@ -48,7 +51,7 @@ impl Nodes {
                 .await;
             let answered = match answer {
                 Ok(result) => serde_json::from_str::<CallResult>(result.get()).map_err(|err| {
-                    WireError::new(ErrorCode::BadFrame, format!("the node's answer is no result: {err}"))
+                    WireError::new(ErrorCode::Internal, format!("the node's answer is no result: {err}"))
                 }),
                 Err(LinkError::Remote(error)) => Err(error),
                 Err(LinkError::Closed(reason)) => {
@@ -62,6 +65,7 @@ impl Nodes {
             node.acknowledge(&call.id);
             return match answered {
                 Err(error) if error.code == ErrorCode::Cancelled => Err(ToolError::Cancelled),
+                Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
                 answered => remote_reply(answered),
             };
         }
@@ -90,12 +94,13 @@ async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, T
         }
     };
     let gone = || {
-        let text =
-            format!("the node \"{}\" was lost during the call, whose outcome is unknown: {lost}", node.id);
+        let text = format!("the node \"{}\" was lost during the call, {OUTCOME_UNKNOWN}: {lost}", node.id);
         ToolError::Unavailable(Message::new(text))
     };
     tokio::select! {
+        biased;
         live = back => live.ok_or_else(gone),
+        _ = node.dismissed() => Err(gone()),
         () = call.cancel.cancelled() => Err(ToolError::Cancelled),
         () = away => Err(gone()),
     }
@@ -109,7 +114,24 @@ fn offline(node: &Node) -> ToolError {
 }
 
 fn restarted(node: &Node) -> ToolError {
-    let text = format!("the node \"{}\" was restarted during the call, whose outcome is unknown", node.id);
+    let text = format!("the node \"{}\" was restarted during the call, {OUTCOME_UNKNOWN}", node.id);
+    ToolError::unavailable(text)
+}
+
+/// Whether an error says that the node failed, not that it refused.
+fn is_own_fault(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::Internal
+            | ErrorCode::Failed
+            | ErrorCode::BadFrame
+            | ErrorCode::UnknownMethod
+            | ErrorCode::NotConnected
+    )
+}
+
+fn failed(node: &Node, error: &WireError) -> ToolError {
+    let text = format!("the node \"{}\" failed at the call, {OUTCOME_UNKNOWN}: {}", node.id, error.message);
     ToolError::unavailable(text)
 }
 

@@ -155,7 +155,8 @@ impl Fleet {
             pace,
         };
         let streams = Arc::new(gantry_node::Transfers(desk));
-        let node = Node { home, options, gate: Arc::new(gate), log, streams };
+        let (gate, processes) = (Arc::new(gate), processes(&data));
+        let node = Node { home, options, gate, processes, log, streams };
         let stop = CancellationToken::new();
         tokio::spawn(gantry_node::run(node, stop.clone(), CancellationToken::new()));
         self.members.0.push(stop);
@@ -241,11 +242,10 @@ fn folder_of(folder: &tempfile::TempDir, name: &str) -> PathBuf {
 
 fn machine(folder: &Path, name: &str) -> Arc<Machine> {
     let data = folder.join(format!("{name}-data"));
-    let options = ProcessesOptions::new("/bin/true".into(), data.join("processes"));
     let files = FilesOptions { closed: vec![data.clone()], pending_dir: None };
     Arc::new(Machine::new(MachineParts {
         files: Files::new(files).unwrap(),
-        processes: Processes::new(ProcessesOptions { spare_keeper: false, ..options }),
+        processes: processes(&data),
         results: Arc::new(KeptResults::new(data.join("results"))),
         variables: Vec::new(),
         closed: vec![data],
@@ -257,6 +257,12 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         one_shot: false,
         contain: false,
     }))
+}
+
+/// Nothing runs here: nodes of this fleet only send and take files.
+fn processes(data: &Path) -> Processes {
+    let options = ProcessesOptions::new("/bin/true".into(), data.join("processes"));
+    Processes::new(ProcessesOptions { spare_keeper: false, ..options })
 }
 
 fn gate(registry: Registry, closed: Vec<PathBuf>) -> Gate {

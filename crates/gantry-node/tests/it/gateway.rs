@@ -33,8 +33,6 @@ pub(crate) struct Seen {
     requests: Mutex<Vec<(String, Value)>>,
     events: Mutex<Vec<(String, Value)>>,
     streams: Mutex<Vec<StreamFrame>>,
-    /// What `process.ended` is answered with.
-    pub(crate) ends_refused: std::sync::atomic::AtomicBool,
 }
 
 impl Gateway {
@@ -135,11 +133,6 @@ impl Seen {
         self.find(&self.events, name).await
     }
 
-    pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
-        let seen = self.requests.lock().unwrap();
-        seen.iter().filter(|(name, _)| name == method).map(|(_, value)| value.clone()).collect()
-    }
-
     pub(crate) fn events(&self, method: &str) -> usize {
         self.events.lock().unwrap().iter().filter(|(name, _)| name == method).count()
     }
@@ -164,11 +157,8 @@ impl Service for Seen {
         Box::pin(async move {
             let value = serde_json::from_str(request.params.get()).unwrap();
             self.requests.lock().unwrap().push((request.method.clone(), value));
-            let refused = self.ends_refused.load(std::sync::atomic::Ordering::SeqCst);
             match &*request.method {
                 method::NODE_TOOLS => Ok(raw(&json!({}))),
-                method::PROCESS_ENDED if !refused => Ok(raw(&json!({}))),
-                method::PROCESS_ENDED => Err(WireError::new(ErrorCode::Unavailable, "disk full")),
                 _ => Err(request.unknown()),
             }
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource};
+use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
 use gantry_tool::{Capability, Ctx, Gate, GateParts, Progress, Registry, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
@@ -117,8 +118,10 @@ impl World {
             },
         };
         change(&mut options);
-        let node =
-            Node { home: home.clone(), options, gate, log: log.clone(), streams: Arc::new(NoTransfers) };
+        let engine = ProcessesOptions::new("/nonexistent".into(), home.processes());
+        let processes = Processes::new(ProcessesOptions { spare_keeper: false, ..engine });
+        let streams = Arc::new(NoTransfers);
+        let node = Node { home: home.clone(), options, gate, processes, log: log.clone(), streams };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         let running = tokio::spawn(async move {

@@ -114,6 +114,25 @@ async fn garbage_is_passed_over_with_a_warning() {
     processes.end_all().await;
 }
 
+/// Nobody can tell what such a session is, but it can still be ended.
+#[tokio::test]
+async fn a_running_session_with_a_torn_record_can_be_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let torn = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    let logless = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    eventually(Duration::from_secs(5), "both run", || survivors(&marker).len() == 2).await;
+    drop(processes);
+    std::fs::write(folder(directory.path(), torn).join("session.json"), "{").unwrap();
+    std::fs::remove_file(folder(directory.path(), logless).join("log")).unwrap();
+    let processes = recover(directory.path()).await;
+    assert!(!processes.knows(torn) && processes.knows(logless));
+    drop(processes);
+    assert_eq!(end_sessions(directory.path()).await.unwrap(), 2);
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+}
+
 /// Kills the process that keeps a session, or both of them, the guard first.
 fn kill_keepers(log_dir: &Path, id: SessionId, guard_too: bool) {
     let record = std::fs::read_to_string(folder(log_dir, id).join("session.json")).unwrap();

@@ -10,7 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-net", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
-    ("gantry-store", &["gantry-tool"]),
+    ("gantry-store", &["gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
         "gantry-toolsets",

@@ -14,6 +14,7 @@ use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::transfer_desk;
 use gantry_transfer::Desk;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -46,22 +47,13 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(async {
-        let (gate, desk) = gate(&places, &config, &joining, &home, &log)?;
+        let processes = processes(&home, &log).await?;
+        let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
-        gantry_node::run(
-            Node {
-                home: home.clone(),
-                options,
-                gate: Arc::new(gate),
-                log,
-                streams: Arc::new(Transfers(desk)),
-            },
-            stop,
-            abort,
-        )
-        .await;
+        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk)));
+        gantry_node::run(Node { home, options, gate, processes, log, streams }, stop, abort).await;
         Ok(Exit::Success)
     })
 }
@@ -71,6 +63,7 @@ pub(super) struct Joining {
     pub(super) id: String,
     pub(super) options: NodeOptions,
     tools: Option<Vec<String>>,
+    contain: bool,
     /// The token as it is now, so that it is never shown.
     secret: String,
     token_file: Option<PathBuf>,
@@ -102,7 +95,23 @@ impl Joining {
             max_calls: config.node.max_calls,
             pace: Pace::default(),
         };
-        Ok(Joining { id, options, tools: args.tools.clone(), secret, token_file })
+        Ok(Joining { id, options, tools: args.tools.clone(), contain: args.contain, secret, token_file })
+    }
+}
+
+impl Joining {
+    /// Whether there are all the tools that were named.
+    pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
+        let setup = Setup {
+            processes,
+            pending: places.data.pending(),
+            closed: Vec::new(),
+            results: Arc::new(KeptResults::new(places.data.results())),
+            one_shot: true,
+            contain: self.contain,
+        };
+        let machine = Arc::new(setup.machine(places, config)?);
+        offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
     }
 }
 
@@ -140,6 +149,17 @@ fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
     read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
 }
 
+/// With what starts of this node before left running.
+async fn processes(home: &NodeHome, log: &NodeLog) -> Result<Processes> {
+    let options = ProcessesOptions::new(own_program()?, home.processes());
+    let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
+    let processes = Processes::recover(options).await?;
+    for warning in processes.warnings() {
+        log.warning("recovery", json!({ "warning": warning }));
+    }
+    Ok(processes)
+}
+
 /// The node's own gate: its tools, its policy, its log; and its part in transfers, which the gate judges too.
 fn gate(
     places: &Places,
@@ -147,18 +167,18 @@ fn gate(
     joining: &Joining,
     home: &NodeHome,
     log: &NodeLog,
+    processes: Processes,
 ) -> Result<(Gate, Arc<Desk>)> {
     let mut closed = vec![places.data.root().to_owned(), places.layers.file.clone()];
     closed.extend(joining.token_file.clone());
     let results = Arc::new(KeptResults::new(places.data.results()));
-    let options = ProcessesOptions::new(own_program()?, home.processes());
     let setup = Setup {
-        processes: Processes::new(ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options }),
+        processes,
         pending: home.pending(),
         closed: closed.clone(),
         results: results.clone(),
         one_shot: false,
-        contain: false,
+        contain: joining.contain,
     };
     let machine = Arc::new(setup.machine(places, config)?);
     let registry = Registry::default();
