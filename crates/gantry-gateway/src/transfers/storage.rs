@@ -288,7 +288,7 @@ impl Landing for StagedLanding {
 
     fn commit(self: Box<Self>, _mode: u32) -> Result<(), TransferError> {
         let StagedLanding { staged, objects, key } = *self;
-        let put = objects.put_staged(&key, staged, &content_type(&key));
+        let put = objects.put_staged(&key, staged, content_type(&key));
         Handle::current().block_on(put).map_err(stored)
     }
 }

@@ -173,6 +173,7 @@ async fn a_source_that_changed_is_begun_anew() {
     std::fs::write(world.path("from/a"), &other).unwrap();
     let error = world.bring(CUT_NEVER, intact).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::PrefixMismatch);
+    assert!(error.message.contains("not the beginning"), "noticed before anything is sent: {error}");
     // As the gateway does: what has come is of no use.
     world.abandon().await;
     assert!(world.received().is_empty());

@@ -183,13 +183,12 @@ impl World {
         let receive = json!({"transfer": "t", "stream": stream, "from": has.have, "mode": opened.mode,
             "size": opened.size});
         let (to, out) = (self.to.clone(), plug(1));
-        let receiving = tokio::spawn(async move {
+        let mut receiving = tokio::spawn(async move {
             ask::<_, TransferDone>(&to, method::TRANSFER_RECEIVE, &receive, out).await
         });
-        let Ok(Ok(credit)) = tokio::time::timeout(std::time::Duration::from_secs(5), first_credit).await
-        else {
-            wire.cut.cancel();
-            return Err(receiving.await.unwrap().unwrap_err());
+        let credit = tokio::select! {
+            credit = first_credit => credit.unwrap(),
+            failed = &mut receiving => return Err(failed.unwrap().unwrap_err()),
         };
         let send = json!({"transfer": "t", "stream": stream, "from": has.have, "prefixHash": has.prefix_hash,
             "credit": credit});
