@@ -1,6 +1,11 @@
 //! What the benchmark measures a gateway with: a bare WebSocket echo behind one relay, a node that answers at once, many
 //! idle nodes, and the client that times both ways in turns. Same library on every side.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, reason = "a measuring program")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a measuring program"
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +14,8 @@ use futures_util::{SinkExt, StreamExt};
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
-    CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, Role, StreamFrame, WireAnnotations,
-    WireTool, method, raw,
+    CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, Role, StreamFrame,
+    WireAnnotations, WireTool, method, raw,
 };
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +34,9 @@ async fn main() {
         ["node", url, id, token] => node(url, id, token).await,
         ["nodes", url, operator, count] => nodes(url, operator, count.parse().unwrap()).await,
         ["measure", relay, url, operator, tool] => measure(relay, url, operator, tool).await,
-        _ => panic!("echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | measure ADDR URL TOKEN TOOL"),
+        _ => panic!(
+            "echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | measure ADDR URL TOKEN TOOL"
+        ),
     }
 }
 
@@ -135,13 +142,19 @@ async fn join(url: &str, id: &str, token: &str) -> (Link, tokio::task::JoinHandl
         host_capabilities: vec!["text.search".into()],
         ..NodeHello::default()
     };
-    let (link, running) = linked(url, ConnectParams { node: Some(hello), ..params(Role::Node, id, token) }).await;
+    let (link, running) =
+        linked(url, ConnectParams { node: Some(hello), ..params(Role::Node, id, token) }).await;
     let tool = WireTool {
         name: "Empty".into(),
         description: "Answers at once.".into(),
         input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
         output_schema: None,
-        annotations: WireAnnotations { read_only: true, destructive: false, idempotent: true, open_world: false },
+        annotations: WireAnnotations {
+            read_only: true,
+            destructive: false,
+            idempotent: true,
+            open_world: false,
+        },
     };
     link.request(method::NODE_TOOLS, raw(&NodeTools { tools: vec![tool] }), None).await.unwrap();
     (link, running)
@@ -168,7 +181,8 @@ async fn nodes(url: &str, token: &str, count: usize) {
         joined.push(join(url, &id, added["token"].as_str().unwrap()).await);
     }
     for number in 0..count {
-        let call = CallParams { tool: format!("idle-{number}__Empty"), input: None, agent: None, workspace: None };
+        let call =
+            CallParams { tool: format!("idle-{number}__Empty"), input: None, agent: None, workspace: None };
         operator.request(method::TOOL_CALL, raw(&call), None).await.unwrap();
     }
     println!("joined");

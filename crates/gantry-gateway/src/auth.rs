@@ -1,4 +1,5 @@
-//! Who is at the door. Tokens are compared in constant time; those who guess are slowed down, on loopback too.
+//! Who is at the door. Tokens are compared in constant time; those who guess are turned away, on loopback too. A right
+//! token always works: many who share an address behind a proxy must not be shut out by one of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
 
 use crate::gateway::now_ms;
 
-/// Wrong tokens an address may try within the window; after that none of its guesses is looked up.
+/// Wrong tokens an address may try within the window; after that it does not even hear what is wrong with them.
 const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are remembered for their failures; the oldest make room.
@@ -78,7 +79,6 @@ impl Auth {
         if let Some(client) = self.cached(&hash) {
             return Ok(Identity::Client(client));
         }
-        self.allow_guess(from)?;
         let failed = match self.database.check_client_token(token, now_ms()).await? {
             ClientCheck::Ok(client) => {
                 let client: Arc<ClientToken> = Arc::from(client);
@@ -89,22 +89,11 @@ impl Auth {
             ClientCheck::Expired => AuthError::Expired,
             ClientCheck::Revoked => AuthError::Revoked,
         };
-        self.count_failure(from);
-        Err(failed)
+        Err(self.count_failure(from, failed))
     }
 
-    /// Refuses an address that has guessed too often.
-    pub(crate) fn allow_guess(&self, from: IpAddr) -> Result<(), AuthError> {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match failures.get(&from) {
-            Some(failures) if failures.since.elapsed() < WINDOW && failures.count >= MAX_FAILURES => {
-                Err(AuthError::TooMany)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn count_failure(&self, from: IpAddr) {
+    /// Counts a wrong token. Says what to tell: that it is wrong, or that there were too many.
+    pub(crate) fn count_failure(&self, from: IpAddr, failed: AuthError) -> AuthError {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MAX_ADDRESSES {
             failures.retain(|_, failures| failures.since.elapsed() < WINDOW);
@@ -118,6 +107,7 @@ impl Auth {
             *entry = Failures { since: Instant::now(), count: 0 };
         }
         entry.count = entry.count.saturating_add(1);
+        if entry.count > MAX_FAILURES { AuthError::TooMany } else { failed }
     }
 
     /// A token was revoked: nothing that was looked up before counts.

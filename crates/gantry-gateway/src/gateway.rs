@@ -121,6 +121,8 @@ impl Gateway {
     /// Lets calls under way finish for at most `drain`, then ends them, then closes every link with a reason.
     pub(crate) async fn stop(&self, drain: Duration) {
         self.stopping.cancel();
+        // Their callers hear that they go on later; waiting for them could take days.
+        self.nodes.stopping.cancel();
         self.calls.close();
         if tokio::time::timeout(drain, self.calls.wait()).await.is_err() {
             self.ending.cancel();

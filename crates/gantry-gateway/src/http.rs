@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +23,10 @@ mod listing;
 mod results;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
-    let open = Router::new().route("/health", get(health)).route("/ws", any(ws::upgrade));
+    let open = Router::new()
+        .route("/health", get(health))
+        .route("/ws", any(ws::upgrade))
+        .method_not_allowed_fallback(not_allowed);
     let closed = Router::new()
         .route("/metrics", get(metrics))
         .route("/v1/tools", get(listing::tools))
@@ -35,6 +39,20 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     open.merge(closed)
         .layer(middleware::from_fn_with_state(gateway.clone(), only_our_names))
         .with_state(gateway)
+}
+
+/// The one name in a path.
+pub(crate) struct Named(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Response> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Named(name)),
+            Err(err) => Err(problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None)),
+        }
+    }
 }
 
 /// `{"error":{"code","message","hint"?}}`, for what is not a tool's own.
@@ -131,7 +149,15 @@ async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-    (StatusCode::OK, headers, gateway.gate.metrics().render()).into_response()
+    let mut text = gateway.gate.metrics().render();
+    let refused = format!(
+        "# HELP stream_frames_refused Frames that belonged to no stream of their sender.\n\
+         # TYPE stream_frames_refused counter\nstream_frames_refused_total {}\n",
+        gateway.nodes.relay.refused_frames()
+    );
+    let end = text.rfind("# EOF").unwrap_or(text.len());
+    text.insert_str(end, &refused);
+    (StatusCode::OK, headers, text).into_response()
 }
 
 async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {

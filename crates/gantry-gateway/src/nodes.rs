@@ -13,11 +13,15 @@ use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry};
 use gantry_toolsets::LOCAL_NODE;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
+use crate::transfers::relay::{Port, Relay};
 
 mod carry;
+
+pub(crate) use carry::OUTCOME_UNKNOWN;
 
 /// Calls that one node works on at the same time; more wait their turn.
 const MAX_CALLS_PER_NODE: usize = 64;
@@ -35,11 +39,17 @@ pub struct Nodes {
     /// This start of the gateway.
     pub(crate) instance: String,
     known: Mutex<BTreeMap<String, Arc<Node>>>,
+    /// Streams between nodes, and from and to the gateway itself.
+    pub(crate) relay: Arc<Relay>,
+    /// Transfers go on with the next start.
+    pub(crate) stopping: CancellationToken,
 }
 
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,
+    /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
+    dismissed: watch::Sender<Option<String>>,
     /// The second socket, for streams.
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
@@ -92,6 +102,8 @@ impl Nodes {
             database,
             instance: uuid::Uuid::new_v4().to_string(),
             known: Mutex::default(),
+            relay: Arc::default(),
+            stopping: CancellationToken::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -114,6 +126,7 @@ impl Nodes {
         let node = Arc::new(Node {
             id: row.id.clone(),
             live: watch::channel(None).0,
+            dismissed: watch::channel(None).0,
             bulk: watch::channel(None).0,
             slots: Semaphore::new(MAX_CALLS_PER_NODE),
             waiting: Mutex::default(),
@@ -172,6 +185,10 @@ impl Nodes {
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
         if let Some(old) = node.live.send_replace(Some(live)) {
             old.link.close("replaced by a newer connection of the same node");
+        }
+        // The second connection belongs to the first: a new one is asked for when it is needed.
+        if let Some(bulk) = node.bulk.send_replace(None) {
+            bulk.close("the node has connected anew");
         }
         Ok(())
     }
@@ -336,6 +353,7 @@ impl Nodes {
 
     fn drop_connection(&self, id: &str, reason: &str) {
         let Some(node) = self.find(id) else { return };
+        node.dismissed.send_replace(Some(reason.to_owned()));
         if let Some(live) = node.live.send_replace(None) {
             live.link.close(reason);
         }
@@ -358,6 +376,15 @@ impl Node {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {
         self.live.subscribe()
+    }
+
+    /// Returns when no connection of this node may stay, with the reason.
+    pub(crate) async fn dismissed(&self) -> String {
+        let mut dismissed = self.dismissed.subscribe();
+        match dismissed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => "the node is gone".to_owned(),
+        }
     }
 
     /// A node tells how far a call is.
@@ -451,8 +478,8 @@ pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo>
 
 /// Streams between nodes.
 impl Nodes {
-    /// A piece of a stream came over a node's link. Streams belong to transfers, and there are none.
-    pub(crate) fn relay(&self, _node: &Node, link: &Link, frame: gantry_protocol::StreamFrame) {
-        link.try_stream(gantry_protocol::StreamFrame::abort(frame.stream(), "there is no such stream"));
+    /// A piece of a stream came over a node's link. The relay knows to whom each stream belongs, and over which link.
+    pub(crate) fn relay(&self, link: &Link, frame: gantry_protocol::StreamFrame) {
+        self.relay.pass(&Port::Link(link.clone()), frame);
     }
 }

@@ -1,11 +1,16 @@
 //! A link after its handshake: one task reads and writes the socket, handles to it are cheap to clone.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use gantry_protocol::{ErrorCode, Frame, RawJson, StreamFrame, WireError, raw};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,6 +57,8 @@ struct Inner {
     next_seq: AtomicU64,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
     serving: Mutex<HashMap<u64, CancellationToken>>,
+    /// Requests that came since the link's task last looked.
+    arrived: Mutex<Vec<Work>>,
     /// Requests of the peer until their answers are in the queue.
     answers: TaskTracker,
     options: LinkOptions,
@@ -98,6 +105,7 @@ impl Link {
                 next_seq: AtomicU64::new(1),
                 pending: Mutex::default(),
                 serving: Mutex::default(),
+                arrived: Mutex::default(),
                 answers: TaskTracker::new(),
                 options,
                 closing: CancellationToken::new(),
@@ -251,6 +259,10 @@ impl Link {
 }
 
 impl Inner {
+    fn take_arrived(&self) -> Vec<Work> {
+        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -313,11 +325,15 @@ where
     V: Service,
 {
     let (mut sink, stream) = socket.split();
+    let mut working = Working::new();
     let ended = {
         let reading = read(&link, stream, &service);
         let writing = write(&link, &mut sink, &mut queue);
+        // In this order: what was read is worked on, and what was answered is written, in one turn of this task.
         tokio::select! {
+            biased;
             reason = reading => reason,
+            never = work(&link, &mut working) => match never {},
             reason = writing => reason,
             reason = silence(&link) => reason,
             reason = closing(&link) => reason,
@@ -327,6 +343,9 @@ where
     link.inner.closed.cancel();
     link.inner.pending().clear();
     link.inner.serving().drain().for_each(|(_, cancel)| cancel.cancel());
+    // Nobody waits for them; they have heard so, and may still tidy up.
+    working.extend(link.inner.take_arrived());
+    tokio::spawn(async move { while working.next().await.is_some() {} });
     // What was said before the end is still delivered, answers above all.
     let goodbye = async {
         queue.close();
@@ -342,14 +361,33 @@ where
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
 }
 
-/// A peer that is not heard is gone, also when it takes nothing either and the writer waits for it.
+/// Requests of the peer that are being worked on.
+type Working = FuturesUnordered<Work>;
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
+async fn work(link: &Link, working: &mut Working) -> Infallible {
+    std::future::poll_fn(|cx| {
+        loop {
+            let arrived = link.inner.take_arrived();
+            let nothing_new = arrived.is_empty();
+            working.extend(arrived);
+            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {}
+            if nothing_new {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
+}
+
+/// Returns when the peer has not been heard for two pings, also while a write to it is stuck.
 async fn silence(link: &Link) -> String {
-    let every = link.inner.options.ping_every;
-    let mut looking = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
+    let limit = link.inner.options.ping_every * 2;
     loop {
-        looking.tick().await;
-        if link.silent_for() > every * 2 {
-            return "the peer fell silent: two pings were not answered".into();
+        match limit.checked_sub(link.silent_for()) {
+            None => return "the peer fell silent: two pings were not answered".into(),
+            Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
         }
     }
 }
@@ -404,9 +442,10 @@ where
     let mut bad_frames = 0;
     loop {
         let message = tokio::select! {
-            message = stream.next() => message,
+            biased;
             // Nothing is heard any more; the writer has the last word.
             () = link.inner.closing.cancelled() => std::future::pending().await,
+            message = stream.next() => message,
         };
         let message = match message {
             Some(Ok(message)) => message,
@@ -492,11 +531,11 @@ fn serve<V: Service>(
         if serving.len() >= link.inner.options.max_serving {
             let message = format!("{} requests are being worked on already", serving.len());
             Some(WireError::new(ErrorCode::TooMany, message))
-        } else if serving.contains_key(&id) {
-            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
-        } else {
-            serving.insert(id, cancel.clone());
+        } else if let Entry::Vacant(free) = serving.entry(id) {
+            free.insert(cancel.clone());
             None
+        } else {
+            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
         }
     };
     if let Some(refusal) = refusal {
@@ -505,16 +544,25 @@ fn serve<V: Service>(
     let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
     let request = Request { id, method, params, deadline, cancel };
     let answer = Arc::clone(service).request(link.clone(), request);
-    let link = link.clone();
-    let answers = link.inner.answers.clone();
-    answers.spawn(async move {
+    let own = link.clone();
+    let counted = link.inner.answers.token();
+    let work = async move {
+        let (link, _counted) = (own, counted);
         let serving = Serving { link: &link, id };
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
         });
+        // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
+        let room = tokio::select! {
+            room = link.inner.outgoing.reserve() => room,
+            () = link.inner.closed.cancelled() => return,
+        };
         drop(serving);
-        let _ = link.send(Message::text(Frame::Response { id, outcome }.to_text())).await;
-    });
+        if let Ok(room) = room {
+            room.send(Message::text(Frame::Response { id, outcome }.to_text()));
+        }
+    };
+    link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
 }
 
 /// A request that is being worked on, counted until it is over.

@@ -8,9 +8,13 @@ use gantry_protocol::{ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
 
 use crate::connection::Dialled;
 
-/// Takes the pieces of streams. Must not block.
+/// Takes the pieces of streams, and what is asked about them.
 pub trait StreamSink: Send + Sync + 'static {
+    /// Must not block.
     fn take(&self, link: &Link, frame: StreamFrame);
+
+    /// Answers a `transfer.…` request. Its frames go over the second socket, if that is open.
+    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture;
 }
 
 /// Turns every stream away, with a reason.
@@ -23,6 +27,10 @@ impl StreamSink for NoTransfers {
         if frame.kind() != StreamKind::Abort {
             link.try_stream(StreamFrame::abort(frame.stream(), "no transfer of this number is known here"));
         }
+    }
+
+    fn request(&self, _bulk: Option<Link>, request: Request) -> ServeFuture {
+        Box::pin(async move { Err(request.unknown()) })
     }
 }
 
@@ -39,8 +47,9 @@ impl Bulk {
         Bulk { sink, link: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
-    pub(crate) fn take(&self, link: &Link, frame: StreamFrame) {
-        self.sink.take(link, frame);
+    pub(crate) fn request(&self, request: Request) -> ServeFuture {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.sink.request(link.filter(|link| !link.is_closed()), request)
     }
 
     /// Opens the socket, unless it is open. It is closed with the connection that asked for it.

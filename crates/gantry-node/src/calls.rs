@@ -301,7 +301,8 @@ async fn in_turn(
     mut ending: Ending,
 ) {
     let turn = tokio::select! {
-        turn = turns.acquire_owned() => turn,
+        // What is over before its turn does not begin, also when both come at once.
+        biased;
         () = cancel.cancelled() => {
             return ending.with(Err(WireError::new(ErrorCode::Cancelled, "cancelled before it was its turn")));
         }
@@ -309,6 +310,7 @@ async fn in_turn(
             let message = "the call's deadline passed before it was its turn";
             return ending.with(Err(WireError::new(ErrorCode::Deadline, message)));
         }
+        turn = turns.acquire_owned() => turn,
     };
     let answer = work.await;
     drop(turn);

@@ -17,6 +17,7 @@ mod run;
 mod service;
 mod state;
 mod token;
+mod transfer;
 mod user_service;
 
 pub use address::{AddressError, check_address};
@@ -27,4 +28,5 @@ pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, 
 pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
+pub use transfer::Transfers;
 pub use user_service::{ServiceError, ServiceManager, UserService};

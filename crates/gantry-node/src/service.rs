@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{
-    ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, ToolAck, WireError, event,
-    method, raw,
+    ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, StreamKind, ToolAck, WireError,
+    event, method, raw,
 };
 use gantry_tool::{Call, Gate, Surface};
 use serde_json::json;
@@ -37,6 +37,7 @@ impl Service for NodeService {
                 method::TOOL_CALL => self.tool_call(&link, &request).await,
                 method::LOGS_GET => self.logs_get(&request).await,
                 method::BULK_OPEN => self.bulk_open(&link).await,
+                name if name.starts_with("transfer.") => self.bulk.request(request).await,
                 _ => Err(request.unknown()),
             }
         })
@@ -50,8 +51,11 @@ impl Service for NodeService {
         }
     }
 
+    /// Streams have a socket of their own.
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.bulk.take(link, frame);
+        if frame.kind() != StreamKind::Abort {
+            link.try_stream(StreamFrame::abort(frame.stream(), "streams go over the bulk connection"));
+        }
     }
 }
 

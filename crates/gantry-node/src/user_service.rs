@@ -108,8 +108,6 @@ fn systemd<'a>(id: &str, command: impl Iterator<Item = &'a String>, path: &str) 
     format!(
         "[Unit]\n\
          Description=Gantry node {id}\n\
-         Wants=network-online.target\n\
-         After=network-online.target\n\
          StartLimitIntervalSec=0\n\
          \n\
          [Service]\n\

@@ -183,6 +183,11 @@ impl Machine {
         Ok(self.refusing(call, scope))
     }
 
+    /// Nothing outside a directory that a call may touch.
+    pub(crate) fn beneath(&self, call: &Call, root: &Path) -> Result<Scope, FileError> {
+        Ok(self.refusing(call, self.parts.files.contained(root)?))
+    }
+
     /// Policy has looked at the paths a call names; between its look and the use a link may have been swapped.
     fn refusing(&self, call: &Call, scope: Scope) -> Scope {
         if call.avoid_sensitive { scope.refusing(Arc::clone(&self.is_sensitive)) } else { scope }

@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Workspace(WorkspaceArgs),
     /// The newest lines of a node's log
     Logs(LogsArgs),
+    /// Send a file or a directory between nodes and storage
+    Transfer(TransferArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
@@ -193,6 +195,22 @@ pub(crate) enum WorkspaceAction {
         #[arg(long)]
         all: bool,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
+    gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
+    gantry transfer gsv:report.pdf local:report.pdf\n\n\
+    A transfer that was cut goes on where it was. Ctrl-C calls it off.")]
+pub(crate) struct TransferArgs {
+    /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
+    pub(crate) source: String,
+    /// Where to, in the same form
+    pub(crate) destination: String,
+    /// Whose workspace gsv: means [default: main]
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
 }
 
 #[derive(Debug, Args)]

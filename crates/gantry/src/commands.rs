@@ -12,6 +12,7 @@ mod nodes;
 mod results;
 mod tokens;
 mod tools;
+mod transfer;
 mod up;
 mod workspace;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Nodes(args) => nodes::run(&places, output, args),
         Command::Workspace(args) => workspace::run(places, output, args),
         Command::Logs(args) => logs::run(places, output, &args),
+        Command::Transfer(args) => transfer::run(&places, output, &args),
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod exit;
 mod local;
+mod open_files;
 mod output;
 mod places;
 mod served;
@@ -16,7 +17,9 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     // The keeper of a command is this same binary, and must start in well under a millisecond: before all else.
-    if std::env::args_os().nth(1).is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|arg| arg == local::KEEPER_ARGUMENT) {
+        args.next().inspect(|before| open_files::restore(before));
         return gantry_process::keeper::main();
     }
     let exit = match cli::Cli::try_parse() {

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_gateway::{Agent, Gateway, GatewayParts, Hosts, Nodes, Serving, TlsFiles, serve};
+use gantry_gateway::{
+    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, Serving, TlsFiles, Transfers,
+    TransfersParts, serve,
+};
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
 use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry, Toolset};
-use gantry_toolsets::{LOCAL_NODE, Native, process_end};
+use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
 
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::open_files;
 use crate::places::{Places, own_program};
 
 /// A gateway that listens, and everything it was made of.
@@ -81,6 +85,17 @@ impl Served {
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
         }));
+        let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone());
+        let transfers = Transfers::new(TransfersParts {
+            nodes: nodes.clone(),
+            registry: gate.registry().clone(),
+            database: database.clone(),
+            objects: native.objects().clone(),
+            data: data.clone(),
+            local: (local == LocalNode::Included).then(desk),
+            idle_limit: IDLE_LIMIT,
+        });
+        native.connect(Arc::new(GatewayHub(transfers.clone())));
         let gateway = Gateway::new(GatewayParts {
             gate: gate.clone(),
             nodes,
@@ -96,6 +111,7 @@ impl Served {
         let secure = tls.is_some();
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let serving = serve(gateway, config.gateway.listen, tls).await?;
+        transfers.resume().await?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
@@ -116,7 +132,8 @@ impl Served {
 /// With what gateways before this one left running.
 async fn processes(places: &Places) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
-    let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
+    let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
+    let options = ProcessesOptions { keeper_args, ..options };
     Ok(Processes::recover(options).await?)
 }
 

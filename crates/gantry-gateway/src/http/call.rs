@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -14,10 +14,11 @@ use gantry_tool::{Answer, Call, Outcome, Refusal, RefusalCode, Reply, Surface};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 
-use super::{json_response, problem};
+use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
+use crate::nodes::OUTCOME_UNKNOWN;
 
 /// The longest input.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
@@ -28,7 +29,7 @@ const BODY_LIMIT: Duration = Duration::from_secs(60);
 pub(super) async fn call(
     State(gateway): State<Arc<Gateway>>,
     Extension(identity): Extension<Identity>,
-    Path(name): Path<String>,
+    Named(name): Named,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
@@ -36,7 +37,7 @@ pub(super) async fn call(
         Ok((call, body)) => {
             let key = parts.headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned));
             match key {
-                None => run(&gateway, call, &name, &body).await,
+                None => run(&gateway, call, &name, &body).await.0,
                 Some(Ok(key)) => keyed(gateway, call, name, body, key).await,
                 Some(Err(_)) => {
                     problem(StatusCode::BAD_REQUEST, "bad_params", "Idempotency-Key is not text", None)
@@ -67,12 +68,17 @@ async fn prepare(
 
 async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
     let refused = |status, code, message: &str| Box::new(problem(status, code, message, None));
+    let too_large = || {
+        let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
+        refused(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message)
+    };
+    // A length that is declared need not be waited for.
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_large());
+    }
     match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(err)) if err.is::<LengthLimitError>() => {
-            let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
-            Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
-        }
+        Ok(Err(err)) if err.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(err)) => {
             Err(refused(StatusCode::BAD_REQUEST, "bad_frame", &format!("the body broke off: {err}")))
         }
@@ -80,17 +86,46 @@ async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
     }
 }
 
-async fn run(gateway: &Gateway, call: Call, name: &str, body: &Bytes) -> Response {
+/// The answer, and whether the call may have had an effect.
+async fn run(gateway: &Gateway, call: Call, name: &str, body: &Bytes) -> (Response, Effect) {
     match input(body) {
-        Ok(input) => outcome_response(gateway.run(call, name, input).await),
+        Ok(input) => {
+            let outcome = gateway.run(call, name, input).await;
+            let effect = effect(&outcome.answer);
+            (outcome_response(outcome), effect)
+        }
         Err(message) => {
             // Text that is no JSON is a violation like any other, and an unknown tool is told first.
             let text = String::from_utf8_lossy(body);
-            match gateway.gate.execute(call, name, &text).await {
+            let response = match gateway.gate.execute(call, name, &text).await {
                 outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
                 _ => problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None),
-            }
+            };
+            (response, Effect::None)
         }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It was turned away before it began.
+    None,
+    Possible,
+}
+
+fn effect(answer: &Answer) -> Effect {
+    match answer {
+        Answer::Success(_) | Answer::ToolError(_) => Effect::Possible,
+        Answer::Refused(refusal) => match refusal.code {
+            RefusalCode::Deadline | RefusalCode::Cancelled => Effect::Possible,
+            RefusalCode::Unavailable if refusal.message.contains(OUTCOME_UNKNOWN) => Effect::Possible,
+            RefusalCode::UnknownTool
+            | RefusalCode::InvalidInput
+            | RefusalCode::Denied
+            | RefusalCode::ApprovalNeeded
+            | RefusalCode::Unaudited
+            | RefusalCode::Unavailable => Effect::None,
+        },
     }
 }
 
@@ -133,7 +168,14 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
         Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
     }
     let running = tokio::spawn(async move {
-        let response = run(&gateway, call, &name, &body).await;
+        let (response, effect) = run(&gateway, call, &name, &body).await;
+        if effect == Effect::None {
+            // The next try may find things mended: a node that is back, an input that is right.
+            return match gateway.database.abandon_request(&principal, &key).await {
+                Ok(()) => response,
+                Err(err) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
+            };
+        }
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());

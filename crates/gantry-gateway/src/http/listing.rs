@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gantry_tool::{Surface, Toolset, View};
 use serde_json::json;
 
 use super::call::{agent_of, refusal_response};
-use super::{json_response, problem};
+use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
@@ -19,9 +20,13 @@ use crate::gateway::Gateway;
 pub(super) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(identity): Extension<Identity>,
-    Query(query): Query<HashMap<String, String>>,
+    query: Result<Query<HashMap<String, String>>, QueryRejection>,
     headers: HeaderMap,
 ) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(err) => return problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
+    };
     let toolset = match query.get("toolset").map(|name| Toolset::from_name(name).ok_or(())).transpose() {
         Ok(toolset) => toolset,
         Err(()) => {
@@ -39,7 +44,7 @@ pub(super) async fn tools(
 pub(super) async fn tool(
     State(gateway): State<Arc<Gateway>>,
     Extension(identity): Extension<Identity>,
-    Path(name): Path<String>,
+    Named(name): Named,
     headers: HeaderMap,
 ) -> Response {
     match view(&gateway, &identity, &headers) {

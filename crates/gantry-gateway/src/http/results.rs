@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gantry_tool::{ResultError, Surface};
 
 use super::call::{agent_of, refusal_response};
-use super::problem;
+use super::{Named, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 pub(super) async fn read(
     State(gateway): State<Arc<Gateway>>,
     Extension(identity): Extension<Identity>,
-    Path(handle): Path<String>,
+    Named(handle): Named,
     headers: HeaderMap,
 ) -> Response {
     let agent = match agent_of(&headers) {

@@ -15,9 +15,13 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, welcome};
 use crate::callers::Wanted;
+use crate::gateway::now_ms;
 
 /// Reports of progress a second, at most.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a change of the clock may go unnoticed.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
 
 struct Client {
     gateway: Arc<Gateway>,
@@ -39,11 +43,30 @@ pub(super) async fn serve(
     let (link, running) = Link::new(socket, client, LinkOptions::default());
     let number = gateway.add_link(&link, &identity);
     let telling = tell_ends(&gateway, &link, &identity);
+    let expiring = async {
+        expired(&identity).await;
+        link.close("the token has expired");
+        std::future::pending::<()>().await
+    };
     tokio::select! {
         () = running => {}
         () = telling => {}
+        () = expiring => {}
     }
     gateway.remove_link(number);
+}
+
+/// Returns when the token is no longer good; a connection must not outlive what it was let in with.
+async fn expired(identity: &Identity) {
+    let expires = match identity {
+        Identity::Client(token) => token.expires,
+        Identity::Operator => None,
+    };
+    let Some(expires) = expires else { return std::future::pending().await };
+    // The clock may be set, so it is asked again now and then.
+    while let Ok(left @ 1..) = u64::try_from(expires.saturating_sub(now_ms())) {
+        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
+    }
 }
 
 /// Tells an operator which background processes end; never returns.

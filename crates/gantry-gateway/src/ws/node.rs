@@ -9,7 +9,7 @@ use gantry_protocol::{
     CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
     method, raw,
 };
-use gantry_store::TokenCheck;
+use gantry_store::{DatabaseError, TokenCheck};
 use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
@@ -57,13 +57,18 @@ pub(super) async fn serve(
     };
     let service = Arc::new(service);
     let (link, running) = Link::new(socket, service.clone(), LinkOptions::default());
+    let dismissed = async {
+        let reason = node.dismissed().await;
+        link.close(&reason);
+        std::future::pending::<()>().await
+    };
     if bulk {
-        match gateway.nodes.attach_bulk(&node, &instance, link.clone()) {
-            Ok(()) => running.await,
-            Err(reason) => {
-                link.close(&reason);
-                running.await;
-            }
+        if let Err(reason) = gateway.nodes.attach_bulk(&node, &instance, link.clone()) {
+            link.close(&reason);
+        }
+        tokio::select! {
+            () = running => {}
+            () = dismissed => {}
         }
         return gateway.nodes.detach_bulk(&node, &link);
     }
@@ -77,6 +82,7 @@ pub(super) async fn serve(
     tokio::select! {
         () = running => {}
         () = impatient => {}
+        () = dismissed => {}
     }
     gateway.nodes.detach(&node, &link).await;
 }
@@ -88,7 +94,8 @@ async fn admit(
     from: IpAddr,
 ) -> Result<(Arc<Node>, NodeHello), WireError> {
     let params = &request.params;
-    gateway.auth.allow_guess(from).map_err(|err| unauthorized(&err))?;
+    // Before its token is looked up: what happens to the node from here on dismisses this connection too.
+    let node = gateway.nodes.find(&params.id);
     let check = gateway.database.check_node_token(&params.id, &params.token).await;
     let refused = match check {
         Ok(TokenCheck::Ok) => None,
@@ -96,11 +103,10 @@ async fn admit(
         Ok(TokenCheck::Revoked) => Some(AuthError::Revoked),
         Err(err) => Some(AuthError::Database(err)),
     };
-    if let Some(refused) = refused {
-        if !matches!(refused, AuthError::Database(_)) {
-            gateway.auth.count_failure(from);
-        }
-        return Err(unauthorized(&refused));
+    match refused {
+        None => {}
+        Some(err @ AuthError::Database(_)) => return Err(unauthorized(&err)),
+        Some(refused) => return Err(unauthorized(&gateway.auth.count_failure(from, refused))),
     }
     let bad = |message: String| WireError::new(ErrorCode::BadParams, message);
     let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
@@ -109,7 +115,7 @@ async fn admit(
     if !short(&params.platform) || !short(&params.version) {
         return Err(bad("\"platform\" and \"version\" have 1 to 64 characters".into()));
     }
-    let node = gateway.nodes.find(&params.id).ok_or_else(|| unauthorized(&AuthError::Wrong))?;
+    let node = node.ok_or_else(|| unauthorized(&AuthError::Wrong))?;
     Ok((node, hello))
 }
 
@@ -127,7 +133,7 @@ impl Service for NodeLink {
     }
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.gateway.nodes.relay(&self.node, link, frame);
+        self.gateway.nodes.relay(link, frame);
     }
 }
 
@@ -175,7 +181,11 @@ impl NodeLink {
     /// Answered once it is on disk: the node keeps it until then.
     async fn process_ended(&self, end: ProcessEnd) -> Result<RawJson, WireError> {
         let new = self.gateway.process_ended(self.node.id(), &end).await;
-        let new = new.map_err(|err| WireError::new(ErrorCode::Unavailable, err.to_string()))?;
+        let new = new.map_err(|err| match err {
+            // The same report would be refused again: the node need not keep it.
+            DatabaseError::Refused(message) => WireError::new(ErrorCode::BadParams, message),
+            err => WireError::new(ErrorCode::Unavailable, err.to_string()),
+        })?;
         Ok(raw(&json!({"new": new})))
     }
 }

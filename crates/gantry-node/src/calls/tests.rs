@@ -75,7 +75,7 @@ async fn only_listed_calls_that_nobody_wants_are_ended() {
     let (_tell_c, told_c) = oneshot::channel();
     let _c = calls.attach("c", None, until(told_c)).unwrap();
     assert_eq!(calls.keep_only(&listed, &["b".into()]), 1);
-    assert_eq!(said(a.answer().await), "cancelled: cancelled");
+    assert!(said(a.answer().await).starts_with("cancelled"));
     let mut left = calls.listed();
     left.sort();
     assert_eq!(left, ["b", "c"]);

@@ -96,7 +96,11 @@ async fn stopping_is_noticed_in_every_state() {
     let gateway = Gateway::bind().await;
     let url = gateway.url();
     drop(gateway);
-    let waiting = World::start_with(url, |options| options.pace.first = Duration::from_secs(600));
+    let waiting = World::start_with(url, |options| {
+        // Jitter makes it any part of this: a wait below a second is one in thousands.
+        options.pace.first = Duration::from_secs(3_600);
+        options.pace.slowest = Duration::from_secs(3_600);
+    });
     // Somebody listens, and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());

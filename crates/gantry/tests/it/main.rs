@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::print_stdout,
     reason = "tests set up their own world"
 )]
 
@@ -11,6 +12,10 @@ mod audit;
 mod cli;
 mod config;
 mod end_to_end;
+mod faults;
+mod gateway;
 mod layers;
 mod native;
+mod node;
 mod run;
+mod transfer;

@@ -9,6 +9,7 @@ pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
 }
 
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,

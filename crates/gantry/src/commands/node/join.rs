@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Level, NoTransfers, Node, NodeHome, NodeLog, NodeOptions, Pace, Token, TokenSource, check_address,
+    Level, Node, NodeHome, NodeLog, NodeOptions, Pace, Token, TokenSource, Transfers, check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
+use gantry_toolsets::transfer_desk;
+use gantry_transfer::Desk;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -46,11 +48,11 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(async {
         let processes = processes(&home, &log).await?;
-        let gate = gate(&places, &config, &joining, &home, &log, processes.clone())?;
+        let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
-        let (gate, streams) = (Arc::new(gate), Arc::new(NoTransfers));
+        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk)));
         gantry_node::run(Node { home, options, gate, processes, log, streams }, stop, abort).await;
         Ok(Exit::Success)
     })
@@ -72,6 +74,9 @@ impl Joining {
         let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
         let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
+        if id == gantry_toolsets::LOCAL_NODE {
+            return Err(UsageError(format!("\"{id}\" is the gateway's own machine; a node has another id")).into());
+        }
         let gateway = GatewayUrl::parse(places.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
             .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;
@@ -94,6 +99,22 @@ impl Joining {
             pace: Pace::default(),
         };
         Ok(Joining { id, options, tools: args.tools.clone(), contain: args.contain, secret, token_file })
+    }
+}
+
+impl Joining {
+    /// Whether there are all the tools that were named.
+    pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
+        let setup = Setup {
+            processes,
+            pending: places.data.pending(),
+            closed: Vec::new(),
+            results: Arc::new(KeptResults::new(places.data.results())),
+            one_shot: true,
+            contain: self.contain,
+        };
+        let machine = Arc::new(setup.machine(places, config)?);
+        offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
     }
 }
 
@@ -142,7 +163,7 @@ async fn processes(home: &NodeHome, log: &NodeLog) -> Result<Processes> {
     Ok(processes)
 }
 
-/// The node's own gate: its tools, its policy, its log.
+/// The node's own gate: its tools, its policy, its log; and its part in transfers, which the gate judges too.
 fn gate(
     places: &Places,
     config: &Config,
@@ -150,7 +171,7 @@ fn gate(
     home: &NodeHome,
     log: &NodeLog,
     processes: Processes,
-) -> Result<Gate> {
+) -> Result<(Gate, Arc<Desk>)> {
     let mut closed = vec![places.data.root().to_owned(), places.layers.file.clone()];
     closed.extend(joining.token_file.clone());
     let results = Arc::new(KeptResults::new(places.data.results()));
@@ -168,14 +189,16 @@ fn gate(
         registry.register(tool)?;
     }
     let secrets = known_secrets(places, config).into_iter().chain([joining.secret.clone()]);
-    Ok(Gate::new(GateParts {
+    let gate = Gate::new(GateParts {
         registry,
         policy: Policy::new(config.policy.build_rules()?, sensitive_paths(config), closed),
         masker: Masker::new(secrets),
         audit: Arc::new(log.clone()),
         results,
         max_result_chars: config.max_tool_result_chars,
-    }))
+    });
+    let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone());
+    Ok((gate, desk))
 }
 
 /// All tools, or those that were named; a name that is none is a mistake.

@@ -36,6 +36,8 @@ pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: 
     };
     let manager = ServiceManager::current();
     let runner = Runner::new(places)?;
+    // A mistake that `gantry node` would only tell its log, again and again.
+    runner.block_on(async { joining.check_tools(places, &config, local::processes(&places.data)?) })?;
     let service = UserService {
         manager,
         id: joining.id.clone(),

@@ -1,0 +1,122 @@
+//! `Idempotency-Key`: one effect, one answer, whatever happens to the connection or the gateway.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Up, eventually};
+use crate::run::World;
+
+fn count(world: &World) -> usize {
+    std::fs::read_to_string(world.workspace().join("count")).unwrap_or_default().lines().count()
+}
+
+/// Leaves a line in a file, which tells how often it ran.
+fn counting(then: &str) -> Value {
+    json!({"command": format!("echo ran >> count; {then}")})
+}
+
+fn keyed(up: &Up, key: &str, input: &Value) -> super::raw_http::Response {
+    up.call_with("local__Bash", input, &[("Idempotency-Key", key)])
+}
+
+#[test]
+fn a_retry_gets_the_first_answer_also_after_a_restart() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let input = counting("date +%N");
+    let first = keyed(&up, "k1", &input);
+    assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
+    let again = keyed(&up, "k1", &input);
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.header("content-type"), first.header("content-type"));
+    assert_eq!(count(&world), 1);
+    let other = keyed(&up, "k1", &counting("true"));
+    assert_eq!((other.status, other.code().as_str()), (422, "conflict"));
+    let other_tool = up.call_with("exec", &input, &[("Idempotency-Key", "k1")]);
+    assert_eq!(other_tool.status, 422);
+    assert_eq!(keyed(&up, "k2", &input).status, 200);
+    assert_eq!(count(&world), 2);
+    let token = format!("Bearer {}", up.client_token(&world, "other", &[]));
+    let theirs = [("Authorization", token.as_str()), ("Idempotency-Key", "k1")];
+    assert_eq!(up.call_with("local__Bash", &input, &theirs).status, 200);
+    assert_eq!(count(&world), 3, "another principal's key is another key");
+    drop(up);
+    let up = Up::start(&world);
+    assert_eq!(keyed(&up, "k1", &input).text(), first.text());
+    assert_eq!(count(&world), 3);
+    for bad in ["x".repeat(300), "\u{e4}".into()] {
+        let refused = keyed(&up, &bad, &input);
+        assert_eq!((refused.status, refused.code().as_str()), (400, "bad_params"));
+    }
+    assert_eq!(count(&world), 3);
+}
+
+#[test]
+fn two_at_once_run_once() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let input = counting("sleep 1");
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| keyed(&up, "k", &input).status)).collect();
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 3, "{statuses:?}");
+    assert_eq!(keyed(&up, "k", &input).status, 200);
+    assert_eq!(count(&world), 1);
+}
+
+#[test]
+fn a_caller_that_leaves_can_fetch_the_answer_later() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let input = counting("sleep 0.5; echo done");
+    let mut connection = up.connection();
+    let body = input.to_string();
+    connection.begin(&up, "POST", "/v1/tools/local__Bash", &[("Idempotency-Key", "k")], body.as_bytes());
+    eventually("the command runs", Duration::from_secs(5), || count(&world) == 1);
+    drop(connection);
+    eventually("it is answered", Duration::from_secs(5), || keyed(&up, "k", &input).status == 200);
+    assert!(keyed(&up, "k", &input).text().contains("done"));
+    assert_eq!(count(&world), 1);
+}
+
+#[test]
+fn a_request_cut_off_by_a_crash_is_told_and_not_repeated() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let input = counting("sleep 30");
+    let mut connection = up.connection();
+    let body = input.to_string();
+    connection.begin(&up, "POST", "/v1/tools/local__Bash", &[("Idempotency-Key", "k")], body.as_bytes());
+    eventually("the command runs", Duration::from_secs(5), || count(&world) == 1);
+    up.kill();
+    let up = Up::start(&world);
+    let told = keyed(&up, "k", &input);
+    assert_eq!((told.status, told.code().as_str()), (409, "interrupted"));
+    assert_eq!(count(&world), 1);
+}
+
+/// What was turned away before it could do anything may be tried again under the same key.
+#[test]
+fn a_request_that_never_began_does_not_use_its_key_up() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let id = "later";
+    let token = up.add_node(&world, id, &[]);
+    let runtime = super::peers::runtime();
+    let node = super::peers::Node::new(id, &token);
+    let link = runtime.block_on(node.join(&up));
+    link.close("away");
+    eventually("the node is offline", Duration::from_secs(2), || up.node(id)["online"] == false);
+    let ask = || up.call_with("later__Echo", &json!({"text": "hi"}), &[("Idempotency-Key", "k")]);
+    let offline = ask();
+    assert_eq!((offline.status, offline.code().as_str()), (503, "unavailable"));
+    let _link = runtime.block_on(node.join(&up));
+    let answered = ask();
+    assert_eq!((answered.status, &answered.json()["text"]), (200, &json!("hi")), "{}", answered.text());
+    assert_eq!(ask().header("idempotency-replayed"), Some("true"));
+    assert_eq!(node.runs(), 1);
+}

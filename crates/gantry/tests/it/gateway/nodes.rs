@@ -1,0 +1,301 @@
+//! Machines that join: what they must say of themselves, what is called on which, what operators do to them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gantry_link::HandshakeError;
+use gantry_protocol::{ErrorCode, NodeHello, Role, method, raw};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::peers::{Client, Node, answered, hello, link, params, runtime, tools};
+use super::{Up, eventually};
+use crate::run::World;
+
+#[test]
+fn a_node_describes_itself_properly_or_stays_outside() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let refused = async |hello: Option<NodeHello>| {
+            let node = Node::new("box", &token);
+            match link(&up, &params(Role::Node, "box", &token, hello), node).await.err() {
+                Some(HandshakeError::Refused(error)) => {
+                    assert_eq!(error.code, ErrorCode::BadParams, "{error}")
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        refused(None).await;
+        refused(Some(NodeHello { instance: String::new(), ..hello() })).await;
+        refused(Some(NodeHello { instance: "x".repeat(65), ..hello() })).await;
+        refused(Some(NodeHello { tools: BTreeMap::new(), ..hello() })).await;
+        refused(Some(NodeHello { host_capabilities: vec!["root".into()], ..hello() })).await;
+        refused(Some(NodeHello { host_capabilities: Vec::new(), ..hello() })).await;
+        for name in ["a__b", "_a", "a:b", "", "a b", "\u{e4}"] {
+            let tools = [(name.to_owned(), vec!["filesystem.read".to_owned()])].into();
+            refused(Some(NodeHello { tools, ..hello() })).await;
+        }
+        let capabilities =
+            |ids: Vec<String>| -> BTreeMap<String, Vec<String>> { [("Echo".to_owned(), ids)].into() };
+        refused(Some(NodeHello { tools: capabilities(Vec::new()), ..hello() })).await;
+        refused(Some(NodeHello { tools: capabilities(vec!["shell.exec".into()]), ..hello() })).await;
+    });
+    assert_eq!(up.node("box")["firstSeen"], Value::Null);
+}
+
+#[test]
+fn the_tools_a_node_sends_are_those_it_announced_and_sound() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let node = Node::new("box", &token);
+        let (link, _) = node.connect(&up).await.unwrap();
+        let send = async |tools: Value| {
+            answered(link.request_within(method::NODE_TOOLS, raw(&tools), Duration::from_secs(5)).await)
+        };
+        let spoilt = |spoil: fn(&mut Vec<Value>)| {
+            let mut all = tools();
+            spoil(all["tools"].as_array_mut().unwrap());
+            all
+        };
+        for (what, tools) in [
+            ("one is missing", spoilt(|tools| drop(tools.pop()))),
+            ("one is twice", spoilt(|tools| tools.push(tools[0].clone()))),
+            ("another name", spoilt(|tools| tools[0]["name"] = json!("Other"))),
+            ("no description", spoilt(|tools| tools[0]["description"] = json!(""))),
+            ("a long description", spoilt(|tools| tools[0]["description"] = json!("x".repeat(40_000)))),
+            ("a schema of no object", spoilt(|tools| tools[0]["inputSchema"] = json!({"type": "string"}))),
+            ("no schema", spoilt(|tools| tools[0]["inputSchema"] = json!(true))),
+            (
+                "a broken schema",
+                spoilt(|tools| tools[0]["inputSchema"]["properties"] = json!({"a": {"type": 7}})),
+            ),
+            (
+                "a broken pattern",
+                spoilt(|tools| {
+                    tools[0]["inputSchema"]["properties"] = json!({"a": {"type": "string", "pattern": "("}});
+                }),
+            ),
+            (
+                "a schema from elsewhere",
+                spoilt(|tools| {
+                    tools[0]["inputSchema"]["properties"] = json!({"a": {"$ref": "file:///etc/passwd"}});
+                }),
+            ),
+            ("unknown fields", json!({"tools": [], "more": 1})),
+        ] {
+            let error = send(tools).await.expect_err(what);
+            assert_eq!(error.code, ErrorCode::BadParams, "{what}: {error}");
+            assert_eq!(up.node("box")["online"], false, "{what}");
+        }
+        send(tools()).await.unwrap();
+        assert_eq!(send(tools()).await.unwrap_err().code, ErrorCode::Conflict);
+    });
+    let shown = up.node("box");
+    assert_eq!((&shown["clientPlatform"], &shown["clientVersion"]), (&json!("linux-x64"), &json!("0.0.1")));
+    assert_eq!(shown["toolCapabilities"]["Echo"], json!(["filesystem.read"]));
+}
+
+#[test]
+fn calls_find_their_machines() {
+    let world = World::new();
+    let up = Up::start_with(&world, "serve", &[]);
+    let runtime = runtime();
+    let mut links = Vec::new();
+    let mut nodes = Vec::new();
+    for (id, tag) in [("a", "web"), ("b", "web"), ("c", "db")] {
+        let node = Node::new(id, &up.add_node(&world, id, &["--tag", tag]));
+        links.push(runtime.block_on(node.join(&up)));
+        nodes.push(node);
+    }
+    let echo = |input: Value| up.call("Echo", &input);
+    assert_eq!(up.call("b__Echo", &json!({"text": "x"})).json(), json!({"text": "x", "on": "b"}));
+    assert_eq!(echo(json!({"text": "x", "node": "c"})).json(), json!({"text": "x", "on": "c"}));
+    let on = |response: super::raw_http::Response| -> Vec<String> {
+        let results = response.json()["results"].clone();
+        results.as_array().unwrap().iter().map(|one| one["node"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(on(echo(json!({"text": "x", "node": "*"}))), ["a", "b", "c"]);
+    assert_eq!(on(echo(json!({"text": "x", "node": "tag:web"}))), ["a", "b"]);
+    let several = echo(json!({"text": "x"}));
+    assert_eq!((several.status, several.code().as_str()), (400, "invalid_input"));
+    assert!(several.text().contains("a, b, c"), "{}", several.text());
+    for wrong in ["d", "tag:none", "", "tag:"] {
+        assert_eq!(echo(json!({"node": wrong})).status, 400, "{wrong}");
+    }
+    let failed = up.call("a__Fail", &json!({}));
+    assert_eq!((failed.status, failed.json()), (422, json!({"error": "as asked"})));
+    assert_eq!(
+        up.call("a__Echo", &json!({"txt": 1})).status,
+        400,
+        "the gate here checks before anything travels"
+    );
+    links[0].close("leaves");
+    eventually("a is offline", Duration::from_secs(2), || up.node("a")["online"] == false);
+    let offline = up.call("a__Echo", &json!({"text": "x"}));
+    assert_eq!((offline.status, offline.code().as_str()), (503, "unavailable"));
+    assert!(offline.text().contains("last seen"), "{}", offline.text());
+    assert!(up.get("/v1/tools").text().contains("a__Echo"), "offline tools stay visible");
+    let all = echo(json!({"text": "x", "node": "*"})).json();
+    assert_eq!(
+        (&all["results"][0]["ok"], &all["results"][0]["error"]["code"]),
+        (&json!(false), &json!("unavailable"))
+    );
+    assert_eq!(all["results"][1]["ok"], true);
+    links[1].close("leaves");
+    eventually("b is offline", Duration::from_secs(2), || up.node("b")["online"] == false);
+    assert_eq!(echo(json!({"text": "x"})).json()["node"], "c", "the only one that can answer is named");
+    let caller = nodes[2].callers.lock().unwrap().last().unwrap().clone();
+    assert_eq!(
+        (caller.principal.as_str(), caller.agent.as_str(), caller.surface.as_str()),
+        ("operator", "main", "http")
+    );
+}
+
+#[test]
+fn a_newer_connection_of_a_node_replaces_the_older() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let node = Node::new("box", &up.add_node(&world, "box", &[]));
+    let runtime = runtime();
+    let first = runtime.block_on(node.join(&up));
+    let second = runtime.block_on(node.join(&up));
+    eventually("the first is closed", Duration::from_secs(1), || first.is_closed());
+    assert!(runtime.block_on(first.closed()).contains("replaced"));
+    assert_eq!(up.node("box")["online"], true);
+    assert_eq!(up.call("box__Echo", &json!({"text": "x"})).status, 200);
+    assert!(!second.is_closed());
+}
+
+#[test]
+fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let runtime = runtime();
+    for (action, word) in [
+        (&["nodes", "revoke", "box"][..], "revoked"),
+        (&["nodes", "renew", "box"], "renewed"),
+        (&["nodes", "rename", "box", "other"], "renamed to other"),
+        (&["nodes", "forget", "box"], "forgotten"),
+    ] {
+        let token = up.add_node(&world, "box", &[]);
+        let node = Node::new("box", &token);
+        let link = runtime.block_on(node.join(&up));
+        // And one that has not told its tools yet.
+        let (waiting, _) = runtime.block_on(node.connect(&up)).unwrap();
+        let mut calling = up.connection();
+        calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[("Gantry-Deadline-Ms", "4000")], b"{}");
+        eventually("the call runs", Duration::from_secs(2), || node.runs() == 1);
+        assert_eq!(world.run(action).code, 0);
+        eventually(word, Duration::from_secs(1), || link.is_closed());
+        let reason = runtime.block_on(link.closed());
+        assert!(reason.contains(word), "{reason}");
+        eventually("the waiting one is closed", Duration::from_secs(1), || waiting.is_closed());
+        calling.patience(Duration::from_secs(2));
+        let answer = calling.read().unwrap();
+        assert_eq!(answer.status, 503, "it is told at once, not at the deadline: {answer:?}");
+        assert!(answer.text().contains(word), "{}", answer.text());
+        match runtime.block_on(node.connect(&up)).err() {
+            Some(HandshakeError::Refused(error)) => assert_eq!(error.code, ErrorCode::Unauthorized),
+            other => panic!("{action:?}: {other:?}"),
+        }
+        for id in ["box", "other"] {
+            world.run(&["nodes", "forget", id]);
+        }
+        assert_eq!(up.call("box__Echo", &json!({})).status, 404);
+    }
+}
+
+#[test]
+fn cancel_and_deadline_travel_to_the_node() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let node = Node::new("box", &token);
+        let _link = node.join(&up).await;
+        let client = Client::operator(&up).await;
+        let late = client.call_until("box__Sleep", json!({}), Duration::from_millis(500)).await.unwrap_err();
+        assert_eq!(late.code, ErrorCode::Deadline);
+        let told = node.deadlines.lock().unwrap()[0].unwrap();
+        assert!((1..=500).contains(&told), "{told} ms");
+        let cancel = CancellationToken::new();
+        let input = raw(&json!({"tool": "box__Sleep", "input": {}}));
+        let calling =
+            client.link.request_until(method::TOOL_CALL, input, None, &cancel, Duration::from_secs(5));
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            cancel.cancel();
+        };
+        let (answer, ()) = tokio::join!(calling, cancelling);
+        assert_eq!(answered(answer).unwrap_err().code, ErrorCode::Cancelled);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(
+            node.cancelled.lock().unwrap().len(),
+            2,
+            "the deadline and the cancel both ended it there"
+        );
+    });
+    // An HTTP caller that hangs up calls it off too.
+    let node = Node::new("box", &token);
+    let runtime = runtime();
+    let _link = runtime.block_on(node.join(&up));
+    let mut calling = up.connection();
+    calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[], b"{}");
+    eventually("it runs", Duration::from_secs(2), || node.runs() == 1);
+    drop(calling);
+    eventually("it is called off", Duration::from_secs(3), || node.cancelled.lock().unwrap().len() == 1);
+}
+
+#[test]
+fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let node = Node::new("box", &token);
+        let _link = node.join(&up).await;
+        let client = Client::operator(&up).await;
+        let calls = (0..160).map(|_| client.call("box__Sleep", json!({"ms": 200})));
+        let answers = futures_util::future::join_all(calls).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!((node.runs(), node.peak()), (160, 64));
+    });
+}
+
+#[test]
+fn the_end_of_a_process_is_recorded_once_and_told() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    let mine = up.client_token(&world, "mine", &[]);
+    let end = json!({
+        "eventId": "e1", "sessionId": "s1", "command": "make", "principal": "operator", "agent": "main",
+        "exitCode": 2, "signal": null, "timedOut": false, "startedAt": 1, "endedAt": 2, "tail": "failed\n",
+    });
+    runtime().block_on(async {
+        let (operator, client) = (Client::operator(&up).await, Client::connect(&up, &mine).await.unwrap());
+        let node = Node::new("box", &token);
+        let link = node.join(&up).await;
+        let tell = async |end: &Value| {
+            answered(link.request_within(method::PROCESS_ENDED, raw(end), Duration::from_secs(5)).await)
+        };
+        assert_eq!(tell(&end).await.unwrap(), json!({"new": true}));
+        assert_eq!(tell(&end).await.unwrap(), json!({"new": false}));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let told = operator.events("process.ended");
+        assert_eq!((told.len(), &told[0]["nodeId"], &told[0]["exitCode"]), (1, &json!("box"), &json!(2)));
+        assert!(client.events("process.ended").is_empty(), "the operator's only");
+        let mut huge = end.clone();
+        huge["eventId"] = json!("e2");
+        huge["tail"] = json!("x".repeat(1 << 20));
+        let refused = tell(&huge).await.unwrap_err();
+        assert_eq!((refused.code, refused.retryable), (ErrorCode::BadParams, false), "{refused}");
+    });
+    let shown = world.run(&["nodes", "show", "box", "--json"]).json();
+    assert_eq!(shown["processEnds"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["processEnds"][0]["event"]["tail"], "failed\n");
+}

@@ -1,0 +1,119 @@
+//! How a gateway comes to its end, and that there is one on a data directory.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::peers::{Client, Node, runtime};
+use super::{Up, eventually};
+use crate::run::World;
+
+#[test]
+fn a_call_under_way_is_answered_before_the_end() {
+    let world = World::new();
+    let mut up = Up::start(&world);
+    let mut calling = up.connection();
+    let body = json!({"command": "touch began; sleep 1; echo done"}).to_string();
+    calling.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
+    let runtime = runtime();
+    let client = runtime.block_on(Client::operator(&up));
+    let over_socket = runtime.spawn(async move {
+        let answer = client.call("local__Bash", json!({"command": "sleep 1; echo done"})).await;
+        (answer, client.link.closed().await)
+    });
+    eventually("it runs", Duration::from_secs(5), || world.workspace().join("began").exists());
+    let began = Instant::now();
+    up.signal(Signal::TERM);
+    let answer = calling.read().unwrap();
+    assert_eq!((answer.status, answer.text().contains("done")), (200, true), "{}", answer.text());
+    let (answer, reason) = runtime.block_on(over_socket).unwrap();
+    assert!(answer.unwrap()["json"]["output"].as_str().unwrap().contains("done"));
+    assert!(reason.contains("the gateway is stopping"), "{reason}");
+    assert_eq!(up.wait(Duration::from_secs(5)), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
+    let world = World::new();
+    let mut up = Up::start_with(&world, "up", &["--set", "gateway.drainSeconds=1"]);
+    let token = up.add_node(&world, "box", &[]);
+    let runtime = runtime();
+    let node = Node::new("box", &token);
+    let link = runtime.block_on(node.join(&up));
+    let mut local = up.connection();
+    let body = json!({"command": "touch began; sleep 61"}).to_string();
+    local.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
+    let mut remote = up.connection();
+    remote.begin(&up, "POST", "/v1/tools/box__Sleep", &[], b"{}");
+    eventually("both run", Duration::from_secs(5), || {
+        world.workspace().join("began").exists() && node.runs() == 1
+    });
+    let began = Instant::now();
+    up.signal(Signal::TERM);
+    for connection in [&mut local, &mut remote] {
+        let answer = connection.read().unwrap();
+        assert_eq!((answer.status, answer.code().as_str()), (503, "cancelled"));
+    }
+    assert_eq!(node.cancelled.lock().unwrap().len(), 1, "the cancel reached the node");
+    assert!(runtime.block_on(link.closed()).contains("the gateway is stopping"));
+    assert_eq!(up.wait(Duration::from_secs(10)), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    let left = std::process::Command::new("pgrep").args(["-f", "^sleep 61$"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "", "the command is ended too");
+}
+
+#[test]
+fn a_gateway_that_stops_takes_nothing_new() {
+    let world = World::new();
+    let mut up = Up::start(&world);
+    let mut calling = up.connection();
+    let body = json!({"command": "touch began; sleep 1.5"}).to_string();
+    calling.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
+    let runtime = runtime();
+    let client = runtime.block_on(Client::operator(&up));
+    eventually("it runs", Duration::from_secs(5), || world.workspace().join("began").exists());
+    up.signal(Signal::TERM);
+    eventually("it takes no connections", Duration::from_secs(1), || {
+        std::net::TcpStream::connect(up.address).is_err()
+    });
+    let refused = runtime.block_on(client.call("local__Read", json!({"path": "began"}))).unwrap_err();
+    assert_eq!((refused.code.name(), refused.retryable), ("unavailable", true), "{refused}");
+    assert_eq!(calling.read().unwrap().status, 200);
+    assert_eq!(up.wait(Duration::from_secs(5)), Some(0));
+}
+
+#[test]
+fn a_second_start_names_the_first() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let second = world.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(second.code, 1);
+    assert!(second.stderr.contains(&up.url), "{}", second.stderr);
+    assert!(second.stderr.contains(&up.pid().to_string()), "{}", second.stderr);
+    up.kill();
+    // Nothing of a killed one stands in the way.
+    let up = Up::start(&world);
+    assert_eq!(up.get("/health").status, 200);
+}
+
+#[test]
+fn a_gateway_alone_has_no_machine() {
+    let world = World::new();
+    let up = Up::start_with(&world, "serve", &[]);
+    let tools = up.get("/v1/tools").json();
+    let names: Vec<&str> =
+        tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"gsv__ReadFile"), "{names:?}");
+    for tool in ["Bash", "local__Bash", "bash", "exec", "read", "tool::shell_exec"] {
+        assert!(!names.contains(&tool), "{tool}");
+        assert_eq!(up.call(tool, &json!({"command": "true"})).status, 404, "{tool}");
+    }
+    assert_eq!(up.node("local"), json!(null));
+    let token = up.add_node(&world, "box", &[]);
+    let runtime = runtime();
+    let node = Node::new("box", &token);
+    let _link = runtime.block_on(node.join(&up));
+    assert_eq!(up.call("Echo", &json!({"text": "hi"})).json()["node"], "box");
+}

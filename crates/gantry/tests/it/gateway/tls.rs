@@ -1,0 +1,64 @@
+//! TLS with a certificate of one's own.
+
+use std::process::Command;
+
+use crate::run::World;
+
+use super::Up;
+
+fn certificate(world: &World) -> (String, String) {
+    let (cert, key) = (world.folder.path().join("cert.pem"), world.folder.path().join("key.pem"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+        .args(["-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    (cert.to_str().unwrap().to_owned(), key.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_gateway_with_a_certificate_speaks_tls_only() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let (cert, key) = certificate(&world);
+    let up = Up::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
+    assert!(up.url.starts_with("https://"), "{}", up.url);
+    let call = ["call", "read", r#"{"path": "a.txt"}"#];
+    let trusted = world.run_with(&call, &[("GANTRY_TLS_CA", &cert)]);
+    assert_eq!(
+        (trusted.code, &trusted.json()["content"]),
+        (0, &serde_json::json!("one\n")),
+        "{}",
+        trusted.stderr
+    );
+    let stranger = world.run(&call);
+    assert_eq!(stranger.code, 4, "an unknown certificate: {} {}", stranger.stdout, stranger.stderr);
+    let curl = Command::new("curl")
+        .args(["-s", "--cacert", &cert, "-H", &format!("Authorization: Bearer {}", up.token)])
+        .arg(format!("https://localhost:{}/v1/nodes", up.address.port()))
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&curl.stdout).contains("\"local\""), "{curl:?}");
+    let mut plain = up.connection();
+    plain.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert!(plain.read().is_err(), "no plain HTTP where TLS is spoken");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_told() {
+    let world = World::new();
+    let (cert, key) = certificate(&world);
+    for (cert, key) in [("missing.pem", key.as_str()), (cert.as_str(), cert.as_str())] {
+        let ran = world.run(&["up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
+        assert_eq!(ran.code, 1, "{} {}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(cert) || ran.stderr.contains("certificate"), "{}", ran.stderr);
+    }
+    assert_eq!(world.run(&["up", "--tls-cert", &cert]).code, 2);
+}

@@ -1,0 +1,135 @@
+//! Whose token may do what: the operator's, clients' within their scope, agents', and nobody else's.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::peers::{Client, runtime};
+use super::{Up, eventually};
+use crate::run::World;
+
+const AGENTS: &str = r#"
+[agents.reader]
+tools = ["read", "local__Read"]
+autonomy = "autonomous"
+
+[agents.full]
+tools = "all"
+autonomy = "autonomous"
+"#;
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+#[test]
+fn a_scope_bounds_what_a_token_sees_and_calls() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let up = Up::start(&world);
+    let token = bearer(&up.client_token(&world, "few", &["--tools", "read,local__Read"]));
+    let as_few = [("Authorization", token.as_str())];
+    let seen = up.ask("GET", "/v1/tools", &as_few, b"").json();
+    let names: Vec<&str> =
+        seen["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.iter().all(|name| ["read", "Read", "local__Read"].contains(name)), "{names:?}");
+    assert_eq!(up.call_with("read", &json!({"path": "a.txt"}), &as_few).status, 200);
+    assert_eq!(up.call_with("Read", &json!({"path": "a.txt"}), &as_few).status, 200);
+    for tool in ["write", "bash", "Bash", "local__Bash", "gsv__ReadFile"] {
+        let refused = up.call_with(tool, &json!({}), &as_few);
+        assert_eq!((refused.status, refused.code().as_str()), (404, "unknown_tool"), "{tool}");
+        assert_eq!(up.ask("GET", &format!("/v1/tools/{tool}"), &as_few, b"").status, 404);
+    }
+    let everywhere = up.call_with("Bash", &json!({"command": "true", "node": "*"}), &as_few);
+    assert_eq!(everywhere.status, 404);
+}
+
+#[test]
+fn a_read_only_token_changes_nothing() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let up = Up::start(&world);
+    let token = bearer(&up.client_token(&world, "looker", &["--read-only"]));
+    let as_looker = [("Authorization", token.as_str())];
+    assert_eq!(up.call_with("read", &json!({"path": "a.txt"}), &as_looker).status, 200);
+    for (tool, input) in [
+        ("write", json!({"path": "x", "data": "y"})),
+        ("Write", json!({"path": "x", "content": "y"})),
+        ("Bash", json!({"command": "touch x"})),
+        ("exec", json!({"command": "touch x"})),
+        ("gsv__WriteFile", json!({"path": "x", "content": "y"})),
+    ] {
+        let refused = up.call_with(tool, &input, &as_looker);
+        assert!([403, 404].contains(&refused.status), "{tool}: {refused:?}");
+    }
+    assert!(!world.workspace().join("x").exists());
+}
+
+#[test]
+fn who_may_act_as_which_agent() {
+    let world = World::new();
+    world.configure(AGENTS);
+    world.write("a.txt", "one\n");
+    let up = Up::start(&world);
+    let read = json!({"path": "a.txt"});
+    for agent in ["reader", "full"] {
+        assert_eq!(
+            up.call_with("read", &read, &[("Gantry-Agent", agent)]).status,
+            200,
+            "the operator chooses"
+        );
+    }
+    assert_eq!(up.call_with("bash", &json!({"command": "true"}), &[("Gantry-Agent", "reader")]).status, 404);
+    let unknown = up.call_with("read", &read, &[("Gantry-Agent", "raeder")]);
+    assert_eq!(unknown.status, 400);
+    assert!(unknown.text().contains("reader"), "{}", unknown.text());
+    let plain = bearer(&up.client_token(&world, "plain", &[]));
+    let scoped = bearer(&up.client_token(&world, "scoped", &["--agents", "reader"]));
+    let narrow = bearer(&up.client_token(&world, "narrow", &["--agents", "full", "--tools", "read"]));
+    let ask = |token: &str, agent: &str, tool: &str| {
+        let headers = [("Authorization", token), ("Gantry-Agent", agent)];
+        up.call_with(tool, &read, &headers).status
+    };
+    assert_eq!((ask(&plain, "reader", "read"), ask(&plain, "main", "read")), (403, 403));
+    assert_eq!((ask(&scoped, "reader", "read"), ask(&scoped, "full", "read")), (200, 403));
+    assert_eq!((ask(&narrow, "full", "read"), ask(&narrow, "full", "Glob")), (200, 404));
+    let elsewhere = [("Authorization", plain.as_str()), ("Gantry-Workspace", "/")];
+    assert_eq!(up.call_with("read", &read, &elsewhere).status, 403, "only the operator chooses a workspace");
+}
+
+#[test]
+fn a_revoked_token_is_out_at_once() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.client_token(&world, "gone", &[]);
+    let header = bearer(&token);
+    let as_gone = [("Authorization", header.as_str())];
+    assert_eq!(up.ask("GET", "/v1/nodes", &as_gone, b"").status, 200);
+    let runtime = runtime();
+    let client = runtime.block_on(Client::connect(&up, &token)).unwrap();
+    assert_eq!(world.run(&["tokens", "revoke", "gone"]).code, 0);
+    let refused = up.ask("GET", "/v1/nodes", &as_gone, b"");
+    assert_eq!((refused.status, refused.code().as_str()), (401, "unauthorized"));
+    assert!(refused.text().contains("revoked"), "{}", refused.text());
+    eventually("the socket is closed", Duration::from_secs(1), || client.link.is_closed());
+    assert!(runtime.block_on(client.link.closed()).contains("the token was revoked"));
+    assert!(runtime.block_on(Client::connect(&up, &token)).is_err());
+}
+
+#[test]
+fn a_token_expires_on_every_surface() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.client_token(&world, "short", &["--expires", "2s"]);
+    let header = bearer(&token);
+    let as_short = [("Authorization", header.as_str())];
+    assert_eq!(up.ask("GET", "/v1/nodes", &as_short, b"").status, 200);
+    let runtime = runtime();
+    let client = runtime.block_on(Client::connect(&up, &token)).unwrap();
+    eventually("the token has expired", Duration::from_secs(5), || {
+        up.ask("GET", "/v1/nodes", &as_short, b"").status == 401
+    });
+    assert!(up.ask("GET", "/v1/nodes", &as_short, b"").text().contains("expired"));
+    eventually("an open socket is closed too", Duration::from_secs(2), || client.link.is_closed());
+    assert!(runtime.block_on(client.link.closed()).contains("expired"));
+}
