@@ -22,17 +22,18 @@ fn malformed_addresses_and_names_are_refused_before_anything_starts() {
         (&url, "local", "local"),
         (&url, &"x".repeat(33), ""),
     ] {
-        let ran = machine.world.run_with(
-            &["--gateway", gateway, "node", "--id", id],
-            &[("GANTRY_TOKEN", &machine.token)],
-        );
+        let ran = machine
+            .world
+            .run_with(&["--gateway", gateway, "node", "--id", id], &[("GANTRY_TOKEN", &machine.token)]);
         assert_eq!(ran.code, 2, "{gateway} {id}: {}", ran.stderr);
         assert!(ran.stderr.to_lowercase().contains(word), "{gateway} {id}: {}", ran.stderr);
         assert!(!ran.stderr.contains(&machine.token), "{}", ran.stderr);
     }
     let no_token = machine.world.run(&["--gateway", &url, "node", "--id", "box"]);
     assert!(no_token.code == 2 && no_token.stderr.contains("GANTRY_TOKEN"), "{}", no_token.stderr);
-    for args in [&["nodes", "show", "nobody"][..], &["nodes", "revoke", "nobody"], &["nodes", "add", "Not An Id"]] {
+    for args in
+        [&["nodes", "show", "nobody"][..], &["nodes", "revoke", "nobody"], &["nodes", "add", "Not An Id"]]
+    {
         let ran = fleet.run(args);
         assert_ne!(ran.code, 0, "{args:?}");
         assert!(ran.stdout.contains("\"error\""), "{args:?}: {}", ran.stdout);
@@ -74,11 +75,13 @@ fn a_full_disk_on_a_node_is_told_and_nothing_is_half_written() {
     assert_eq!(std::fs::metadata(there.join("kept.txt")).unwrap().len(), 200_000);
     let left: Vec<String> = listed().into_iter().filter(|name| name != "deep").collect();
     assert_eq!(left, ["kept.txt"], "no partial file, no temporary one");
-    let edit = json!({"path": "kept.txt", "oldString": "xx", "newString": "y".repeat(30), "replaceAll": true});
+    let edit =
+        json!({"path": "kept.txt", "oldString": "xx", "newString": "y".repeat(30), "replaceAll": true});
     let full = fleet.call("box__Edit", &edit);
     assert_eq!(full.status, 422, "{full:?}");
     assert_eq!(std::fs::read_to_string(there.join("kept.txt")).unwrap(), "x".repeat(200_000));
-    let ran = fleet.call("box__Bash", &json!({"command": "head -c 3000000 /dev/zero > fill; echo $?; rm fill"}));
+    let ran =
+        fleet.call("box__Bash", &json!({"command": "head -c 3000000 /dev/zero > fill; echo $?; rm fill"}));
     assert!(ran.status == 200 && ran.body.contains('1'), "the command's own answer: {ran:?}");
     assert_eq!(write("new.txt", 10).status, 200, "there is room again");
 }
@@ -90,8 +93,9 @@ fn a_folder_that_cannot_be_written_is_told() {
     let folder = machine.world.workspace().join("sealed");
     machine.world.write("sealed/a.txt", "one\n");
     let folder_text = folder.display();
-    machine.mounts =
-        Some(format!("mount --bind '{folder_text}' '{folder_text}'; mount -o remount,bind,ro '{folder_text}'"));
+    machine.mounts = Some(format!(
+        "mount --bind '{folder_text}' '{folder_text}'; mount -o remount,bind,ro '{folder_text}'"
+    ));
     machine.start();
     fleet.wait_online("box");
     for (tool, input) in [
@@ -118,9 +122,8 @@ fn a_gateway_whose_disk_is_full_refuses_what_it_cannot_record_and_goes_on_servin
     });
     let data = fleet.inside(&fleet.world.data());
     let write = |path: &str| fleet.call("local__Write", &json!({"path": path, "content": "x"}));
-    let object = |path: &str, content: &str| {
-        fleet.call("gsv__WriteFile", &json!({"path": path, "content": content}))
-    };
+    let object =
+        |path: &str, content: &str| fleet.call("gsv__WriteFile", &json!({"path": path, "content": content}));
     assert_eq!(write("before.txt").status, 200);
     assert_eq!(object("kept.md", "kept").status, 200);
     fill(&data.join("filler"));

@@ -99,7 +99,11 @@ impl Fleet {
         let command = self.world.command(&["up", "--listen", &self.address.to_string(), "--json"]);
         let mut command = mounted(command, self.mounts.as_deref());
         let said = self.world.folder.path().join("gateway.stderr");
-        command.env("TEST_MARK", &self.mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(append(&said));
+        command
+            .env("TEST_MARK", &self.mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(append(&said));
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -303,7 +307,9 @@ fn append(path: &Path) -> std::fs::File {
 fn marked(mark: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let text = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
         let (environment, line) = (text("environ"), text("cmdline"));
         // A process that has ended and waits to be reaped has neither.

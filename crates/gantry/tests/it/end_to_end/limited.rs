@@ -21,7 +21,9 @@ fn a_node_with_some_tools_has_no_others() {
     let host = info["hostCapabilities"].to_string();
     assert!(!host.contains("exec") && !host.contains("write"), "{host}");
     assert_eq!(fleet.call("reader__Read", &json!({"path": "a.txt"})).status, 200);
-    for (tool, input) in [("Bash", json!({"command": "true"})), ("Write", json!({"path": "b", "content": ""}))] {
+    for (tool, input) in
+        [("Bash", json!({"command": "true"})), ("Write", json!({"path": "b", "content": ""}))]
+    {
         let refused = fleet.call(&format!("reader__{tool}"), &input);
         assert_eq!(refused.status, 404, "{refused:?}");
         let mut chosen = input.clone();

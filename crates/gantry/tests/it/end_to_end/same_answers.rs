@@ -38,7 +38,9 @@ impl Way<'_> {
     fn call(&self, tool: &str, input: &Value) -> Answer {
         let mut answer = (self.call)(tool, input);
         match &mut answer {
-            Answer::Success(value) | Answer::ToolError(value) | Answer::Refused(value) => self.even_out(value),
+            Answer::Success(value) | Answer::ToolError(value) | Answer::Refused(value) => {
+                self.even_out(value)
+            }
         }
         answer
     }
@@ -122,7 +124,12 @@ fn in_process(world: &World) -> Way<'_> {
         let ran = world.run(&["call", "--local", &format!("local__{tool}"), &input.to_string()]);
         exit_answer(ran.code, &ran.stdout)
     };
-    Way { name: "in-process", workspace: world.workspace().display().to_string(), keeps_ids: false, call: Box::new(call) }
+    Way {
+        name: "in-process",
+        workspace: world.workspace().display().to_string(),
+        keeps_ids: false,
+        call: Box::new(call),
+    }
 }
 
 /// The same files with the same times.
@@ -235,7 +242,8 @@ fn every_tool_answers_the_same_whichever_way_it_is_called() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     for machine in [&one, &two, &three] {
         for name in ["a.txt", "new/file.txt", "many.txt"] {
-            let (here, there) = (std::fs::read(alone.workspace().join(name)), std::fs::read(machine.path(name)));
+            let (here, there) =
+                (std::fs::read(alone.workspace().join(name)), std::fs::read(machine.path(name)));
             assert_eq!(here.unwrap(), there.unwrap(), "{name} on {}", machine.id);
         }
     }

@@ -54,8 +54,13 @@ fn a_killed_node_loses_nothing_that_was_acknowledged() {
         load.begin(&socket, "box", &mut dice);
         std::thread::sleep(dice.moment(900));
         machine.kill();
+        if dice.below(2) == 0 {
+            eventually("the gateway has noticed", SOON, || !fleet.is_online("box"));
+        }
         machine.start();
-        fleet.wait_online("box");
+        eventually("the next process answers", SOON, || {
+            fleet.call("box__Process", &json!({"action": "list"})).status == 200
+        });
         let restarted = Instant::now();
         for failure in load.finish(&socket) {
             let told = ["restarted during the call", "offline", "lost during the call"];
@@ -87,7 +92,10 @@ fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
     let mut objects = Vec::new();
     for round in 0..rounds() {
         let socket = Socket::connect(fleet.address, &fleet.token);
-        let sessions = [("box", begin_counting(&fleet, "box", round)), ("local", begin_counting(&fleet, "local", round))];
+        let sessions = [
+            ("box", begin_counting(&fleet, "box", round)),
+            ("local", begin_counting(&fleet, "local", round)),
+        ];
         load.begin(&socket, "box", &mut dice);
         let storing: Vec<(usize, u64)> = (0..4)
             .map(|number| {
@@ -100,9 +108,9 @@ fn a_killed_gateway_comes_back_with_all_it_acknowledged() {
         fleet.kill_gateway();
         load.abandon(&socket);
         assert_eq!(socket.answered_twice(), [0; 0]);
-        let acknowledged = storing.into_iter().filter(|(_, id)| {
-            socket.answer(*id, Duration::ZERO).is_some_and(|answer| answer["ok"] == true)
-        });
+        let acknowledged = storing
+            .into_iter()
+            .filter(|(_, id)| socket.answer(*id, Duration::ZERO).is_some_and(|answer| answer["ok"] == true));
         objects.extend(acknowledged.map(|(number, _)| number));
         let verified = fleet.run(&["audit", "verify"]);
         assert_eq!(verified.code, 0, "round {round}: {} {}", verified.stdout, verified.stderr);

@@ -63,7 +63,8 @@ impl Load {
                     Kind::Count => {
                         self.counted.insert(number, false);
                         let pause = dice.below(1000);
-                        let command = format!("echo {number} >> count; sleep 0.{pause:03}; echo done-{number}");
+                        let command =
+                            format!("echo {number} >> count; sleep 0.{pause:03}; echo done-{number}");
                         ("Bash", json!({ "command": command }))
                     }
                     Kind::Write => {

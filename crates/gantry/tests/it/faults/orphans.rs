@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::end_to_end::fleet::{Fleet, SOON, eventually};
 
 /// Children, grandchildren in sessions of their own, and some that ignore what they can.
-const STUBBORN: &str = "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep 1000\" &); sleep 1000 & sleep 1000";
+const STUBBORN: &str =
+    "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep 1000\" &); sleep 1000 & sleep 1000";
 
 #[test]
 fn nothing_is_left_after_stop_and_kill() {

@@ -27,8 +27,7 @@ impl Proxy {
     pub(super) fn to(upstream: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared =
-            Arc::new(Shared { upstream, is_cut: AtomicBool::new(false), pairs: Mutex::default() });
+        let shared = Arc::new(Shared { upstream, is_cut: AtomicBool::new(false), pairs: Mutex::default() });
         let own = shared.clone();
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {

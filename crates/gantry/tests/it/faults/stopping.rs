@@ -60,7 +60,8 @@ fn a_stopping_node_answers_what_was_begun() {
     let mut load = Load::default();
     for _ in 0..3 {
         load.begin(&socket, "box", &mut dice);
-        let id = socket.begin_call("box__Bash", &json!({"command": "touch begun; sleep 1; echo whole"}), SOON);
+        let id =
+            socket.begin_call("box__Bash", &json!({"command": "touch begun; sleep 1; echo whole"}), SOON);
         eventually("the last one runs", SOON, || machine.path("begun").exists());
         machine.begin_stop();
         let answer = socket.answer(id, SOON).unwrap();
