@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_link::LinkError;
 use gantry_protocol::{CallResult, ErrorCode, NodeCallParams, WireError, method, raw};
-use gantry_tool::{Call, Message, Reply, ToolError, remote_reply};
+use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
 
 use super::{Live, Node, Nodes};
@@ -15,6 +15,9 @@ const AWAY_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a node may take to end what was called off. Less than the gate waits.
 const CALL_OFF_GRACE: Duration = Duration::from_millis(1500);
+
+/// By how much a node may be early at a deadline.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(250);
 
 /// In every message about a call that may or may not have taken effect.
 pub(crate) const OUTCOME_UNKNOWN: &str = "whose outcome is unknown";
@@ -64,7 +67,7 @@ impl Nodes {
             };
             node.acknowledge(&call.id);
             return match answered {
-                Err(error) if error.code == ErrorCode::Cancelled => Err(ToolError::Cancelled),
+                Err(error) if error.code == ErrorCode::Cancelled => Err(given_up(call)),
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
                 answered => remote_reply(answered),
             };
@@ -116,6 +119,16 @@ fn offline(node: &Node) -> ToolError {
 fn restarted(node: &Node) -> ToolError {
     let text = format!("the node \"{}\" was restarted during the call, {OUTCOME_UNKNOWN}", node.id);
     ToolError::unavailable(text)
+}
+
+/// A node that gives up by itself does so at the deadline, which its clock may have reached a little before ours.
+fn given_up(call: &Call) -> ToolError {
+    let left = call.deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+    if !call.cancel.is_cancelled() && left.is_some_and(|left| left < CLOCKS_DIFFER) {
+        let refusal = Refusal::new(RefusalCode::Deadline, "the call's deadline passed");
+        return ToolError::Refused(refusal.with_hint("allow more time, or ask for less"));
+    }
+    ToolError::Cancelled
 }
 
 /// Whether an error says that the node failed, not that it refused.
