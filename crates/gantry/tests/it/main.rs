@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::print_stdout,
     reason = "tests set up their own world"
 )]
 
