@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_link::Link;
-use gantry_store::Database;
+use gantry_protocol::{ProcessEnd, event};
+use gantry_store::{Database, DatabaseError};
 use gantry_tool::{Call, Gate, Outcome, Refusal, RefusalCode, ResultStore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -102,9 +103,23 @@ impl Gateway {
         self.gate.dispatch(call, name, input).await
     }
 
+    /// A background process has ended on a node: on disk when this returns. False when it was known.
+    pub async fn process_ended(&self, node: &str, end: &ProcessEnd) -> Result<bool, DatabaseError> {
+        let mut data = serde_json::to_value(end).unwrap_or_default();
+        let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
+        if new {
+            data["nodeId"] = json!(node);
+            // Nobody may be listening.
+            let _ = self.events.send((event::PROCESS_ENDED, data));
+        }
+        Ok(new)
+    }
+
     /// Lets calls under way finish for at most `drain`, then ends them, then closes every link with a reason.
     pub(crate) async fn stop(&self, drain: Duration) {
         self.stopping.cancel();
+        // Their callers hear that they go on later; waiting for them could take days.
+        self.nodes.stopping.cancel();
         self.calls.close();
         if tokio::time::timeout(drain, self.calls.wait()).await.is_err() {
             self.ending.cancel();

@@ -149,7 +149,15 @@ async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-    (StatusCode::OK, headers, gateway.gate.metrics().render()).into_response()
+    let mut text = gateway.gate.metrics().render();
+    let refused = format!(
+        "# HELP stream_frames_refused Frames that belonged to no stream of their sender.\n\
+         # TYPE stream_frames_refused counter\nstream_frames_refused_total {}\n",
+        gateway.nodes.relay.refused_frames()
+    );
+    let end = text.rfind("# EOF").unwrap_or(text.len());
+    text.insert_str(end, &refused);
+    (StatusCode::OK, headers, text).into_response()
 }
 
 async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {

@@ -11,6 +11,7 @@ mod http;
 mod nodes;
 mod remote_tools;
 mod server;
+mod transfers;
 mod ws;
 
 pub use callers::Agent;
@@ -18,3 +19,4 @@ pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
 pub use nodes::Nodes;
 pub use server::{ServeError, Serving, TlsFiles, serve};
+pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

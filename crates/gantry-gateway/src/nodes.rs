@@ -13,9 +13,11 @@ use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry};
 use gantry_toolsets::LOCAL_NODE;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
+use crate::transfers::relay::{Port, Relay};
 
 mod carry;
 
@@ -37,6 +39,10 @@ pub struct Nodes {
     /// This start of the gateway.
     pub(crate) instance: String,
     known: Mutex<BTreeMap<String, Arc<Node>>>,
+    /// Streams between nodes, and from and to the gateway itself.
+    pub(crate) relay: Arc<Relay>,
+    /// Transfers go on with the next start.
+    pub(crate) stopping: CancellationToken,
 }
 
 pub(crate) struct Node {
@@ -96,6 +102,8 @@ impl Nodes {
             database,
             instance: uuid::Uuid::new_v4().to_string(),
             known: Mutex::default(),
+            relay: Arc::default(),
+            stopping: CancellationToken::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -177,6 +185,10 @@ impl Nodes {
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
         if let Some(old) = node.live.send_replace(Some(live)) {
             old.link.close("replaced by a newer connection of the same node");
+        }
+        // The second connection belongs to the first: a new one is asked for when it is needed.
+        if let Some(bulk) = node.bulk.send_replace(None) {
+            bulk.close("the node has connected anew");
         }
         Ok(())
     }
@@ -466,8 +478,8 @@ pub(crate) fn local_info(registry: &Registry, version: &str) -> Option<NodeInfo>
 
 /// Streams between nodes.
 impl Nodes {
-    /// A piece of a stream came over a node's link. Streams belong to transfers, and there are none.
-    pub(crate) fn relay(&self, _node: &Node, link: &Link, frame: gantry_protocol::StreamFrame) {
-        link.try_stream(gantry_protocol::StreamFrame::abort(frame.stream(), "there is no such stream"));
+    /// A piece of a stream came over a node's link. The relay knows to whom each stream belongs, and over which link.
+    pub(crate) fn relay(&self, link: &Link, frame: gantry_protocol::StreamFrame) {
+        self.relay.pass(&Port::Link(link.clone()), frame);
     }
 }

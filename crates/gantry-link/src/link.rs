@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, raw};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,6 +56,8 @@ struct Inner {
     next_seq: AtomicU64,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
     serving: Mutex<HashMap<u64, CancellationToken>>,
+    /// Requests that came since the link's task last looked.
+    arrived: Mutex<Vec<Work>>,
     options: LinkOptions,
     /// Somebody wants the link closed, or it is.
     closing: CancellationToken,
@@ -96,6 +102,7 @@ impl Link {
                 next_seq: AtomicU64::new(1),
                 pending: Mutex::default(),
                 serving: Mutex::default(),
+                arrived: Mutex::default(),
                 options,
                 closing: CancellationToken::new(),
                 closed: CancellationToken::new(),
@@ -242,6 +249,10 @@ impl Link {
 }
 
 impl Inner {
+    fn take_arrived(&self) -> Vec<Work> {
+        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -305,20 +316,27 @@ where
     V: Service,
 {
     let (mut sink, stream) = socket.split();
+    let mut working = Working::new();
     let ended = {
         let reading = read(&link, stream, &service);
         let writing = write(&link, &mut sink, &mut queue);
+        // In this order: what was read is worked on, and what was answered is written, in one turn of this task.
         tokio::select! {
+            biased;
+            () = link.inner.closing.cancelled() => link.reason(),
             reason = reading => reason,
+            never = work(&link, &mut working) => match never {},
             reason = writing => reason,
             reason = silence(&link) => reason,
-            () = link.inner.closing.cancelled() => link.reason(),
         }
     };
     let _ = link.inner.reason.set(ended);
     link.inner.closed.cancel();
     link.inner.pending().clear();
     link.inner.serving().drain().for_each(|(_, cancel)| cancel.cancel());
+    // Nobody waits for them; they have heard so, and may still tidy up.
+    working.extend(link.inner.take_arrived());
+    tokio::spawn(async move { while working.next().await.is_some() {} });
     // What was said before the end is still delivered, answers above all.
     let goodbye = async {
         queue.close();
@@ -332,6 +350,26 @@ where
         let _ = sink.flush().await;
     };
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
+}
+
+/// Requests of the peer that are being worked on.
+type Working = FuturesUnordered<Work>;
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
+async fn work(link: &Link, working: &mut Working) -> Infallible {
+    std::future::poll_fn(|cx| {
+        loop {
+            let arrived = link.inner.take_arrived();
+            let nothing_new = arrived.is_empty();
+            working.extend(arrived);
+            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {}
+            if nothing_new {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
 }
 
 /// Returns when the peer has not been heard for two pings, also while a write to it is stuck.
@@ -483,8 +521,9 @@ fn serve<V: Service>(
     let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
     let request = Request { id, method, params, deadline, cancel };
     let answer = Arc::clone(service).request(link.clone(), request);
-    let link = link.clone();
-    tokio::spawn(async move {
+    let own = link.clone();
+    let work = async move {
+        let link = own;
         let serving = Serving { link: &link, id };
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
@@ -500,7 +539,8 @@ fn serve<V: Service>(
                 .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
             room.send(Message::text(text));
         }
-    });
+    };
+    link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
 }
 
 /// A frame that the peer would not take must not reach it: it would hang up.

@@ -1,10 +1,12 @@
 //! What to run: plain data, checked when it is launched.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::error::ProcessError;
 use crate::sandbox::Sandbox;
 
 /// A program with everything it is given; nothing else reaches it.
@@ -44,6 +46,36 @@ impl Command {
     {
         self.args.extend(args.into_iter().map(Into::into));
         self
+    }
+
+    /// The program and its arguments, as given.
+    pub(crate) fn described(&self) -> Vec<String> {
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        std::iter::once(text(&self.program)).chain(self.args.iter().map(text)).collect()
+    }
+
+    /// Refuses what no kernel could be told.
+    pub(crate) fn check(&self) -> Result<(), ProcessError> {
+        let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+        if self.program.is_empty() {
+            return Err(ProcessError::Invalid("the program is empty"));
+        }
+        if has_nul(&self.program) || self.args.iter().any(|arg| has_nul(arg)) {
+            return Err(ProcessError::Invalid("an argument contains a NUL byte"));
+        }
+        if let Cwd::Path(path) = &self.cwd
+            && has_nul(path.as_os_str())
+        {
+            return Err(ProcessError::Invalid("the directory contains a NUL byte"));
+        }
+        for (name, value) in &self.env {
+            if name.is_empty() || has_nul(name) || has_nul(value) || name.as_bytes().contains(&b'=') {
+                return Err(ProcessError::Invalid(
+                    "an environment variable has an empty or broken name, or a NUL byte",
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -31,8 +31,14 @@ pub enum ProcessError {
     HasEnded(SessionId),
     #[error("standard input of session {0} is closed")]
     StdinClosed(SessionId),
+    #[error("standard input of session {0} cannot be reached at the moment")]
+    StdinBusy(SessionId),
     #[error("the log {} cannot be used: {source}", path.display())]
     Log { path: PathBuf, source: Error },
+    #[error("the sessions in {} belong to another engine, process {holder}", path.display())]
+    InUse { path: PathBuf, holder: String },
+    #[error("session {id} cannot be kept over a restart: {reason}")]
+    NotDetached { id: SessionId, reason: String },
     #[error("cancelled before the command started")]
     Cancelled,
     #[error("the engine is shutting down")]
@@ -64,6 +70,9 @@ impl ProcessError {
             }
             Self::NoSession(_) => {
                 Some("finished sessions are kept for a while only; list them to see which are left")
+            }
+            Self::InUse { .. } => {
+                Some("stop that process first, or give this one a data directory of its own")
             }
             Self::Keeper { .. } => {
                 Some("the gantry program may have been moved or replaced while it ran; start it again")

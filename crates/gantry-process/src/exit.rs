@@ -10,8 +10,6 @@ pub struct Exit {
 }
 
 impl Exit {
-    pub(crate) const UNKNOWN: Self = Self { code: None, signal: None };
-
     pub fn success(&self) -> bool {
         self.code == Some(0)
     }

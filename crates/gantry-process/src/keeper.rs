@@ -1,11 +1,13 @@
-//! The keeper: a small process between the engine and one command, which outlives neither.
+//! The keeper: a small process between the engine and one command, which never outlives the command, and the engine
+//! only when it was told to.
 //!
-//! It adopts every orphan the command makes, so that at the end (the command's own, a request, or the death of the
-//! engine) it can end all of them, reap all of them, and only then report. On Linux it runs below a `guard` that does
-//! the same should the keeper be killed. Plain blocking code, no runtime.
+//! It adopts every orphan the command makes, so that at the end (the command's own, a request, its timeout, or the death
+//! of the engine) it can end all of them, reap all of them, and only then report. A session that was detached goes on
+//! without an engine: its keeper waits for the next one on a socket, and leaves the end in the session's folder. On
+//! Linux a keeper runs below a `guard` that ends the command's tree should the keeper be killed. Plain blocking code,
+//! no runtime.
 
-use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,10 +16,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
-use crate::order::{KILL, Report, TERMINATE};
+use crate::order::Report;
+use crate::record::{Cause, EndRecord, Moment};
 
+mod control;
 #[cfg_attr(not(target_os = "linux"), path = "keeper/descendants_portable.rs")]
 mod descendants;
+mod folder;
 #[cfg(target_os = "linux")]
 mod guard;
 mod inherited;
@@ -25,6 +30,8 @@ mod launch;
 mod pump;
 mod receive;
 
+use control::{Control, Request};
+use folder::Folder;
 use pump::Pump;
 
 /// Between SIGTERM and SIGKILL.
@@ -59,13 +66,31 @@ fn keep() -> Result<(), std::io::Error> {
     leave_terminal();
     descendants::adopt()?;
     let (order, descriptors) = receive::order(&control)?;
-    match launch::launch(&order, descriptors) {
-        Ok(launched) => {
-            report(&control, &Report::Started { pid: launched.pid.as_raw_nonzero().get() });
-            Keeper { control, target: launched.pid, pump: launched.pump, status: None }.run()
+    let mut control = Control::new(control);
+    let begun = Instant::now();
+    let launched = match launch::launch(&order, descriptors) {
+        Ok(launched) => launched,
+        Err(refusal) => {
+            control.report(&refusal);
+            return Ok(());
         }
-        Err(refusal) => report(&control, &refusal),
-    }
+    };
+    control.report(&Report::Started { pid: launched.pid.as_raw_nonzero().get() });
+    let timeout = order.keep.and_then(|keep| keep.timeout_ms).map(Duration::from_millis);
+    // A keeper may wait for days; it need not hold the command's environment meanwhile.
+    drop(order);
+    let keeper = Keeper {
+        control,
+        target: launched.pid,
+        pump: launched.pump,
+        folder: launched.folder.map(Folder),
+        feed: launched.feed,
+        detached: false,
+        begun,
+        deadline: timeout.and_then(|timeout| begun.checked_add(timeout)),
+        status: None,
+    };
+    keeper.run();
     Ok(())
 }
 
@@ -81,26 +106,24 @@ fn leave_terminal() {
     };
 }
 
-/// The engine may be gone; there is nobody else to tell.
-fn report(mut control: &UnixStream, report: &Report) {
-    if let Ok(mut line) = serde_json::to_vec(report) {
-        line.push(b'\n');
-        let _ = control.write_all(&line);
-    }
-}
-
 struct Keeper {
-    control: UnixStream,
+    control: Control,
     target: Pid,
     pump: Option<Pump>,
+    folder: Option<Folder>,
+    /// Keeps the command's standard input open while engines come and go; each gets a copy to write to.
+    feed: Option<OwnedFd>,
+    detached: bool,
+    begun: Instant,
+    deadline: Option<Instant>,
     /// How the target ended, once it has.
     status: Option<WaitStatus>,
 }
 
-enum Event {
-    TargetEnded,
-    Terminate,
-    Kill,
+/// Which of the control sockets has something for us.
+struct Ready {
+    connection: bool,
+    listener: bool,
 }
 
 /// Whether any child, adopted ones included, is still there.
@@ -113,9 +136,9 @@ enum Children {
 impl Keeper {
     fn run(mut self) {
         let target = descendants::watch(self.target);
-        let event = self.wait(target.as_ref());
+        let cause = self.wait(target.as_ref());
         if self.remain() {
-            if !matches!(event, Event::Kill) {
+            if cause != Cause::Killed {
                 self.signal_all(Signal::TERM);
                 self.settle(TERM_GRACE);
             }
@@ -128,48 +151,99 @@ impl Keeper {
         if let Some(pump) = &mut self.pump {
             pump.drain();
         }
-        let ended = Report::Ended {
+        let end = EndRecord {
             code: self.status.and_then(WaitStatus::exit_status),
             signal: self.status.and_then(WaitStatus::terminating_signal),
             survivors,
             log: self.pump.take().map(Pump::finish).unwrap_or_default(),
+            cause,
+            ended_at: Moment::now(),
+            duration_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        report(&self.control, &ended);
+        if let Some(folder) = self.folder.as_ref().filter(|_| self.detached) {
+            folder.leave_end(&end);
+        }
+        self.control.report(&Report::Ended(end));
     }
 
-    /// Copies output until the command ends or somebody wants it to.
-    fn wait(&mut self, target: Option<&OwnedFd>) -> Event {
+    /// Copies output and serves engines until the command ends or has to.
+    fn wait(&mut self, target: Option<&OwnedFd>) -> Cause {
         loop {
             self.reap();
             if self.status.is_some() {
-                return Event::TargetEnded;
+                return Cause::Own;
             }
-            let mut fds = vec![PollFd::new(&self.control, PollFlags::IN)];
-            fds.extend(target.map(|target| PollFd::new(target, PollFlags::IN)));
-            fds.extend(
-                self.pump
-                    .as_ref()
-                    .and_then(Pump::source)
-                    .map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)),
-            );
-            poll(&mut fds, REAP_EVERY);
-            let asked = !fds[0].revents().is_empty();
+            if self.is_deserted() {
+                return Cause::Terminated;
+            }
+            let now = Instant::now();
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
+            if left == Some(Duration::ZERO) {
+                return Cause::TimedOut;
+            }
+            let ready = self.sleep(target, REAP_EVERY.min(left.unwrap_or(REAP_EVERY)));
             if let Some(pump) = &mut self.pump {
                 pump.copy_what_is_there();
             }
-            if asked {
-                return self.asked();
+            if ready.connection {
+                for request in self.control.requests() {
+                    if let Some(cause) = self.serve(request) {
+                        return cause;
+                    }
+                }
+            }
+            if ready.listener {
+                self.control.accept(self.feed.as_ref());
             }
         }
     }
 
-    fn asked(&self) -> Event {
-        let mut byte = [0];
-        match rustix::io::read(&self.control, &mut byte) {
-            Ok(1) if byte[0] == KILL => Event::Kill,
-            Ok(1) if byte[0] == TERMINATE => Event::Terminate,
-            // End of file: the engine is gone, and nobody will want the command any more.
-            _ => Event::Terminate,
+    /// Without an engine, and no other can come.
+    fn is_deserted(&self) -> bool {
+        let reachable = self.detached && !self.folder.as_ref().is_some_and(Folder::was_removed);
+        self.control.connection().is_none() && !reachable
+    }
+
+    /// Until there is something to do.
+    fn sleep(&self, target: Option<&OwnedFd>, limit: Duration) -> Ready {
+        fn watch<'a>(fds: &mut Vec<PollFd<'a>>, fd: Option<BorrowedFd<'a>>) -> Option<usize> {
+            fds.push(PollFd::from_borrowed_fd(fd?, PollFlags::IN));
+            Some(fds.len() - 1)
+        }
+        let mut fds = Vec::with_capacity(4);
+        let connection = watch(&mut fds, self.control.connection());
+        let listener = watch(&mut fds, self.control.listener());
+        fds.extend(target.map(|target| PollFd::new(target, PollFlags::IN)));
+        watch(&mut fds, self.pump.as_ref().and_then(Pump::source));
+        poll(&mut fds, limit);
+        let ready = |index: Option<usize>| index.is_some_and(|index| !fds[index].revents().is_empty());
+        Ready { connection: ready(connection), listener: ready(listener) }
+    }
+
+    /// Does what an engine asks for; gives the cause when that is the command's end.
+    fn serve(&mut self, request: Request) -> Option<Cause> {
+        match request {
+            Request::Terminate => return Some(Cause::Terminated),
+            Request::Kill => return Some(Cause::Killed),
+            Request::CloseStdin => self.feed = None,
+            Request::Detach(record) => self.detach(&record),
+        }
+        None
+    }
+
+    fn detach(&mut self, record: &[u8]) {
+        let Some(folder) = self.folder.as_ref().filter(|_| !self.detached) else {
+            let reason = "this session cannot be detached".to_owned();
+            return self.control.report(&Report::NotDetached { reason });
+        };
+        match folder.detach(record) {
+            Ok(listener) => {
+                self.detached = true;
+                self.control.listen(listener);
+                self.control.report(&Report::Detached);
+                folder.sync();
+            }
+            Err(err) => self.control.report(&Report::NotDetached { reason: err.to_string() }),
         }
     }
 

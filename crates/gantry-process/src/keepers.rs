@@ -6,7 +6,7 @@ use std::io::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::link::Link;
-use crate::processes::ProcessesOptions;
+use crate::options::ProcessesOptions;
 
 pub(crate) struct Keepers {
     pub(crate) options: ProcessesOptions,

@@ -1,4 +1,4 @@
-//! The engine's end of one keeper: starts it, hands over the order, carries requests down and reports up.
+//! The engine's end of one keeper: starts it or finds it again, hands over the order, carries requests down and reports up.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -12,11 +12,17 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 
-use crate::order::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, Order, Report};
-use crate::processes::ProcessesOptions;
+use crate::options::ProcessesOptions;
+use crate::order::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, MAX_REPORT_BYTES, Order, Report};
 
 pub(crate) struct Link {
-    child: Child,
+    /// `None` when an engine before us started it.
+    child: Option<Child>,
+    /// `None` until a keeper that was found has answered.
+    connection: Option<Connection>,
+}
+
+struct Connection {
     reports: BufReader<OwnedReadHalf>,
     requests: OwnedWriteHalf,
     /// A report as far as it has arrived; kept here so that `report` may be cancelled.
@@ -36,20 +42,32 @@ impl Link {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let (reports, requests) = UnixStream::from_std(ours)?.into_split();
-        Ok(Self { child, reports: BufReader::new(reports), requests, line: Vec::new() })
+        Ok(Self { child: Some(child), connection: Some(Connection::new(UnixStream::from_std(ours)?)) })
+    }
+
+    /// A keeper that somebody else started and that has to be connected to.
+    pub(crate) fn found() -> Self {
+        Self { child: None, connection: None }
+    }
+
+    /// Goes on over a new connection.
+    pub(crate) fn connect(&mut self, stream: UnixStream) {
+        self.connection = Some(Connection::new(stream));
     }
 
     /// Sends the order; the descriptors travel with its first bytes and are closed here afterwards.
     pub(crate) async fn order(&mut self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         debug_assert!(descriptors.len() <= MAX_DESCRIPTORS);
+        let Some(Connection { requests, .. }) = &mut self.connection else {
+            return Err(ErrorKind::NotConnected.into());
+        };
         let json = serde_json::to_vec(order)?;
         if json.len() > MAX_ORDER_BYTES {
             return Err(rustix::io::Errno::TOOBIG.into());
         }
         let length = u32::try_from(json.len()).map_err(Error::other)?.to_le_bytes();
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let socket: &UnixStream = self.requests.as_ref();
+        let socket: &UnixStream = requests.as_ref();
         let sent = socket
             .async_io(tokio::io::Interest::WRITABLE, || {
                 let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -62,44 +80,66 @@ impl Link {
             })
             .await?;
         let (length_sent, json_sent) = (sent.min(length.len()), sent.saturating_sub(length.len()));
-        self.requests.write_all(&length[length_sent..]).await?;
-        self.requests.write_all(&json[json_sent..]).await
+        requests.write_all(&length[length_sent..]).await?;
+        requests.write_all(&json[json_sent..]).await
     }
 
     /// The next report, or `None` when the keeper is gone. May be cancelled without losing anything.
     pub(crate) async fn report(&mut self) -> Option<Report> {
-        match self.reports.read_until(b'\n', &mut self.line).await {
-            Ok(count) if count > 0 && self.line.ends_with(b"\n") => {
-                let report = serde_json::from_slice(&self.line).ok();
-                self.line.clear();
-                report
+        let Connection { reports, line, .. } = self.connection.as_mut()?;
+        loop {
+            let chunk = reports.fill_buf().await.ok().filter(|chunk| !chunk.is_empty())?;
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            line.extend_from_slice(&chunk[..end.unwrap_or(chunk.len())]);
+            let taken = end.map_or(chunk.len(), |end| end + 1);
+            reports.consume(taken);
+            if end.is_some() {
+                let report = serde_json::from_slice(line).ok();
+                line.clear();
+                return report;
             }
-            _ => None,
+            if line.len() > MAX_REPORT_BYTES {
+                return None;
+            }
         }
     }
 
     /// Asks the keeper for something; a keeper that is gone will be noticed by `report`.
-    pub(crate) async fn request(&mut self, request: u8) {
-        let _ = self.requests.write_all(&[request]).await;
+    pub(crate) async fn request(&mut self, request: &[u8]) {
+        if let Some(connection) = &mut self.connection {
+            let _ = connection.requests.write_all(request).await;
+        }
     }
 
     /// Whether the keeper still runs; only a spare may have ended without our noticing.
     pub(crate) fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    pub(crate) fn keeper_pid(&self) -> Option<i32> {
-        self.child.id().and_then(|pid| i32::try_from(pid).ok())
+    /// The number of the process that was started, when we did and have not reaped it.
+    pub(crate) fn child_pid(&self) -> Option<i32> {
+        self.child.as_ref()?.id().and_then(|pid| i32::try_from(pid).ok())
     }
 
-    /// Ends a keeper that does not answer.
+    /// Ends a keeper of ours that does not answer.
     pub(crate) fn kill_keeper(&mut self) {
-        let _ = self.child.start_kill();
+        if let Some(child) = &mut self.child {
+            let _ = child.start_kill();
+        }
     }
 
-    /// Waits until the keeper is reaped.
+    /// Waits until a keeper of ours is reaped.
     pub(crate) async fn reap(mut self) {
-        drop(self.requests);
-        let _ = self.child.wait().await;
+        self.connection = None;
+        if let Some(child) = &mut self.child {
+            let _ = child.wait().await;
+        }
+    }
+}
+
+impl Connection {
+    fn new(stream: UnixStream) -> Self {
+        let (reports, requests) = stream.into_split();
+        Self { reports: BufReader::new(reports), requests, line: Vec::new() }
     }
 }

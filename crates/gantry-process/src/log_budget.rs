@@ -30,6 +30,14 @@ impl LogBudget {
         Reservation { budget: Arc::clone(self), limit, bytes: Mutex::new(bytes) }
     }
 
+    /// Counts a log that an engine before us has begun; its limit stays what it was.
+    pub(crate) fn adopt(self: &Arc<Self>, limit: u64) -> Reservation {
+        let bytes = limit.saturating_add(BEYOND_LIMIT);
+        let mut held = self.held();
+        *held = held.saturating_add(bytes);
+        Reservation { budget: Arc::clone(self), limit, bytes: Mutex::new(bytes) }
+    }
+
     /// What finished logs may take together; the rest is for those that are still growing.
     pub(crate) fn for_finished(&self) -> u64 {
         self.total / 2

@@ -7,10 +7,21 @@
 use rustix::process::{Pid, Signal};
 
 use crate::link::Link;
+use crate::record::SessionRecord;
+#[cfg(target_os = "linux")]
+use {
+    crate::keeper::KILL_LIMIT, crate::process_table, crate::record::ProcessName, std::time::Duration,
+    tokio::time::Instant,
+};
+
+#[cfg(target_os = "linux")]
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+#[cfg(target_os = "linux")]
+const STRAYS_LIMIT: Duration = KILL_LIMIT.saturating_add(Duration::from_secs(1));
 
 /// Returns when nothing is left, or nothing more can be done.
 pub(crate) async fn end_orphans(link: &mut Link, target: Option<i32>) {
-    let keeper = link.keeper_pid();
+    let keeper = link.child_pid();
     #[cfg(target_os = "linux")]
     if let Some(guard) = keeper
         && guard::took_over(guard).await
@@ -22,30 +33,61 @@ pub(crate) async fn end_orphans(link: &mut Link, target: Option<i32>) {
     }
     // Not reaped yet, so the number of its session cannot belong to anybody else.
     #[cfg(target_os = "linux")]
-    for process in crate::process_table::all().filter(|process| Some(process.session) == keeper) {
-        crate::process_table::signal(&process, Signal::KILL);
+    for process in process_table::all().filter(|process| Some(process.session) == keeper) {
+        process_table::signal(&process, Signal::KILL);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = keeper;
     link.kill_keeper();
 }
 
+/// As [`end_orphans`], for a keeper that an engine before us started: by what that one wrote down.
+#[cfg(target_os = "linux")]
+pub(crate) async fn end_strays(record: &SessionRecord) {
+    if record.boot.is_some() && record.boot != process_table::boot() {
+        return;
+    }
+    let lives = |name: &ProcessName| {
+        process_table::stat(name.pid).filter(|now| Some(now.started) == name.started && !now.zombie)
+    };
+    let deadline = Instant::now() + STRAYS_LIMIT;
+    while let Some(guard) = record.guard.as_ref().and_then(lives)
+        && Instant::now() < deadline
+    {
+        // Its only child is a keeper that is stuck, or what a keeper that is gone has left.
+        let children = process_table::all().filter(|process| process.parent == guard.pid);
+        children.for_each(|process| process_table::signal(&process, Signal::KILL));
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    // Somebody has killed the guard as well: what is left is what the command's own process leads.
+    while let Some(leader) = lives(&record.process)
+        && Instant::now() < deadline
+    {
+        let mut strays = process_table::below([leader.pid]);
+        strays.extend(process_table::all().filter(|process| process.group == leader.pid));
+        for process in strays {
+            process_table::signal(&process, Signal::KILL);
+        }
+        process_table::signal(&leader, Signal::KILL);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Elsewhere a number alone does not say whose it is by now.
+#[cfg(not(target_os = "linux"))]
+pub(crate) async fn end_strays(_record: &SessionRecord) {}
+
 #[cfg(target_os = "linux")]
 mod guard {
-    use std::time::Duration;
-
     use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
     use tokio::time::Instant;
 
-    use crate::keeper::KILL_LIMIT;
+    use super::{LOOK_EVERY, STRAYS_LIMIT};
     use crate::process_table;
-
-    const LOOK_EVERY: Duration = Duration::from_millis(2);
-    const LIMIT: Duration = KILL_LIMIT.saturating_add(Duration::from_secs(1));
 
     /// Whether the guard ended all that its keeper left, and then itself.
     pub(super) async fn took_over(guard: i32) -> bool {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + STRAYS_LIMIT;
         while Instant::now() < deadline {
             match own_end(guard) {
                 Some(by_itself) => return by_itself,

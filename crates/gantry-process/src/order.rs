@@ -1,7 +1,8 @@
 //! What the engine and a keeper say to each other over the control socket.
 //!
-//! Down: one [`Order`] (a length and JSON, its descriptors beside it), then single bytes, [`TERMINATE`] or [`KILL`].
-//! Up: [`Report`]s, one line of JSON each.
+//! Down: one [`Order`] (a length and JSON, its descriptors beside it), then requests of one byte; only [`DETACH`] has
+//! more, a length and a record. Up: [`Report`]s, one line of JSON each. An engine that comes later, over the socket of
+//! a detached session, is greeted with [`WELCOME`] and gives no order.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::record::EndRecord;
 use crate::sandbox::Sandbox;
 
 /// SIGTERM first, SIGKILL after the grace.
@@ -18,11 +20,23 @@ pub(crate) const TERMINATE: u8 = b'T';
 /// SIGKILL at once.
 pub(crate) const KILL: u8 = b'K';
 
+/// Closes the keeper's copy of the end that standard input is fed through.
+pub(crate) const CLOSE_STDIN: u8 = b'C';
+/// From now on the end of the control connection is not the end of the command. A length follows, and the record to
+/// leave in the session's folder.
+pub(crate) const DETACH: u8 = b'D';
+
+/// To an engine that adopts a session; the end that feeds standard input comes with it while that is open.
+pub(crate) const WELCOME: u8 = b'W';
+
+/// A report longer than this is none.
+pub(crate) const MAX_REPORT_BYTES: usize = 64 * 1024;
+
 /// An order longer than this cannot be started by any kernel we know (the arguments alone are limited to a few MiB).
 pub(crate) const MAX_ORDER_BYTES: usize = 32 << 20;
 
-/// At most stdin, stdout, stderr or log, and the directory.
-pub(crate) const MAX_DESCRIPTORS: usize = 4;
+/// At most stdin, stdout and stderr or log, folder and feed of a kept session, and the directory.
+pub(crate) const MAX_DESCRIPTORS: usize = 6;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -34,7 +48,16 @@ pub(crate) struct Order {
     /// The first descriptor is standard input; otherwise it is empty.
     pub(crate) stdin: bool,
     pub(crate) output: Output,
+    pub(crate) keep: Option<Keep>,
     pub(crate) sandbox: Sandbox,
+}
+
+/// For a session that can be detached: the next descriptor is its folder, and with standard input the one after that
+/// is the end that feeds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keep {
+    /// Enforced by the keeper, because the engine may be gone by then.
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,15 +81,13 @@ pub(crate) enum Report {
         errno: Option<i32>,
         reason: String,
     },
-    /// The command and everything it left behind are gone and reaped.
-    Ended {
-        code: Option<i32>,
-        signal: Option<i32>,
-        /// Processes that even SIGKILL did not end in time (stuck in the kernel).
-        survivors: usize,
-        /// What the output log lacks, when the keeper wrote one.
-        log: LogReport,
+    /// The session will survive us.
+    Detached,
+    NotDetached {
+        reason: String,
     },
+    /// The command and everything it left behind are gone and reaped.
+    Ended(EndRecord),
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]

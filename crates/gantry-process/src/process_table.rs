@@ -1,11 +1,16 @@
 //! Reads /proc: who is whose child, in which session, since when. Signals exactly those it has read of.
 
+use std::collections::HashMap;
+
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 pub(crate) struct Stat {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
+    pub(crate) group: i32,
     pub(crate) session: i32,
+    /// Ended, and waiting for its parent to ask how.
+    pub(crate) zombie: bool,
     /// Numbers are reused; a number and its starting time are not.
     pub(crate) started: u64,
 }
@@ -21,10 +26,34 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     // The name stands in parentheses and may itself contain anything, parentheses included.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
     let mut fields = std::str::from_utf8(text.get(after_name..)?).ok()?.split(' ');
-    let parent = fields.nth(1)?.parse().ok()?;
-    let session = fields.nth(1)?.parse().ok()?;
+    let zombie = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
     let started = fields.nth(15)?.parse().ok()?;
-    Some(Stat { pid, parent, session, started })
+    Some(Stat { pid, parent, group, session, zombie, started })
+}
+
+/// Every process below these, whatever its distance.
+pub(crate) fn below(parents: impl IntoIterator<Item = i32>) -> Vec<Stat> {
+    let mut children: HashMap<i32, Vec<Stat>> = HashMap::new();
+    for process in all() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut found = Vec::new();
+    let mut parents: Vec<i32> = parents.into_iter().collect();
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.pid);
+            found.push(child);
+        }
+    }
+    found
+}
+
+/// Names this start of the machine: numbers from another one mean nothing.
+pub(crate) fn boot() -> Option<String> {
+    Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 
 /// Signals through a handle that is taken first and compared then, so that a reused number is never hit.

@@ -1,11 +1,9 @@
 //! The engine: runs commands to their end, or keeps them as sessions.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -14,58 +12,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{Captured, Collector, Spill, SpillState};
-use crate::command::{Capture, Command, Cwd, Stdin};
+use crate::command::{Capture, Command, Stdin};
+use crate::ends::Ledger;
 use crate::error::ProcessError;
 use crate::keepers::Keepers;
-use crate::log::{Log, LogPage};
+use crate::log::LogPage;
 use crate::log_budget::LogBudget;
 use crate::log_directory::LogDirectory;
+use crate::options::ProcessesOptions;
 use crate::order::Output;
-use crate::session::{Ended, Finished, Session, SessionId, Snapshot, Written};
-use crate::supervise::{Ask, Supervised, Wiring, supervise};
+use crate::provisional::Provisional;
+use crate::session::{Ended, Finished, Kept, Session, SessionId, Snapshot, Written};
+use crate::sessions_directory::SessionsDirectory;
+use crate::supervise::{Ask, KeepWiring, Over, Supervised, Wiring, supervise};
 
 /// How soon a waiting poll notices new output.
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
 
-#[derive(Debug, Clone)]
-pub struct ProcessesOptions {
-    /// The program whose `main` is [`crate::keeper::main`] when it is given `keeper_args`.
-    pub keeper: PathBuf,
-    pub keeper_args: Vec<OsString>,
-    /// Made when the first log is.
-    pub log_dir: PathBuf,
-    /// How long a finished session and its log are kept.
-    pub retention: Duration,
-    /// Output beyond this is counted and its newest part kept as the tail, but pages of the log do not show it.
-    pub max_log_bytes: u64,
-    /// What all logs together may take on disk. Finished ones get half of it, and beyond that are forgotten, oldest
-    /// first; when much of it is taken, a new log may not grow to `max_log_bytes`, but always to 16 MiB.
-    pub max_total_log_bytes: u64,
-    pub max_sessions: usize,
-    /// Finished sessions beyond this are forgotten, oldest first.
-    pub max_finished: usize,
-    /// How long `write` waits for a command that does not read.
-    pub stdin_timeout: Duration,
-    /// Keep one keeper started ahead of the next command. Not worth it for an engine that runs one command and ends.
-    pub spare_keeper: bool,
-}
-
-impl ProcessesOptions {
-    pub fn new(keeper: PathBuf, log_dir: PathBuf) -> Self {
-        Self {
-            keeper,
-            keeper_args: Vec::new(),
-            log_dir,
-            retention: Duration::from_secs(30 * 60),
-            max_log_bytes: 1 << 30,
-            max_total_log_bytes: 4 << 30,
-            max_sessions: 64,
-            max_finished: 256,
-            stdin_timeout: Duration::from_secs(5),
-            spare_keeper: true,
-        }
-    }
-}
+/// A keeper that has not started its command by then was stopped.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What `wait` came back with.
 #[derive(Debug, Clone)]
@@ -74,26 +39,39 @@ pub enum Waited {
     Running(Snapshot),
 }
 
-/// A handle to the engine; clones share it. When the last one goes, every session is ended.
+/// A handle to the engine; clones share it. When the last one goes, every session is ended that was not detached.
 #[derive(Clone)]
 pub struct Processes {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    keepers: Arc<Keepers>,
-    logs: Arc<LogDirectory>,
+pub(crate) struct Inner {
+    pub(crate) keepers: Arc<Keepers>,
+    pub(crate) logs: Arc<LogDirectory>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// One permit for each session that may run.
-    live: Arc<Semaphore>,
+    pub(crate) live: Arc<Semaphore>,
     /// Cancelled by `shutdown`; foreground commands listen.
-    stop: CancellationToken,
-    stopping: AtomicBool,
+    pub(crate) stop: CancellationToken,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) ends: Arc<Ledger>,
+    pub(crate) warnings: Vec<String>,
+    /// Where sessions can be detached. Last, so that it is unlocked when the sessions above are let go.
+    pub(crate) surviving: Option<SessionsDirectory>,
 }
 
 impl Processes {
-    /// Also removes logs that engines before us left behind.
+    /// An engine whose sessions end with it; see [`Processes::recover`] for one whose sessions need not.
     pub fn new(options: ProcessesOptions) -> Self {
+        Self::with(options, None, Vec::new())
+    }
+
+    /// Also removes logs that engines before us left behind.
+    pub(crate) fn with(
+        options: ProcessesOptions,
+        surviving: Option<SessionsDirectory>,
+        warnings: Vec<String>,
+    ) -> Self {
         let budget = LogBudget::new(options.max_total_log_bytes, options.max_log_bytes);
         let logs = Arc::new(LogDirectory::new(options.log_dir.clone(), budget));
         let live = Arc::new(Semaphore::new(options.max_sessions.min(Semaphore::MAX_PERMITS)));
@@ -104,13 +82,16 @@ impl Processes {
             sessions: Mutex::default(),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
+            ends: Arc::default(),
+            warnings,
+            surviving,
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// Runs a command to its end. Cancelling, or dropping the future, ends it and everything it started.
     pub async fn run(&self, command: Command, cancel: CancellationToken) -> Result<Finished, ProcessError> {
-        check(&command)?;
+        command.check()?;
         if command.stdin == Stdin::Pipe {
             return Err(ProcessError::Invalid(
                 "a foreground command cannot be fed: its standard input is empty",
@@ -124,15 +105,15 @@ impl Processes {
             });
         }
         let id = SessionId::new();
-        let described = describe(&command);
+        let described = command.described();
         let capture = command.capture;
         let spill = Spill { directory: Arc::clone(&self.inner.logs), id, state: SpillState::Closed };
         let (collector, sinks, output) = Collector::new(capture, spill).map_err(ProcessError::Prepare)?;
-        let wiring = Wiring { stdin: None, sinks, output, collector };
+        let wiring = Wiring { stdin: None, sinks, output, keep: None, collector };
         let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
         let finish = async { Ok::<_, ProcessError>((gone(started.await)??, gone(ended.await)?)) };
         tokio::pin!(finish);
-        let (started, (ended, captured)) = tokio::select! {
+        let (started, Over { ended, captured, .. }) = tokio::select! {
             finished = &mut finish => finished?,
             () = either(&cancel, &self.inner.stop) => {
                 let _ = asks.send(Ask::Terminate).await;
@@ -154,10 +135,11 @@ impl Processes {
                 started_at: started.started_at,
                 keep_tail,
                 log: Arc::new(log),
-                stdin: tokio::sync::Mutex::new(None),
+                stdin: Arc::default(),
                 asks,
                 ended,
                 polled: AtomicU64::new(0),
+                kept: None,
             };
             self.sessions().insert(id, Arc::new(session));
             self.retain(id);
@@ -167,7 +149,7 @@ impl Processes {
 
     /// Starts a session: the command runs on while its output goes to a log.
     pub async fn start(&self, command: Command) -> Result<SessionId, ProcessError> {
-        check(&command)?;
+        command.check()?;
         let Capture::Merged { keep_tail } = command.capture else {
             return Err(ProcessError::Invalid("a session has one log: its output is merged"));
         };
@@ -178,24 +160,39 @@ impl Processes {
             .try_acquire_owned()
             .map_err(|_| ProcessError::TooManySessions(self.inner.keepers.options.max_sessions))?;
         let id = SessionId::new();
-        let described = describe(&command);
-        let logs = Arc::clone(&self.inner.logs);
-        let (file, log) = tokio::task::spawn_blocking(move || logs.create(id))
-            .await
-            .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))??;
-        let log = Provisional { log: Arc::new(log), keep: false };
+        let described = command.described();
+        let timeout_ms =
+            command.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let inner = Arc::clone(&self.inner);
+        let provisional = tokio::task::spawn_blocking(move || {
+            Provisional::create(&inner.logs, inner.surviving.as_ref(), id)
+        })
+        .await
+        .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))?;
+        let (file, handle, provisional) = provisional?;
         let (stdin, feed) = match command.stdin {
             Stdin::Empty => (None, None),
             Stdin::Pipe => {
                 let (source, sink) = std::io::pipe().map_err(ProcessError::Prepare)?;
-                let feed = pipe::Sender::from_owned_fd(sink.into()).map_err(ProcessError::Prepare)?;
-                (Some(source.into()), Some(feed))
+                (Some(source.into()), Some(OwnedFd::from(sink)))
             }
         };
-        let output = Output::Log { max: log.log.limit() };
-        let wiring = Wiring { stdin, sinks: vec![file.into()], output, collector: Collector::Nothing };
+        let mut keep = None;
+        if let (Some(folder), Some(handle)) = (&provisional.folder, handle) {
+            let feed = feed.as_ref().map(OwnedFd::try_clone).transpose().map_err(ProcessError::Prepare)?;
+            keep = Some(KeepWiring { folder: Arc::clone(folder), handle, feed, timeout_ms });
+        }
+        let feed = feed.map(pipe::Sender::from_owned_fd).transpose().map_err(ProcessError::Prepare)?;
+        let output = Output::Log { max: provisional.log.limit() };
+        let wiring = Wiring { stdin, sinks: vec![file.into()], output, keep, collector: Collector::Nothing };
         let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
-        let started = gone(started.await)??;
+        // Giving up drops `asks`, which ends whatever may have been started.
+        let started = tokio::time::timeout(START_LIMIT, started).await.map_err(|_| ProcessError::Keeper {
+            keeper: self.inner.keepers.options.keeper.clone(),
+            source: std::io::Error::other("it does not answer"),
+        })?;
+        let started = gone(started)??;
+        let (log, folder) = provisional.keep();
         let (ended_tx, ended_rx) = watch::channel(None);
         let session = Session {
             id,
@@ -203,14 +200,20 @@ impl Processes {
             command: described,
             started_at: started.started_at,
             keep_tail,
-            log: log.keep(),
-            stdin: tokio::sync::Mutex::new(feed),
+            log,
+            stdin: Arc::new(tokio::sync::Mutex::new(feed)),
             asks,
             ended: ended_rx,
             polled: AtomicU64::new(0),
+            kept: folder.map(|folder| Kept {
+                folder,
+                timeout_ms,
+                guard: started.guard,
+                record: OnceLock::new(),
+            }),
         };
         self.sessions().insert(id, Arc::new(session));
-        self.record_end(id, ended, ended_tx, permit);
+        self.record_end(id, ended, ended_tx, Some(permit));
         Ok(id)
     }
 
@@ -291,10 +294,20 @@ impl Processes {
     /// Ends a session's standard input.
     pub async fn close_stdin(&self, id: SessionId) -> Result<(), ProcessError> {
         let session = self.session(id)?;
-        match session.stdin.lock().await.take() {
+        let limit = self.inner.keepers.options.stdin_timeout;
+        let taken = tokio::time::timeout(limit, session.stdin.lock()).await.map(|mut stdin| stdin.take());
+        match taken {
             _ if session.has_ended() => Err(ProcessError::HasEnded(id)),
-            Some(_) => Ok(()),
-            None => Err(ProcessError::StdinClosed(id)),
+            Ok(Some(feed)) => {
+                // What was written must be in the pipe before its last end goes.
+                drop(feed);
+                if session.kept.is_some() {
+                    let _ = session.asks.send(Ask::CloseStdin).await;
+                }
+                Ok(())
+            }
+            Ok(None) => Err(ProcessError::StdinClosed(id)),
+            Err(_) => Err(ProcessError::StdinBusy(id)),
         }
     }
 
@@ -310,25 +323,23 @@ impl Processes {
 
     /// Forgets a finished session and removes its log.
     pub fn forget(&self, id: SessionId) -> Result<(), ProcessError> {
-        if !self.session(id)?.has_ended() {
+        let session = self.session(id)?;
+        if !session.has_ended() {
             return Err(ProcessError::StillRunning(id));
         }
+        self.inner.ends.take(|end| end.id == id);
         self.inner.remove(id);
         Ok(())
     }
 
-    /// Starts nothing more and ends everything. Returns when the sessions are gone; foreground calls come back by
-    /// themselves.
+    /// Starts nothing more and ends everything but detached sessions. Returns when those sessions are gone; foreground
+    /// calls come back by themselves.
     pub async fn shutdown(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.stop.cancel();
-        let sessions: Vec<_> = self.sessions().values().cloned().collect();
-        for session in &sessions {
-            let _ = session.asks.try_send(Ask::Terminate);
-        }
-        for session in sessions {
-            session.wait(MAX_WAIT).await;
-        }
+        let all = self.sessions().values().cloned().collect::<Vec<_>>();
+        let attached: Vec<_> = all.into_iter().filter(|session| session.record().is_none()).collect();
+        self.end_these(&attached).await;
         self.inner.keepers.dismiss_spare();
     }
 
@@ -342,7 +353,7 @@ impl Processes {
         Ok(ended.is_some_and(|ended| ended.killed || ended.cancelled))
     }
 
-    fn session(&self, id: SessionId) -> Result<Arc<Session>, ProcessError> {
+    pub(crate) fn session(&self, id: SessionId) -> Result<Arc<Session>, ProcessError> {
         self.sessions().get(&id).cloned().ok_or(ProcessError::NoSession(id))
     }
 
@@ -351,33 +362,39 @@ impl Processes {
     }
 
     /// Waits for the end aside, holding no handle to the engine meanwhile.
-    fn record_end(
+    pub(crate) fn record_end(
         &self,
         id: SessionId,
-        ended: oneshot::Receiver<(Ended, Captured)>,
+        ended: oneshot::Receiver<Over>,
         ended_tx: watch::Sender<Option<Ended>>,
-        permit: OwnedSemaphorePermit,
+        permit: Option<OwnedSemaphorePermit>,
     ) {
         let engine = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
-            let Ok((ended, _)) = ended.await else { return };
+            let Ok(Over { ended, detached, .. }) = ended.await else { return };
             drop(permit);
-            ended_tx.send_replace(Some(ended));
-            if let Some(inner) = engine.upgrade() {
-                Processes { inner }.retain(id);
+            ended_tx.send_replace(Some(ended.clone()));
+            let Some(inner) = engine.upgrade() else { return };
+            let session = inner.sessions().get(&id).cloned();
+            if let Some(session) = session.filter(|_| detached) {
+                inner.offer_end(&session, ended);
             }
+            Processes { inner }.retain(id);
         });
     }
 
     /// Keeps a finished session for its time, and not more of them, nor larger ones, than the limits.
-    fn retain(&self, id: SessionId) {
+    pub(crate) fn retain(&self, id: SessionId) {
         let mut finished: Vec<_> = self
             .sessions()
             .values()
             .filter_map(|session| Some((session.ended.borrow().as_ref()?.ended_at, Arc::clone(session))))
             .collect();
-        if let Some((_, session)) = finished.iter().find(|(_, session)| session.id == id) {
+        let mut retention = self.inner.keepers.options.retention;
+        if let Some((ended_at, session)) = finished.iter().find(|(_, session)| session.id == id) {
             session.log.settle();
+            // Counted from its end, which may lie before our time.
+            retention = retention.saturating_sub(ended_at.elapsed().unwrap_or_default());
         }
         finished.sort_by_key(|(ended_at, _)| std::cmp::Reverse(*ended_at));
         let room = self.inner.logs.budget.for_finished();
@@ -390,7 +407,6 @@ impl Processes {
             }
         }
         let engine = Arc::downgrade(&self.inner);
-        let retention = self.inner.keepers.options.retention;
         tokio::spawn(async move {
             tokio::time::sleep(retention).await;
             if let Some(inner) = engine.upgrade() {
@@ -401,41 +417,33 @@ impl Processes {
 }
 
 impl Inner {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
         self.sessions.lock().unwrap_or_else(|err| err.into_inner())
     }
 
     fn remove(&self, id: SessionId) {
         let session = self.sessions().remove(&id);
-        if let Some(session) = session {
-            let _ = std::fs::remove_file(&session.log.path);
+        let Some(session) = session else { return };
+        match &session.kept {
+            None => {
+                let _ = std::fs::remove_file(&session.log.path);
+            }
+            Some(_) if self.keep_only_the_end(id) => {}
+            Some(kept) => kept.folder.remove(),
         }
+    }
+
+    /// Lets go of the log of a session whose end is still to be reported. False when it is not.
+    pub(crate) fn keep_only_the_end(&self, id: SessionId) -> bool {
+        let Some(end) = self.ends.find(|end| end.id == id) else { return false };
+        // What cannot be kept is reported without its tail.
+        let _ = end.folder.shrink(&end.tail());
+        true
     }
 }
 
 /// Longer than any keeper takes to finish, and than any caller may ask to wait.
-const MAX_WAIT: Duration = Duration::from_secs(600);
-
-/// A log whose command never started is of no use to anyone.
-struct Provisional {
-    log: Arc<Log>,
-    keep: bool,
-}
-
-impl Provisional {
-    fn keep(mut self) -> Arc<Log> {
-        self.keep = true;
-        Arc::clone(&self.log)
-    }
-}
-
-impl Drop for Provisional {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_file(&self.log.path);
-        }
-    }
-}
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// A supervisor only vanishes with the runtime it runs on.
 fn gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {
@@ -447,33 +455,4 @@ async fn either(a: &CancellationToken, b: &CancellationToken) {
         () = a.cancelled() => {}
         () = b.cancelled() => {}
     }
-}
-
-fn describe(command: &Command) -> Vec<String> {
-    let text = |text: &OsString| text.to_string_lossy().into_owned();
-    std::iter::once(text(&command.program)).chain(command.args.iter().map(text)).collect()
-}
-
-/// Refuses what no kernel could be told.
-fn check(command: &Command) -> Result<(), ProcessError> {
-    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
-    if command.program.is_empty() {
-        return Err(ProcessError::Invalid("the program is empty"));
-    }
-    if has_nul(&command.program) || command.args.iter().any(|arg| has_nul(arg)) {
-        return Err(ProcessError::Invalid("an argument contains a NUL byte"));
-    }
-    if let Cwd::Path(path) = &command.cwd
-        && has_nul(path.as_os_str())
-    {
-        return Err(ProcessError::Invalid("the directory contains a NUL byte"));
-    }
-    for (name, value) in &command.env {
-        if name.is_empty() || has_nul(name) || has_nul(value) || name.as_bytes().contains(&b'=') {
-            return Err(ProcessError::Invalid(
-                "an environment variable has an empty or broken name, or a NUL byte",
-            ));
-        }
-    }
-    Ok(())
 }

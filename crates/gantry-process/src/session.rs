@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::net::unix::pipe;
@@ -11,15 +11,17 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::error::ProcessError;
-use crate::exit::Exit;
+use crate::exit::{Exit, Signal};
 use crate::log::Log;
+use crate::record::{Cause, EndRecord, SessionRecord};
+use crate::session_folder::SessionFolder;
 use crate::supervise::Ask;
 use crate::text;
 
 /// Characters of output that a snapshot carries.
 pub(crate) const TAIL_CHARS: usize = 4_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(Uuid);
 
 impl SessionId {
@@ -84,6 +86,23 @@ pub struct Ended {
     pub log_error: Option<String>,
 }
 
+impl From<&EndRecord> for Ended {
+    fn from(end: &EndRecord) -> Self {
+        Self {
+            exit: Exit { code: end.code, signal: end.signal.map(Signal) },
+            ended_at: end.ended_at.time(),
+            duration: Duration::from_millis(end.duration_ms),
+            timed_out: end.cause == Cause::TimedOut,
+            cancelled: end.cause == Cause::Terminated,
+            killed: end.cause == Cause::Killed,
+            keeper_lost: end.cause == Cause::KeeperLost,
+            survivors: end.survivors,
+            log_dropped: end.log.dropped,
+            log_error: end.log.error.clone(),
+        }
+    }
+}
+
 /// What was kept of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
@@ -122,16 +141,33 @@ pub(crate) struct Session {
     pub(crate) started_at: SystemTime,
     pub(crate) keep_tail: usize,
     pub(crate) log: Arc<Log>,
-    pub(crate) stdin: tokio::sync::Mutex<Option<pipe::Sender>>,
+    /// Taken by whoever is about to connect to its keeper, until it has.
+    pub(crate) stdin: Arc<tokio::sync::Mutex<Option<pipe::Sender>>>,
     pub(crate) asks: mpsc::Sender<Ask>,
     pub(crate) ended: watch::Receiver<Option<Ended>>,
     /// Bytes of output that the last poll saw.
     pub(crate) polled: AtomicU64,
+    /// Of a session that can outlive the engine.
+    pub(crate) kept: Option<Kept>,
+}
+
+pub(crate) struct Kept {
+    pub(crate) folder: Arc<SessionFolder>,
+    pub(crate) timeout_ms: Option<u64>,
+    /// The process we started to keep it.
+    pub(crate) guard: Option<i32>,
+    /// There once it is about to be detached.
+    pub(crate) record: OnceLock<Arc<SessionRecord>>,
 }
 
 impl Session {
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.borrow().is_some()
+    }
+
+    /// What its caller left with it.
+    pub(crate) fn record(&self) -> Option<&Arc<SessionRecord>> {
+        self.kept.as_ref()?.record.get()
     }
 
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ProcessError> {

@@ -6,6 +6,7 @@ mod frame;
 mod methods;
 mod names;
 mod stream;
+mod transfer;
 
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
@@ -17,9 +18,14 @@ pub use methods::{
     CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult, NodeCallParams, NodeInfo,
     ProcessEnd, ToolAck, event, method,
 };
-pub use names::{NameError, check_node_id, is_node_id};
+pub use names::{NameError, check_node_id};
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
+};
+pub use transfer::{
+    ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
+    TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared, TransferReceive,
+    TransferSend, WireEntry, WireEntryKind,
 };
 
 /// The version this code speaks.

@@ -18,6 +18,15 @@ pub mod method {
     /// Gateway → node.
     pub const LOGS_GET: &str = "logs.get";
     pub const BULK_OPEN: &str = "bulk.open";
+    pub const TRANSFER_OPEN: &str = "transfer.open";
+    pub const TRANSFER_MANIFEST: &str = "transfer.manifest";
+    pub const TRANSFER_PREPARE: &str = "transfer.prepare";
+    pub const TRANSFER_MAKE: &str = "transfer.make";
+    pub const TRANSFER_HAVE: &str = "transfer.have";
+    pub const TRANSFER_SEND: &str = "transfer.send";
+    pub const TRANSFER_RECEIVE: &str = "transfer.receive";
+    pub const TRANSFER_FINISH: &str = "transfer.finish";
+    pub const TRANSFER_ABANDON: &str = "transfer.abandon";
     /// Client → gateway, the operator's.
     pub const NODES_LIST: &str = "nodes.list";
     pub const NODES_ADD: &str = "nodes.add";

@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability};
 use rustix::fs::{FlockOperation, flock};
@@ -37,6 +38,8 @@ struct Shared {
     lock: File,
     key: Key,
     tail: Mutex<Tail>,
+    /// The syncing thread knows that there is something to sync.
+    due: AtomicBool,
 }
 
 /// Where the log ends, as far as this process has seen.
@@ -67,6 +70,7 @@ impl AuditLog {
             key,
             tail: Mutex::new(Tail { length: 0, seq: 0, mac: NO_MAC.to_owned(), synced: 0, broken: None }),
             lock,
+            due: AtomicBool::new(false),
         };
         if made {
             // From here on a head that is missing or empty was taken away.
@@ -93,6 +97,8 @@ impl AuditSink for AuditLog {
         self.shared.append(record).map_err(failed)?;
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
+            // One wake-up a window: a thread that is woken by every call costs every call a switch.
+            Durability::Soon if self.shared.due.swap(true, Ordering::AcqRel) => Ok(()),
             Durability::Soon => match self.wake.as_ref().map(|wake| wake.try_send(())) {
                 Some(Ok(()) | Err(TrySendError::Full(()))) => Ok(()),
                 // The syncing thread is gone: then this line is synced here.
@@ -195,8 +201,9 @@ impl Shared {
     fn keep_synced(&self, woken: &Receiver<()>) {
         while woken.recv().is_ok() {
             // Calls that follow within the window share one sync; the end of the log ends the wait.
-            let until = Instant::now() + SYNC_WITHIN;
-            while woken.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+            let _ = woken.recv_timeout(SYNC_WITHIN);
+            // Before the sync: a line that comes during it needs the next one.
+            self.due.store(false, Ordering::Release);
             // A failing disk shows at the next append, which is refused; there is nobody to tell here.
             let _ = self.sync();
         }

@@ -19,7 +19,7 @@ pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification,
 pub use data_dir::{DataDir, DataDirError};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
-pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_node_id, check_node_name, check_tag};
+pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};

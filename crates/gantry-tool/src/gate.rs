@@ -96,6 +96,19 @@ impl Gate {
         Gate { parts, metrics: Metrics::default() }
     }
 
+    /// The same judge over another list of tools: policy, audit log and secrets are those of this gate.
+    pub fn with_tools(&self, registry: Registry) -> Gate {
+        let GateParts { policy, masker, audit, results, max_result_chars, .. } = &self.parts;
+        Gate::new(GateParts {
+            registry,
+            policy: policy.clone(),
+            masker: masker.clone(),
+            audit: audit.clone(),
+            results: results.clone(),
+            max_result_chars: *max_result_chars,
+        })
+    }
+
     pub fn registry(&self) -> &Registry {
         &self.parts.registry
     }

@@ -13,6 +13,7 @@ mod node;
 mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transfer;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub use machine::{
 };
 
 pub use native::{Copy, Endpoint, Hub, HubFuture, Native, NodeLogs, Transferred, WorkspacePath};
+pub use node::{CommandNote, process_end};
+pub use transfer::transfer_desk;
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";
@@ -31,12 +34,16 @@ type Ctx = gantry_tool::Ctx<Machine>;
 
 /// Every tool, on this machine and on the agents' workspaces.
 pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
-    let mut tools: Vec<Tool> =
-        node::tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
+    let mut tools: Vec<Tool> = node_tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
     tools.extend(native::tools(native));
     tools.extend(guarded::tools(machine));
     tools.extend(basic::tools(machine));
     tools.extend(assistant::tools(machine));
     tools.extend(gantry::tools(machine));
     tools
+}
+
+/// The tools that a node contributes, under their bare names: the gateway puts the node's own before them.
+pub fn node_tools(machine: &Arc<Machine>) -> Vec<Tool> {
+    node::tools(machine)
 }

@@ -33,7 +33,14 @@ pub struct MachineParts {
     pub agent_isolation: BTreeMap<String, Isolation>,
     /// The process ends with this call: nothing can go on in the background.
     pub one_shot: bool,
+    /// No tool reaches beyond the call's workspace, whoever calls: paths are contained, and every shell is confined by the
+    /// kernel, or refused where it cannot be.
+    pub contain: bool,
 }
+
+/// What every program may read: itself, its libraries, its configuration.
+pub(crate) const SYSTEM_READABLE: &[&str] =
+    &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/run/systemd/resolve"];
 
 #[derive(Debug, Clone, Default)]
 pub struct ShellSettings {
@@ -131,24 +138,41 @@ impl Machine {
         };
         let configured: Vec<(OsString, OsString)> =
             isolation.variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        env::assistant(self.variables(), level, &configured)
+        self.at_home(call, env::assistant(self.variables(), level, &configured))
     }
 
     /// The environment of a free shell: everything but Gantry's own and model keys. Agents in a sandbox or behind an air
     /// gap get no more from one shell than from another.
     pub(crate) fn shell_variables(&self, call: &Call) -> env::Variables {
         match self.isolation(call).level {
-            IsolationLevel::Shared | IsolationLevel::Scoped => env::inherited(self.variables()),
+            IsolationLevel::Shared | IsolationLevel::Scoped => {
+                self.at_home(call, env::inherited(self.variables()))
+            }
             IsolationLevel::Sandboxed | IsolationLevel::AirGapped => self.listed_variables(call),
         }
+    }
+
+    /// A contained command can reach neither the user's home nor the common temporary directory, so it gets the
+    /// workspace for both.
+    fn at_home(&self, call: &Call, mut variables: env::Variables) -> env::Variables {
+        if self.parts.contain {
+            for name in ["HOME", "TMPDIR"] {
+                variables.retain(|(known, _)| known != name);
+                variables.push((name.into(), call.workspace.clone().into()));
+            }
+        }
+        variables
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.parts.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Absolute paths as they are, relative ones from the call's workspace.
+    /// Absolute paths as they are, relative ones from the call's workspace; unless everything is contained in it.
     pub(crate) fn free(&self, call: &Call) -> Result<Scope, ToolError> {
+        if self.parts.contain {
+            return self.contained(call);
+        }
         let scope = self.parts.files.free(&call.workspace).map_err(file_error)?;
         Ok(self.refusing(call, scope))
     }
@@ -157,6 +181,11 @@ impl Machine {
     pub(crate) fn contained(&self, call: &Call) -> Result<Scope, ToolError> {
         let scope = self.parts.files.contained(&call.workspace).map_err(file_error)?;
         Ok(self.refusing(call, scope))
+    }
+
+    /// Nothing outside a directory that a call may touch.
+    pub(crate) fn beneath(&self, call: &Call, root: &Path) -> Result<Scope, FileError> {
+        Ok(self.refusing(call, self.parts.files.contained(root)?))
     }
 
     /// Policy has looked at the paths a call names; between its look and the use a link may have been swapped.
@@ -190,9 +219,20 @@ impl Machine {
     }
 
     /// The confinement of a free shell: none for the operator on an open network, else all but what is Gantry's own
-    /// and, for a call that has to avoid them, the sensitive places of the home directory.
+    /// and, for a call that has to avoid them, the sensitive places of the home directory. On a contained machine, the
+    /// workspace and the system's programs for everybody.
     pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
         let network = self.network(call);
+        if self.parts.contain {
+            let system = SYSTEM_READABLE.iter().map(PathBuf::from);
+            let workspace = std::iter::once(call.workspace.clone());
+            return Sandbox::OnlyExcept {
+                read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
+                write: workspace.chain(self.parts.shell.caches.iter().cloned()).collect(),
+                closed: self.parts.closed.clone(),
+                network,
+            };
+        }
         let open = network == Network::Allowed;
         if open && (call.principal.is_operator() || self.parts.shell.sandbox == SandboxMode::Off) {
             return Sandbox::None;
@@ -256,5 +296,67 @@ mod tests {
         let answer = bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await;
         let told = format!("{answer:?}");
         assert!(told.contains("text of notes") && !told.contains("text of ."), "{told}");
+    }
+
+    /// Everything that a contained machine must refuse, whoever calls.
+    #[tokio::test]
+    async fn a_contained_machine_keeps_every_tool_in_the_workspace() {
+        let bench = Bench::with(|parts| {
+            parts.contain = true;
+            parts.shell.sandbox = crate::SandboxMode::Off;
+        });
+        let outside = bench.workspace().parent().unwrap().join("home/outside.txt");
+        std::fs::write(&outside, "text outside").unwrap();
+        std::os::unix::fs::symlink(&outside, bench.workspace().join("link")).unwrap();
+        let inside = bench.write("inside.txt", "text inside\n");
+        let (path, home) = (outside.to_str().unwrap(), outside.parent().unwrap());
+        for (tool, input) in [
+            ("Read", json!({"path": path})),
+            ("Read", json!({"path": "link"})),
+            ("Read", json!({"path": "../home/outside.txt"})),
+            ("Write", json!({"path": path, "content": "x"})),
+            ("Edit", json!({"path": path, "oldString": "text", "newString": "x"})),
+            ("Glob", json!({"pattern": "*", "path": home})),
+            ("Grep", json!({"pattern": "text", "path": path})),
+            ("Bash", json!({"command": "true", "workdir": home})),
+            ("read", json!({"path": path})),
+            ("write", json!({"path": path, "data": "x"})),
+            ("exec", json!({"command": "true", "cwd": home})),
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            (
+                "batch_files",
+                json!({"pattern": "*", "directory": home, "operation": "rename", "rename_to": "x"}),
+            ),
+            (
+                "batch_files",
+                json!({"pattern": "*", "directory": ".", "operation": "move", "destination": home}),
+            ),
+        ] {
+            let refused = format!("{:?}", bench.call(tool, input.clone()).await.expect_err(tool));
+            assert!(refused.contains("path is outside the workspace"), "{tool} {input}: {refused}");
+        }
+        let read = bench.call("read_file", json!({"path": inside})).await;
+        assert!(format!("{read:?}").contains("text inside"), "{read:?}");
+        let script = format!(
+            "cat inside.txt; cat {path}; cat link; echo new > made; echo x > {path}; touch {0}/new; echo x > /tmp/x-{1}; cd; pwd",
+            home.display(),
+            std::process::id()
+        );
+        for (tool, input) in [
+            ("Bash", json!({"command": script})),
+            ("Bash", json!({"command": script, "yieldMs": 60_000})),
+            ("exec", json!({"command": script})),
+            ("bash", json!({"command": script})),
+        ] {
+            let told = format!("{:?}", bench.call(tool, input).await);
+            assert!(told.contains("text inside") && !told.contains("text outside"), "{tool}: {told}");
+            assert!(told.contains(bench.workspace().to_str().unwrap()), "{tool}: {told}");
+            assert_eq!(bench.read("made"), "new\n");
+            std::fs::remove_file(bench.workspace().join("made")).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "text outside");
+        assert!(!home.join("new").exists());
+        assert!(!std::path::Path::new(&format!("/tmp/x-{}", std::process::id())).exists());
     }
 }

@@ -1,12 +1,16 @@
 //! The `node` toolset: a shell with sessions, and files by path, on the machine itself. Errors are `{"error": …}`.
 
 mod bash;
+mod command_note;
 mod edit;
 mod glob;
 mod grep;
 mod paths;
 mod process;
+mod process_end;
 mod read;
+#[cfg(test)]
+mod restarts;
 mod sessions;
 mod shell_run;
 mod walked;
@@ -17,6 +21,9 @@ use std::sync::Arc;
 use gantry_tool::Tool;
 
 use crate::Machine;
+
+pub use command_note::CommandNote;
+pub use process_end::process_end;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let sessions = Arc::new(sessions::Sessions::default());

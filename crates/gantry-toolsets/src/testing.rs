@@ -29,6 +29,7 @@ pub struct Bench {
     pub audit: Arc<MemoryAudit>,
     pub results: Arc<KeptResults>,
     pub native: Arc<Native>,
+    pub processes: Processes,
 }
 
 impl Default for Bench {
@@ -44,18 +45,39 @@ impl Bench {
 
     /// A bench whose machine is changed before its tools are made.
     pub fn with(change: impl FnOnce(&mut MachineParts)) -> Bench {
-        let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
+        let folder = folder();
+        let processes = Processes::new(processes_options(&folder));
+        Bench::over(folder, processes, change)
+    }
+
+    /// A bench whose background commands outlive it; see [`Bench::restart`].
+    pub async fn surviving() -> Bench {
+        let folder = folder();
+        let processes = Processes::recover(processes_options(&folder)).await.unwrap();
+        Bench::over(folder, processes, |_| {})
+    }
+
+    /// The same machine, after its gantry has gone and come back.
+    pub async fn restart(self) -> Bench {
+        let Bench { folder, gate, processes, .. } = self;
+        drop((gate, processes));
+        let processes = Processes::recover(processes_options(&folder)).await.unwrap();
+        Bench::over(folder, processes, |_| {})
+    }
+
+    fn over(
+        folder: tempfile::TempDir,
+        processes: Processes,
+        change: impl FnOnce(&mut MachineParts),
+    ) -> Bench {
         let root = folder.path().canonicalize().unwrap();
-        for name in ["workspace", "data", "tmp", "home"] {
-            std::fs::create_dir(root.join(name)).unwrap();
-        }
         let data = root.join("data");
         let closed = vec![data.clone()];
         let results = Arc::new(KeptResults::new(data.join("results")));
         let files = FilesOptions { closed: closed.clone(), pending_dir: Some(data.join("pending")) };
         let mut parts = MachineParts {
             files: Files::new(files).unwrap(),
-            processes: Processes::new(ProcessesOptions::new(keeper(), data.join("processes"))),
+            processes: processes.clone(),
             results: results.clone(),
             variables: variables(&root),
             closed: closed.clone(),
@@ -65,6 +87,7 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
+            contain: false,
         };
         change(&mut parts);
         let registry = Registry::default();
@@ -77,7 +100,7 @@ impl Bench {
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
         let gate =
             Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
-        Bench { folder, gate, audit, results, native }
+        Bench { folder, gate, audit, results, native, processes }
     }
 
     /// The workspace of every call, by its real path.
@@ -161,6 +184,18 @@ impl Hub for ScriptedHub {
         let mime = Some(format!("{} {source} {destination}", call.agent));
         Box::pin(async { Ok(Transferred { bytes_transferred: 42, mime, files: None, skipped: Vec::new() }) })
     }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
+    for name in ["workspace", "data", "tmp", "home"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn processes_options(folder: &tempfile::TempDir) -> ProcessesOptions {
+    ProcessesOptions::new(keeper(), folder.path().canonicalize().unwrap().join("data/processes"))
 }
 
 /// Sets a variable of the machine's environment.

@@ -77,10 +77,18 @@ pub(crate) enum Command {
     Nodes(NodesArgs),
     /// Tokens of client programs: list, add, revoke
     Tokens(TokensArgs),
+    /// An agent's files in storage: ls, cat, put, rm, edit
+    Workspace(WorkspaceArgs),
+    /// The newest lines of a node's log
+    Logs(LogsArgs),
+    /// Send a file or a directory between nodes and storage
+    Transfer(TransferArgs),
     /// List the tools, or show one with its parameters
     Tools(ToolsArgs),
     /// Run one tool
     Call(CallArgs),
+    /// Join a gateway: contribute this machine's tools
+    Node(NodeCommand),
     /// Read a kept result
     Results(ResultsArgs),
     /// Show what was called, by whom and with what outcome; `audit verify` checks the log
@@ -151,6 +159,70 @@ pub(crate) enum NodesAction {
     Revoke { id: String },
     /// Remove a node and all that is known of it
     Forget { id: String },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry workspace ls memory/\n  \
+    gantry workspace cat SOUL.md\n  \
+    gantry workspace put notes.md memory/notes.md\n  \
+    gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace ls --agent helper")]
+pub(crate) struct WorkspaceArgs {
+    #[command(subcommand)]
+    pub(crate) action: WorkspaceAction,
+    /// Whose workspace [default: main]
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkspaceAction {
+    /// List a directory
+    Ls { path: Option<String> },
+    /// Print a file
+    Cat { path: String },
+    /// Write a file from a text file here, or from standard input with -
+    Put { file: String, path: String },
+    /// Delete a file
+    Rm { path: String },
+    /// Replace exact text in a file
+    Edit {
+        path: String,
+        old: String,
+        new: String,
+        /// Every occurrence, not just the only one
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
+    gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
+    gantry transfer gsv:report.pdf local:report.pdf\n\n\
+    A transfer that was cut goes on where it was. Ctrl-C calls it off.")]
+pub(crate) struct TransferArgs {
+    /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
+    pub(crate) source: String,
+    /// Where to, in the same form
+    pub(crate) destination: String,
+    /// Whose workspace gsv: means [default: main]
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry logs                                      of the only node that is connected\n  \
+    gantry logs laptop --lines 500 | jq .event")]
+pub(crate) struct LogsArgs {
+    /// The node [default: the only one]
+    pub(crate) node: Option<String>,
+    /// How many lines, at most 5000
+    #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) lines: u32,
 }
 
 #[derive(Debug, Args)]
@@ -233,6 +305,94 @@ pub(crate) struct CallArgs {
     /// Run in this process, whatever gateway is configured
     #[arg(long)]
     pub(crate) local: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        gantry node --gateway https://gantry.example.com --id laptop --workspace ~/src --token-file ~/.gantry-token\n  \
+        GANTRY_TOKEN=… gantry node --gateway http://127.0.0.1:7770 --id box\n  \
+        gantry node --gateway … --id reader --tools Read,Glob,Grep     only these tools\n  \
+        gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
+        gantry node status\n  \
+        gantry node logs --id laptop --follow\n\n\
+        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line."
+)]
+pub(crate) struct NodeCommand {
+    #[command(subcommand)]
+    pub(crate) action: Option<NodeAction>,
+    #[command(flatten)]
+    pub(crate) args: NodeArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NodeArgs {
+    /// The node's name on the gateway
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Offer only these tools, such as Read,Glob,Grep
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<String>>,
+    /// Let no tool reach beyond the workspace; shells are confined by the kernel
+    #[arg(long)]
+    pub(crate) contain: bool,
+    /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) beside the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Allow a gateway that is neither encrypted nor on this machine
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeAction {
+    /// Make it a service of your user, started now and at login; takes the options of `gantry node`
+    Install {
+        #[command(flatten)]
+        args: Box<NodeArgs>,
+        /// Only show the service file
+        #[arg(long)]
+        print: bool,
+    },
+    /// Stop the service and remove it; the node's data stays
+    Uninstall(NodeId),
+    /// Start the service
+    Start(NodeId),
+    /// Stop the node; what runs in the background goes on
+    Stop {
+        #[command(flatten)]
+        node: NodeId,
+        /// End what runs in the background as well
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Show whether it runs, whether it is connected, and what went wrong last
+    Status(NodeId),
+    /// Show the node's log
+    Logs {
+        #[command(flatten)]
+        node: NodeId,
+        /// The newest this many lines
+        #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
+        lines: usize,
+        /// Go on with what is written
+        #[arg(short, long)]
+        follow: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeId {
+    /// The node [default: the only one on this machine]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -173,6 +173,11 @@ impl Client {
         Outcome::from_wire(&params.tool, answered)
     }
 
+    /// Whether the gateway is gone, or goes within a moment.
+    pub(crate) async fn is_lost(&self, within: Duration) -> bool {
+        tokio::time::timeout(within, self.link.closed()).await.is_ok()
+    }
+
     /// How far the calls under way are.
     pub(crate) fn progress(&self) -> watch::Receiver<Option<CallProgress>> {
         self.progress.clone()

@@ -1,15 +1,20 @@
 //! One command a file. Each takes what was typed and answers with an exit code.
 
+mod ask;
 mod audit;
 mod call;
 mod completions;
 mod config;
 mod doctor;
+mod logs;
+mod node;
 mod nodes;
 mod results;
 mod tokens;
 mod tools;
+mod transfer;
 mod up;
+mod workspace;
 
 use anyhow::Result;
 
@@ -28,9 +33,13 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Up(args) => up::run(places, output, args, LocalNode::Included),
         Command::Serve(args) => up::run(places, output, args, LocalNode::LeftOut),
         Command::Nodes(args) => nodes::run(&places, output, args),
+        Command::Workspace(args) => workspace::run(places, output, args),
+        Command::Logs(args) => logs::run(places, output, &args),
+        Command::Transfer(args) => transfer::run(&places, output, &args),
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
+        Command::Node(command) => node::run(places, output, command),
         Command::Results(args) => results::run(&places, output, &args),
         Command::Audit(args) => audit::run(&places, output, args),
         Command::Config(args) => config::run(&places, output, args),

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod layers;
+mod node;
 mod storage;
 
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +28,7 @@ pub(crate) struct Config {
     pub(crate) shell: ShellConfig,
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
+    pub(crate) node: NodeConfig,
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     /// Agents by name.
@@ -50,6 +53,8 @@ impl Config {
             ("shell.readable", &self.shell.readable),
             ("shell.caches", &self.shell.caches),
         ];
+        let token_file = self.node.token_file.iter().filter(|path| !is_placed(path));
+        violations.extend(token_file.map(|path| misplaced("node.tokenFile", path)));
         for (key, paths) in lists {
             violations.extend(paths.iter().filter(|path| !is_placed(path)).map(|path| misplaced(key, path)));
         }
@@ -65,18 +70,20 @@ impl Config {
             &mut self.shell.caches,
         ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
-        for path in lists.into_iter().flatten().chain(workspaces) {
+        let token_file = self.node.token_file.as_mut();
+        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file) {
             *path = resolve(path);
         }
     }
 
-    /// Configured values that must not be shown: keys of the store, variables of commands with secret-looking names.
+    /// Configured values that must not be shown: the node's token, keys of the store, variables of commands with
+    /// secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
         let variables =
             variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
-        variables.chain(self.storage.secrets())
+        variables.chain(self.storage.secrets()).chain(self.node.token.clone())
     }
 
     /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
@@ -106,6 +113,7 @@ impl Default for Config {
             shell: ShellConfig::default(),
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
+            node: NodeConfig::default(),
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             agents: BTreeMap::new(),

@@ -41,6 +41,7 @@ impl Local {
             closed: closed.clone(),
             results: results.clone(),
             one_shot: true,
+            contain: false,
         };
         let machine = setup.machine(&places, &config)?;
         let sensitive = sensitive_paths(&config);
@@ -106,6 +107,8 @@ pub(crate) struct Setup {
     pub(crate) closed: Vec<PathBuf>,
     pub(crate) results: Arc<KeptResults>,
     pub(crate) one_shot: bool,
+    /// Every tool stays in the workspace, whoever calls.
+    pub(crate) contain: bool,
 }
 
 impl Setup {
@@ -124,6 +127,7 @@ impl Setup {
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
             one_shot: self.one_shot,
+            contain: self.contain,
         }))
     }
 }

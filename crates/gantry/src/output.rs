@@ -19,6 +19,9 @@ pub(crate) struct Output {
     lost: Cell<bool>,
 }
 
+/// Takes lines for standard error, from any thread.
+pub(crate) type Notes = Box<dyn Fn(&str) + Send + Sync>;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verbosity {
     Quiet,
@@ -49,6 +52,16 @@ impl Output {
             stderr_color: wanted(std::io::stderr().is_terminal()),
             lost: Cell::new(false),
         }
+    }
+
+    /// Whether results are read by a person.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.stdout_terminal
+    }
+
+    /// Whether somebody watches, who would like to see how far work is.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.verbosity != Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
     /// A line of a listing or a page.
@@ -111,6 +124,18 @@ impl Output {
         if self.verbosity == Verbosity::Verbose {
             eprintln!("{text}");
         }
+    }
+
+    /// Shows what a long-running command is doing, on a terminal or when asked to say more.
+    pub(crate) fn running_notes(&self) -> Option<Notes> {
+        let wanted = match self.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => std::io::stderr().is_terminal(),
+            Verbosity::Verbose => true,
+        };
+        wanted.then(|| {
+            Box::new(|text: &str| eprintln!("{}", printable(text))) as Box<dyn Fn(&str) + Send + Sync>
+        })
     }
 
     pub(crate) fn bold(&self, text: &str) -> String {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_gateway::{Agent, Gateway, GatewayParts, Hosts, Nodes, Serving, TlsFiles, serve};
+use gantry_gateway::{
+    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, Serving, TlsFiles, Transfers,
+    TransfersParts, serve,
+};
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
 use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry, Toolset};
-use gantry_toolsets::{LOCAL_NODE, Native};
+use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
 
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
@@ -28,6 +31,7 @@ pub(crate) struct Served {
     database: Database,
     gate: Arc<Gate>,
     drain: Duration,
+    telling: tokio::task::JoinHandle<()>,
     // Last: the directory is free when all else is gone.
     _lock: GatewayLock,
 }
@@ -50,7 +54,7 @@ impl Served {
         let mut lock = GatewayLock::take(data, running)?;
         let database = Database::open(data).await?;
         let results = Arc::new(KeptResults::new(data.results()));
-        let processes = processes(places)?;
+        let processes = processes(places).await?;
         let closed = vec![data.root().to_owned(), places.layers.file.clone()];
         let setup = Setup {
             processes: processes.clone(),
@@ -58,6 +62,7 @@ impl Served {
             closed: closed.clone(),
             results: results.clone(),
             one_shot: false,
+            contain: false,
         };
         let registry = Registry::default();
         let nodes = Nodes::open(registry.clone(), database.clone()).await?;
@@ -80,6 +85,17 @@ impl Served {
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
         }));
+        let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone());
+        let transfers = Transfers::new(TransfersParts {
+            nodes: nodes.clone(),
+            registry: gate.registry().clone(),
+            database: database.clone(),
+            objects: native.objects().clone(),
+            data: data.clone(),
+            local: (local == LocalNode::Included).then(desk),
+            idle_limit: IDLE_LIMIT,
+        });
+        native.connect(Arc::new(GatewayHub(transfers.clone())));
         let gateway = Gateway::new(GatewayParts {
             gate: gate.clone(),
             nodes,
@@ -93,27 +109,43 @@ impl Served {
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
+        let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let serving = serve(gateway, config.gateway.listen, tls).await?;
+        transfers.resume().await?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
-        Ok(Served { url, workspace, serving, processes, database, gate, drain, _lock: lock })
+        Ok(Served { url, workspace, serving, processes, database, gate, drain, telling, _lock: lock })
     }
 
     /// Calls are drained, sockets closed with a reason; what runs in the background stays.
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;
         self.processes.shutdown().await;
+        self.telling.abort();
         self.database.close().await;
         // A failing log was told with every call; there is nobody left to tell.
         let _ = self.gate.flush();
     }
 }
 
-fn processes(places: &Places) -> Result<Processes> {
+/// With what gateways before this one left running.
+async fn processes(places: &Places) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
     let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
-    Ok(Processes::new(ProcessesOptions { keeper_args, ..options }))
+    let options = ProcessesOptions { keeper_args, ..options };
+    Ok(Processes::recover(options).await?)
+}
+
+/// Tells the gateway of background processes of this machine that end. What it cannot write down is offered again by
+/// the next gateway.
+async fn tell_ends(processes: Processes, gateway: Arc<Gateway>) {
+    let mut ends = processes.ends();
+    while let Some(report) = ends.next().await {
+        if gateway.process_ended(LOCAL_NODE, &process_end(&report)).await.is_ok() {
+            let _ = processes.acknowledge(report.event_id).await;
+        }
+    }
 }
 
 fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {

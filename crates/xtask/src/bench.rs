@@ -1,6 +1,7 @@
 //! Gantry against real programs: each pair measured in turns in one run, medians and ratios in one table.
 
 mod corpus;
+mod gateway;
 mod measure;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
         "in_process",
     ])?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry-process", "--bins"])?;
+    shell::step(&["cargo", "build", "--release", "-p", "gantry-gateway", "--example", "routed"])?;
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
     let gantry = target.join("release/gantry");
@@ -61,13 +63,14 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
     ("edit", edit),
     ("patch", patch),
     ("in-process", in_process),
+    ("gateway", gateway::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

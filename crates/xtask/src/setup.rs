@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
@@ -14,6 +14,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("python3", "python3"),
     ("setsid", "util-linux"),
     ("strace", "strace"),
+    ("nc", "netcat-openbsd"),
 ];
 
 /// A program from crates.io, and what to ask cargo for.

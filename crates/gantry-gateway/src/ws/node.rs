@@ -14,7 +14,6 @@ use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
 use crate::auth::AuthError;
-use crate::gateway::now_ms;
 use crate::nodes::{Joining, Live, Node};
 use crate::remote_tools::check_hello;
 
@@ -134,7 +133,7 @@ impl Service for NodeLink {
     }
 
     fn stream(&self, link: &Link, frame: StreamFrame) {
-        self.gateway.nodes.relay(&self.node, link, frame);
+        self.gateway.nodes.relay(link, frame);
     }
 }
 
@@ -181,20 +180,12 @@ impl NodeLink {
 
     /// Answered once it is on disk: the node keeps it until then.
     async fn process_ended(&self, end: ProcessEnd) -> Result<RawJson, WireError> {
-        let id = self.node.id();
-        let data = serde_json::to_value(&end).unwrap_or_default();
-        let new = self.gateway.database.record_process_end(id, &end.event_id, &data, now_ms()).await;
+        let new = self.gateway.process_ended(self.node.id(), &end).await;
         let new = new.map_err(|err| match err {
             // The same report would be refused again: the node need not keep it.
             DatabaseError::Refused(message) => WireError::new(ErrorCode::BadParams, message),
             err => WireError::new(ErrorCode::Unavailable, err.to_string()),
         })?;
-        if new {
-            let mut data = data;
-            data["nodeId"] = json!(id);
-            // Nobody may be listening.
-            let _ = self.gateway.events.send((event::PROCESS_ENDED, data));
-        }
         Ok(raw(&json!({"new": new})))
     }
 }

@@ -1,6 +1,5 @@
 //! Finds and signals every process below the keeper, whatever group or session it fled to.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -24,19 +23,7 @@ pub(super) fn group_remains(_group: Pid) -> bool {
 
 /// Every process below us, whatever its distance.
 pub(super) fn list() -> Vec<Stat> {
-    let mut children: HashMap<i32, Vec<Stat>> = HashMap::new();
-    for process in process_table::all() {
-        children.entry(process.parent).or_default().push(process);
-    }
-    let mut found = Vec::new();
-    let mut parents = vec![rustix::process::getpid().as_raw_nonzero().get()];
-    while let Some(parent) = parents.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            parents.push(child.pid);
-            found.push(child);
-        }
-    }
-    found
+    process_table::below([rustix::process::getpid().as_raw_nonzero().get()])
 }
 
 pub(super) fn signal(process: &Stat, signal: Signal) {

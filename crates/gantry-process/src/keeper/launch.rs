@@ -15,6 +15,9 @@ use crate::sandbox::{self, Sandbox};
 pub(super) struct Launched {
     pub(super) pid: Pid,
     pub(super) pump: Option<Pump>,
+    /// Of a session that can be detached.
+    pub(super) folder: Option<OwnedFd>,
+    pub(super) feed: Option<OwnedFd>,
 }
 
 pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
@@ -33,6 +36,8 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
             (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, Some(pump))
         }
     };
+    let folder = if order.keep.is_some() { Some(next()?) } else { None };
+    let feed = if order.keep.is_some() && order.stdin { Some(next()?) } else { None };
     let directory = match &order.cwd {
         Some(path) => open_directory(path).map_err(|err| refused(Step::Directory, &err))?,
         None => next()?,
@@ -55,7 +60,7 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
         Sandbox::None => spawn(&mut command)?,
         sandbox => spawn_sandboxed(&mut command, sandbox)?,
     };
-    Ok(Launched { pid, pump })
+    Ok(Launched { pid, pump, folder, feed })
 }
 
 fn open_directory(path: &crate::order::Text) -> Result<OwnedFd, Error> {

@@ -3,7 +3,9 @@
 #![expect(clippy::print_stdout, reason = "the seed and the case must be seen when a test fails")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod hostile;
 mod output;
+mod restarts;
 mod running;
 mod sandbox;
 mod sessions;

@@ -1,7 +1,7 @@
 //! What every test here needs: an engine in a scratch directory, a shell, and eyes on the process table.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gantry_process::{Command, Cwd, Processes, ProcessesOptions};
@@ -25,6 +25,17 @@ pub(crate) fn bench_with(change: impl FnOnce(&mut ProcessesOptions)) -> Bench {
     let mut options = ProcessesOptions::new(keeper(), directory.path().join("logs"));
     change(&mut options);
     Bench { processes: Processes::new(options), directory }
+}
+
+/// An engine whose detached sessions outlive it, after whoever was there before.
+pub(crate) async fn recover(log_dir: &Path) -> Processes {
+    recover_with(log_dir, |_| {}).await
+}
+
+pub(crate) async fn recover_with(log_dir: &Path, change: impl FnOnce(&mut ProcessesOptions)) -> Processes {
+    let mut options = ProcessesOptions::new(keeper(), log_dir.to_owned());
+    change(&mut options);
+    Processes::recover(options).await.unwrap()
 }
 
 impl Bench {

@@ -1,5 +1,6 @@
 //! The machines that may join: their tokens, and when each was seen with which tools.
 
+use gantry_protocol::check_node_id;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -11,8 +12,6 @@ use crate::token::{self, PlainToken};
 const PREFIX: &str = "gtn_";
 const MAX_ID_CHARS: usize = 32;
 const MAX_TAGS: usize = 64;
-/// Names that mean something else in `{node}__{Tool}`.
-const RESERVED: [&str; 2] = ["gsv", "tool"];
 /// The gateway's own machine, which needs no token.
 const LOCAL: &str = "local";
 
@@ -56,26 +55,10 @@ pub enum TokenCheck {
 }
 
 /// Whether a text may be the id of a node that joins, or why not.
-pub fn check_node_id(id: &str) -> Result<(), String> {
-    check_node_name(id)?;
+fn check_joining(id: &str) -> Result<(), String> {
+    check_node_id(id).map_err(|err| err.to_string())?;
     if id == LOCAL {
         return Err("the node id \"local\" belongs to the gateway's own machine".to_owned());
-    }
-    Ok(())
-}
-
-/// As [`check_node_id`], for places where a node is named: `local` is one.
-pub fn check_node_name(id: &str) -> Result<(), String> {
-    let first = id.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let rest = id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !first || !rest || id.len() > MAX_ID_CHARS {
-        let shown: String = id.chars().take(MAX_ID_CHARS + 8).collect();
-        return Err(format!(
-            "{shown:?} is no node id: it takes 1 to {MAX_ID_CHARS} of a-z, 0-9 and -, and does not begin with -"
-        ));
-    }
-    if RESERVED.contains(&id) {
-        return Err(format!("the node id {id:?} is reserved"));
     }
     Ok(())
 }
@@ -93,7 +76,7 @@ impl Database {
     /// Adds a node and returns its token, which is shown this once.
     pub async fn add_node(&self, id: &str, tags: &[String], now: i64) -> Result<PlainToken, DatabaseError> {
         const DOING: &str = "add the node";
-        check_node_id(id).map_err(DatabaseError::Refused)?;
+        check_joining(id).map_err(DatabaseError::Refused)?;
         let tags = tags_json(DOING, tags)?;
         let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
         let hash = blake3::hash(plain.expose().as_bytes());
@@ -198,7 +181,7 @@ impl Database {
 
     /// Gives a node another id; its token goes with it.
     pub async fn rename_node(&self, id: &str, new_id: &str) -> Result<(), DatabaseError> {
-        check_node_id(new_id).map_err(DatabaseError::Refused)?;
+        check_joining(new_id).map_err(DatabaseError::Refused)?;
         let renamed = sqlx::query("UPDATE OR IGNORE nodes SET id = $2 WHERE id = $1")
             .bind(id)
             .bind(new_id)
@@ -383,14 +366,12 @@ mod tests {
     #[test]
     fn ids_are_what_names_of_tools_can_hold() {
         for good in ["a", "0", "build-box-2", &"a".repeat(32)] {
-            assert_eq!(check_node_id(good), Ok(()), "{good}");
+            assert_eq!(check_joining(good), Ok(()), "{good}");
         }
         for bad in
             ["", "-a", "A", "a_b", "a__b", "a:b", "a.b", "ä", "gsv", "tool", "local", "a b", &"a".repeat(33)]
         {
-            assert!(check_node_id(bad).is_err(), "{bad}");
+            assert!(check_joining(bad).is_err(), "{bad}");
         }
-        assert_eq!(check_node_name("local"), Ok(()));
-        assert!(check_node_name("gsv").is_err());
     }
 }

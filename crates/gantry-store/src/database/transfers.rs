@@ -15,6 +15,8 @@ pub struct TransferRow {
     pub id: String,
     pub agent: String,
     pub principal: String,
+    /// How freely the caller acts: `supervised`, `guided` or `autonomous`.
+    pub autonomy: String,
     pub source: String,
     pub destination: String,
     pub state: TransferState,
@@ -58,6 +60,7 @@ pub struct NewTransfer {
     pub id: String,
     pub agent: String,
     pub principal: String,
+    pub autonomy: String,
     pub source: String,
     pub destination: String,
 }
@@ -65,8 +68,8 @@ pub struct NewTransfer {
 impl Database {
     pub async fn insert_transfer(&self, new: &NewTransfer, now: i64) -> Result<(), DatabaseError> {
         sqlx::query(
-            "INSERT INTO transfers (id, agent, principal, source, destination, state, bytes_done, created, updated)
-             VALUES ($1, $2, $3, $4, $5, 'running', 0, $6, $6)",
+            "INSERT INTO transfers (id, agent, principal, source, destination, state, bytes_done, created, updated, autonomy)
+             VALUES ($1, $2, $3, $4, $5, 'running', 0, $6, $6, $7)",
         )
         .bind(&new.id)
         .bind(&new.agent)
@@ -74,6 +77,7 @@ impl Database {
         .bind(&new.source)
         .bind(&new.destination)
         .bind(now)
+        .bind(&new.autonomy)
         .execute(&self.writer)
         .await
         .map_err(query_error("record the transfer"))?;
@@ -192,6 +196,7 @@ fn transfer_row(row: &SqliteRow) -> Result<TransferRow, DatabaseError> {
         id: row.try_get("id").map_err(&failed)?,
         agent: row.try_get("agent").map_err(&failed)?,
         principal: row.try_get("principal").map_err(&failed)?,
+        autonomy: row.try_get("autonomy").map_err(&failed)?,
         source: row.try_get("source").map_err(&failed)?,
         destination: row.try_get("destination").map_err(&failed)?,
         state: TransferState::of(row.try_get("state").map_err(&failed)?),
@@ -214,6 +219,7 @@ mod tests {
             id: id.into(),
             agent: agent.into(),
             principal: "operator".into(),
+            autonomy: "guided".into(),
             source: "a:/x".into(),
             destination: "gsv:y".into(),
         }
@@ -233,8 +239,8 @@ mod tests {
         };
         let found = find("main").await.unwrap();
         assert_eq!(
-            (found.id.as_str(), found.size, found.bytes_done, found.updated),
-            ("t1", Some(100), 60, 4)
+            (found.id.as_str(), found.size, found.bytes_done, found.updated, found.autonomy.as_str()),
+            ("t1", Some(100), 60, 4, "guided")
         );
         assert_eq!(find("stranger").await, None);
         assert_eq!(database.unfinished_transfers().await.unwrap().len(), 2);

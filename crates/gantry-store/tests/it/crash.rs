@@ -50,6 +50,7 @@ async fn write_round(database: &Database, objects: &Objects, instance: &str, rou
         id: key.clone(),
         agent: "a".into(),
         principal: "p".into(),
+        autonomy: "supervised".into(),
         source: "s".into(),
         destination: "d".into(),
     };

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
-use crate::machine::{file_error, process_error};
+use crate::machine::{SYSTEM_READABLE, file_error, process_error};
 use crate::run_to_end::{exit_code, network_note, run_to_end};
 use crate::{Ctx, Machine, SandboxMode};
 
@@ -30,10 +30,6 @@ const ALLOWED: &[&str] = &[
 /// Where programs are looked for after the configured directories.
 const SYSTEM_PATH: &[&str] =
     &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/homebrew/bin"];
-
-/// What every program may read: itself, its libraries, its configuration.
-const SYSTEM_READABLE: &[&str] =
-    &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/run/systemd/resolve"];
 
 const STDOUT_BYTES: usize = 100 * 1024;
 const STDERR_BYTES: usize = 50 * 1024;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gantry_store::check_node_name;
+use gantry_protocol::check_node_id;
 
 const WORKSPACE: &str = "gsv";
 const MAX_PATH_BYTES: usize = 4095;
@@ -34,7 +34,7 @@ impl Endpoint {
         if end == WORKSPACE {
             return Ok(Endpoint::Workspace { path });
         }
-        check_node_name(end).map_err(|why| format!("the endpoint {shown:?} is malformed: {why}"))?;
+        check_node_id(end).map_err(|why| format!("the endpoint {shown:?} is malformed: {why}"))?;
         Ok(Endpoint::Node { node: end.to_owned(), path })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_store::check_node_name;
+use gantry_protocol::check_node_id;
 use gantry_tool::{Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     if let Some(node) = &input.node_id {
-        check_node_name(node).map_err(ToolError::input)?;
+        check_node_id(node).map_err(|err| ToolError::input(err.to_string()))?;
     }
     let NodeLogs { node_id, lines, truncated } = ctx.state.hub()?.logs(input.node_id, input.lines).await?;
     let count = lines.len();
@@ -63,7 +63,7 @@ mod tests {
     #[tokio::test]
     async fn asks_the_gateway_for_a_node_or_the_only_one() {
         let bench = Bench::new();
-        bench.native.connect(std::sync::Arc::new(ScriptedHub::default()));
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
         for (input, node, count) in [
             (json!({}), "only", 100),
             (json!({"nodeId": "box", "lines": 2}), "box", 2),

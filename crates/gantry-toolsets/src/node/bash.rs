@@ -151,7 +151,10 @@ async fn start(
     sessions: &Sessions,
 ) -> Result<ShellRun, ToolError> {
     let id = processes.start(command).await.map_err(process_error)?;
+    let mut starting = EndOnDrop { processes: processes.clone(), id: Some(id) };
     let session = session.in_background();
+    processes.detach(id, &session.note()).await.map_err(process_error)?;
+    starting.id = None;
     sessions.add(processes, id, session.clone());
     let snapshot = processes.poll(id, Duration::ZERO).await.map_err(process_error)?;
     Ok(ShellRun::running(snapshot, &session))
@@ -176,15 +179,19 @@ async fn wait_then_yield(
             return Err(ToolError::Cancelled);
         }
     };
-    waiting.id = None;
     match waited {
         Waited::Running(snapshot) => {
             let session = session.in_background();
+            // Where it cannot be kept over a restart (a full disk, say) it is better to go on than to end what has run
+            // this long.
+            let _ = processes.detach(id, &session.note()).await;
+            waiting.id = None;
             let answer = ShellRun::running(snapshot, &session);
             sessions.add(processes, id, session);
             Ok(answer)
         }
         Waited::Finished(finished) => {
+            waiting.id = None;
             let truncated = finished.stdout.truncated;
             let answer = ShellRun::completed(finished, &session);
             if truncated {

@@ -169,13 +169,13 @@ struct Touched {
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
-    let (known, sessions) = (sessions.clone(), sessions.clone());
+    let (own, known, sessions) = (machine.clone(), sessions.clone(), sessions.clone());
     Tool::new("Process", Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
         .touches(move |call: &Call, input: Touched| {
-            let workdir = input.session_id.and_then(|id| known.workdir(call, &id));
+            let workdir = input.session_id.and_then(|id| known.workdir(own.processes(), call, &id));
             workdir.into_iter().map(Touch::write).collect()
         })
 }
@@ -234,9 +234,10 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
 }
 
 async fn list(ctx: &Ctx, sessions: &Sessions) -> Result<Output, ToolError> {
-    let snapshots = ctx.state.processes().list().await.map_err(process_error)?;
+    let processes = ctx.state.processes();
+    let snapshots = processes.list().await.map_err(process_error)?;
     let listed = snapshots.into_iter().filter_map(|snapshot| {
-        let session = sessions.listed(&ctx.call, snapshot.id)?;
+        let session = sessions.listed(processes, &ctx.call, snapshot.id)?;
         Some(Listed {
             session_id: snapshot.id.to_string(),
             status: Status::of(snapshot.ended.as_ref()),

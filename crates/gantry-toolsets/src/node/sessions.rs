@@ -1,4 +1,5 @@
-//! Who started which command, so that sessions belong to their callers. The engine below knows ids only.
+//! Who started which command, so that sessions belong to their callers. The engine below knows ids, and keeps a note
+//! with each session that may outlive us; what a session was is read from there after a restart.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gantry_process::{Processes, SessionId};
 use gantry_tool::{Call, ToolError};
+
+use super::command_note::CommandNote;
 
 /// Characters of a command that a listing shows.
 const SHOWN_COMMAND_CHARS: usize = 500;
@@ -53,6 +56,24 @@ impl Session {
         Session { backgrounded: true, ..self }
     }
 
+    /// What is kept with the session, for whoever comes after us.
+    pub(super) fn note(&self) -> String {
+        let note = CommandNote {
+            principal: self.owner.principal.clone(),
+            agent: self.owner.agent.clone(),
+            command: self.command.clone(),
+            workdir: self.workdir.clone(),
+            offline: self.offline,
+        };
+        note.to_text()
+    }
+
+    /// Only sessions in the background have a note.
+    fn from_note(note: &str) -> Option<Session> {
+        let CommandNote { principal, agent, command, workdir, offline } = CommandNote::parse(note)?;
+        Some(Session { owner: Owner { principal, agent }, command, workdir, offline, backgrounded: true })
+    }
+
     fn is_visible_to(&self, call: &Call) -> bool {
         call.principal.is_operator() || self.owner == Owner::of(call)
     }
@@ -74,7 +95,7 @@ impl Sessions {
         id: &str,
     ) -> Result<(SessionId, Session), ToolError> {
         let parsed: Option<SessionId> = id.parse().ok();
-        let found = parsed.and_then(|id| Some((id, self.known().get(&id)?.clone())));
+        let found = parsed.and_then(|id| Some((id, self.get(processes, id)?)));
         found.filter(|(id, session)| session.is_visible_to(call) && processes.knows(*id)).ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
             ToolError::failed(format!("session not found: {shown}"))
@@ -98,17 +119,20 @@ impl Sessions {
     }
 
     /// The caller's own session in the background, if it is one.
-    pub(super) fn listed(&self, call: &Call, id: SessionId) -> Option<Session> {
-        let session = self.known().get(&id)?.clone();
+    pub(super) fn listed(&self, processes: &Processes, call: &Call, id: SessionId) -> Option<Session> {
+        let session = self.get(processes, id)?;
         (session.backgrounded && session.is_visible_to(call)).then_some(session)
     }
 
     /// Where a session of the caller runs.
-    pub(super) fn workdir(&self, call: &Call, id: &str) -> Option<PathBuf> {
-        let id: SessionId = id.parse().ok()?;
-        let known = self.known();
-        let session = known.get(&id).filter(|session| session.is_visible_to(call))?;
-        Some(session.workdir.clone())
+    pub(super) fn workdir(&self, processes: &Processes, call: &Call, id: &str) -> Option<PathBuf> {
+        let session = self.get(processes, id.parse().ok()?)?;
+        session.is_visible_to(call).then_some(session.workdir)
+    }
+
+    fn get(&self, processes: &Processes, id: SessionId) -> Option<Session> {
+        let known = self.known().get(&id).cloned();
+        known.or_else(|| Session::from_note(&processes.note(id)?))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<SessionId, Session>> {

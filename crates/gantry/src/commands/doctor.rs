@@ -9,6 +9,12 @@ use crate::local::{Local, processes};
 use crate::output::Output;
 use crate::places::Places;
 
+mod gateway;
+
+/// Less than this on the data directory's disk is too little to keep an audit log, results and transfers.
+const LOW_DISK_MIB: u64 = 1024;
+const NO_DISK_MIB: u64 = 64;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Health {
     Good,
@@ -24,7 +30,8 @@ struct Check {
 
 pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
-    checks.extend([keeper(&places), shell(&places), workspace(&places)]);
+    checks.extend([disk(&places), keeper(&places), shell(&places), workspace(&places)]);
+    checks.extend(gateway::checks(&places, output));
     match Local::open(places) {
         Ok(local) => {
             checks.extend(agents(&local));
@@ -67,6 +74,21 @@ fn configuration(places: &Places) -> Check {
 fn data_directory(places: &Places) -> Check {
     let root = places.data.root().display();
     check("data directory", places.data.create().map(|()| format!("{root}, for its owner only")))
+}
+
+fn disk(places: &Places) -> Check {
+    match rustix::fs::statvfs(places.data.root()) {
+        Ok(found) => {
+            let free = found.f_bavail * found.f_frsize / (1 << 20);
+            let health = match free {
+                NO_DISK_MIB.. if free >= LOW_DISK_MIB => Health::Good,
+                NO_DISK_MIB.. => Health::Warning,
+                _ => Health::Bad,
+            };
+            Check { name: "disk", health, text: format!("{free} MiB free for the data directory") }
+        }
+        Err(err) => check("disk", Err(err)),
+    }
 }
 
 fn audit_log(places: &Places) -> Check {

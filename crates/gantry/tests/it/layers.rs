@@ -10,8 +10,19 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-net", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
-    ("gantry-store", &["gantry-tool"]),
-    ("gantry-toolsets", &["gantry-files", "gantry-process", "gantry-store", "gantry-tool"]),
+    ("gantry-store", &["gantry-protocol", "gantry-tool"]),
+    ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
+    (
+        "gantry-toolsets",
+        &[
+            "gantry-files",
+            "gantry-process",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-transfer",
+        ],
+    ),
     (
         "gantry-node",
         &[
@@ -23,11 +34,20 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     (
         "gantry-gateway",
-        &["gantry-files", "gantry-link", "gantry-protocol", "gantry-store", "gantry-tool", "gantry-toolsets"],
+        &[
+            "gantry-files",
+            "gantry-link",
+            "gantry-protocol",
+            "gantry-store",
+            "gantry-tool",
+            "gantry-toolsets",
+            "gantry-transfer",
+        ],
     ),
     (
         "gantry",
@@ -42,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-store",
             "gantry-tool",
             "gantry-toolsets",
+            "gantry-transfer",
         ],
     ),
     ("xtask", &[]),

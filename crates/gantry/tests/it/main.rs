@@ -14,4 +14,6 @@ mod config;
 mod gateway;
 mod layers;
 mod native;
+mod node;
 mod run;
+mod transfer;

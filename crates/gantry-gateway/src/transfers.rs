@@ -1,0 +1,316 @@
+//! Transfers between nodes, the gateway's own machine and the workspaces: each is driven to its end over as many
+//! connections, and as many starts of the gateway, as that takes. Tools ask for them through [`Hub`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_protocol::{Caller, ErrorCode, WireError};
+use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects};
+use gantry_tool::{Call, Message, Progress, Refusal, Registry, ToolError, ToolScope};
+use gantry_toolsets::{Endpoint, Hub, HubFuture, LOCAL_NODE, NodeLogs, Transferred};
+use gantry_transfer::Desk;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::now_ms;
+use crate::nodes::Nodes;
+
+mod drive;
+mod meter;
+pub(crate) mod relay;
+mod round;
+mod session;
+mod storage;
+
+use meter::Meter;
+use round::Errand;
+use session::OwnDesks;
+use storage::StorageBooks;
+
+/// Transfers that are driven at once.
+const MAX_RUNNING: usize = 256;
+
+/// How often a caller hears how far it is; surfaces thin it out further.
+const REPORT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A transfer of which nothing moves for so long has failed.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+pub struct TransfersParts {
+    pub nodes: Arc<Nodes>,
+    pub registry: Registry,
+    pub database: Database,
+    pub objects: Objects,
+    pub data: DataDir,
+    /// This machine's files, when it serves them.
+    pub local: Option<Arc<Desk>>,
+    pub idle_limit: Duration,
+}
+
+pub struct Transfers {
+    nodes: Arc<Nodes>,
+    registry: Registry,
+    database: Database,
+    own: OwnDesks,
+    idle_limit: Duration,
+    running: Mutex<HashMap<Key, Arc<Job>>>,
+    /// One is started at a time, so that the same one asked for twice is one.
+    starting: tokio::sync::Mutex<()>,
+}
+
+/// The same caller, from and to the same places: the same transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    principal: String,
+    agent: String,
+    source: String,
+    destination: String,
+}
+
+type Ended = Result<Transferred, WireError>;
+
+struct Job {
+    key: Key,
+    errand: Errand,
+    /// Goes on from an earlier start of the gateway.
+    resumed: bool,
+    meter: Arc<Meter>,
+    cancel: CancellationToken,
+    outcome: watch::Sender<Option<Ended>>,
+    /// Callers that wait. The last one to give up ends it.
+    waiting: AtomicUsize,
+}
+
+impl Transfers {
+    pub fn new(parts: TransfersParts) -> Arc<Transfers> {
+        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data)));
+        Arc::new(Transfers {
+            nodes: parts.nodes,
+            registry: parts.registry,
+            database: parts.database,
+            own: OwnDesks { storage, local: parts.local },
+            idle_limit: parts.idle_limit,
+            running: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Goes on with what an earlier start of the gateway did not finish; returns how many.
+    pub async fn resume(self: &Arc<Self>) -> Result<usize, DatabaseError> {
+        let rows = self.database.unfinished_transfers().await?;
+        let count = rows.len();
+        for row in rows {
+            let parsed = Endpoint::parse(&row.source).and_then(|source| {
+                Endpoint::parse(&row.destination).map(|destination| (source, destination))
+            });
+            let (source, destination) = match parsed {
+                Ok(ends) => ends,
+                Err(reason) => {
+                    self.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?;
+                    continue;
+                }
+            };
+            let caller = Caller {
+                principal: row.principal,
+                agent: row.agent,
+                autonomy: row.autonomy,
+                surface: "websocket".into(),
+            };
+            let job = Job::new(Errand { id: row.id, caller, source, destination }, true);
+            self.spawn(Arc::new(job));
+        }
+        Ok(count)
+    }
+
+    /// The transfer of this key, running already or started now, with this caller counted.
+    async fn start(
+        self: &Arc<Self>,
+        call: &Call,
+        source: Endpoint,
+        destination: Endpoint,
+    ) -> Result<Waiting, ToolError> {
+        let _starting = self.starting.lock().await;
+        let caller = call.caller();
+        let errand = Errand { id: uuid::Uuid::now_v7().to_string(), caller, source, destination };
+        let job = Job::new(errand, false);
+        let known = self.running().get(&job.key).filter(|known| !known.cancel.is_cancelled()).cloned();
+        if let Some(known) = known {
+            return Ok(Waiting::new(known));
+        }
+        for endpoint in [&job.errand.source, &job.errand.destination] {
+            self.check_present(endpoint)?;
+        }
+        if self.running().len() >= MAX_RUNNING {
+            let text = format!("{MAX_RUNNING} transfers are under way already");
+            return Err(ToolError::unavailable(text).with_hint("try again later"));
+        }
+        let new = NewTransfer {
+            id: job.errand.id.clone(),
+            agent: job.key.agent.clone(),
+            principal: job.key.principal.clone(),
+            autonomy: job.errand.caller.autonomy.clone(),
+            source: job.key.source.clone(),
+            destination: job.key.destination.clone(),
+        };
+        let recorded = self.database.insert_transfer(&new, now_ms()).await;
+        recorded.map_err(|err| ToolError::failed(format!("the transfer cannot be recorded: {err}")))?;
+        let waiting = Waiting::new(Arc::new(job));
+        self.spawn(waiting.job.clone());
+        Ok(waiting)
+    }
+
+    fn spawn(self: &Arc<Self>, job: Arc<Job>) {
+        self.running().insert(job.key.clone(), job.clone());
+        let transfers = self.clone();
+        tokio::spawn(async move {
+            let outcome = transfers.drive(&job).await;
+            let mut running = transfers.running();
+            if running.get(&job.key).is_some_and(|known| Arc::ptr_eq(known, &job)) {
+                running.remove(&job.key);
+            }
+            drop(running);
+            job.outcome.send_replace(Some(outcome));
+        });
+    }
+
+    /// Who may not use a node's `Read` and `Write` may not use them by way of a transfer.
+    fn check_view(&self, call: &Call, endpoint: &Endpoint, tool: &str) -> Result<(), ToolError> {
+        let Endpoint::Node { node, .. } = endpoint else { return Ok(()) };
+        let name = format!("{node}__{tool}");
+        if self.registry.view(&call.scope).registered(&name) {
+            return Ok(());
+        }
+        if node != LOCAL_NODE && self.nodes.find(node).is_none() {
+            let hint = "`gantry nodes` lists them";
+            return Err(ToolError::failed(format!("unknown node \"{node}\"")).with_hint(hint));
+        }
+        if self.registry.view(&ToolScope::default()).find(&name).is_none() {
+            self.check_present(endpoint)?;
+        }
+        let text = format!("the transfer needs {tool} on the node \"{node}\", which is not available here");
+        Err(ToolError::denied(text))
+    }
+
+    /// A new transfer does not wait for a node that is away.
+    fn check_present(&self, endpoint: &Endpoint) -> Result<(), ToolError> {
+        let Endpoint::Node { node, .. } = endpoint else { return Ok(()) };
+        if node == LOCAL_NODE || self.nodes.find(node).is_some_and(|node| node.live().is_some()) {
+            return Ok(());
+        }
+        Err(ToolError::unavailable(format!("the node \"{node}\" is offline"))
+            .with_hint("start it there with `gantry node`, or see `gantry nodes`"))
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Key, Arc<Job>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Job {
+    fn new(errand: Errand, resumed: bool) -> Job {
+        let key = Key {
+            principal: errand.caller.principal.clone(),
+            agent: errand.caller.agent.clone(),
+            source: errand.source.to_string(),
+            destination: errand.destination.to_string(),
+        };
+        Job {
+            key,
+            errand,
+            resumed,
+            meter: Arc::new(Meter::new()),
+            cancel: CancellationToken::new(),
+            outcome: watch::channel(None).0,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.meter.done(), total: self.meter.total(), message: "bytes".into() }
+    }
+}
+
+/// A caller that waits for a transfer. When the last one goes before the end, the transfer is called off.
+struct Waiting {
+    job: Arc<Job>,
+}
+
+impl Waiting {
+    fn new(job: Arc<Job>) -> Waiting {
+        job.waiting.fetch_add(1, Ordering::AcqRel);
+        Waiting { job }
+    }
+
+    async fn outcome(&self) -> Ended {
+        let mut outcome = self.job.outcome.subscribe();
+        let ended = outcome.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        ended.unwrap_or_else(|| Err(WireError::new(ErrorCode::Internal, "the transfer came to no end")))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.job.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.job.cancel.cancel();
+        }
+    }
+}
+
+/// What the native tools ask of the gateway.
+pub struct GatewayHub(pub Arc<Transfers>);
+
+impl Hub for GatewayHub {
+    fn logs(&self, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+        Box::pin(async move {
+            let (node_id, logs) =
+                self.0.nodes.logs(node.as_deref(), lines).await.map_err(ToolError::failed)?;
+            Ok(NodeLogs { node_id, lines: logs.lines, truncated: logs.truncated })
+        })
+    }
+
+    fn transfer(
+        &self,
+        call: Arc<Call>,
+        source: Endpoint,
+        destination: Endpoint,
+    ) -> HubFuture<'_, Transferred> {
+        Box::pin(async move {
+            self.0.check_view(&call, &source, "Read")?;
+            self.0.check_view(&call, &destination, "Write")?;
+            let waiting = self.0.start(&call, source, destination).await?;
+            let mut report = tokio::time::interval(REPORT_PAUSE);
+            let outcome = {
+                let mut outcome = std::pin::pin!(waiting.outcome());
+                loop {
+                    tokio::select! {
+                        outcome = &mut outcome => break outcome,
+                        () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
+                        _ = report.tick() => {
+                            if let Some(sink) = &call.progress {
+                                sink.report(waiting.job.progress());
+                            }
+                        }
+                    }
+                }
+            };
+            if let (Some(sink), Ok(_)) = (&call.progress, &outcome) {
+                sink.report(waiting.job.progress());
+            }
+            outcome.map_err(tool_error)
+        })
+    }
+}
+
+fn tool_error(error: WireError) -> ToolError {
+    match error.code {
+        ErrorCode::Denied | ErrorCode::ApprovalNeeded | ErrorCode::Unaudited => {
+            ToolError::Refused(Refusal::from_wire(error))
+        }
+        ErrorCode::Cancelled => ToolError::Cancelled,
+        ErrorCode::Unavailable => ToolError::Unavailable(Message::new(error.message)),
+        ErrorCode::InvalidInput | ErrorCode::BadParams => ToolError::input(error.message),
+        _ => ToolError::failed(error.message),
+    }
+}

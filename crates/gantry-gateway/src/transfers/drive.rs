@@ -1,0 +1,204 @@
+//! Drives one transfer to its end: round after round, until it is whole, cannot be, is called off, or nothing moves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gantry_protocol::{ErrorCode, SentKind, TransferOver, TransferPrepare, WireError, method};
+use gantry_toolsets::{Endpoint, Transferred};
+use serde_json::Value;
+
+use super::round::{Ledger, Round};
+use super::session::{Failure, Session};
+use super::{Ended, Job, Transfers};
+use crate::gateway::now_ms;
+
+/// How far a transfer is, is written down this often, or after so many bytes.
+const RECORD_PAUSE: Duration = Duration::from_secs(3);
+const RECORD_BYTES: u64 = 64 * 1024 * 1024;
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Between rounds; doubled while nothing moves.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A source that changes again and again is given up.
+const MAX_RESTARTS: u32 = 5;
+
+/// How long an end that is there may take to remove its parts, and how long one that is away is waited for.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
+const CLEAN_UP_AWAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Transfers {
+    pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
+        let mut ledger = Ledger::default();
+        ledger.resumed = job.resumed;
+        ledger.prepared = job.resumed;
+        let ended = {
+            // Dropped with this block, which calls off what was asked of both ends.
+            let mut work = Box::pin(self.rounds(job, &mut ledger));
+            let mut record = Record { at: Instant::now(), bytes: 0 };
+            let mut look = tokio::time::interval(LOOK_PAUSE);
+            loop {
+                tokio::select! {
+                    ended = &mut work => break ended,
+                    () = job.cancel.cancelled() => {
+                        break Err(WireError::new(ErrorCode::Cancelled, "cancelled"));
+                    }
+                    () = self.nodes.stopping.cancelled() => {
+                        let message = "the gateway is stopping; the transfer goes on when it is back";
+                        return Err(WireError::new(ErrorCode::Unavailable, message));
+                    }
+                    _ = look.tick() => {
+                        if job.meter.idle_for() > self.idle_limit {
+                            let limit = self.idle_limit.as_secs();
+                            let message = format!("nothing moved for {limit} seconds");
+                            break Err(WireError::new(ErrorCode::Failed, message));
+                        }
+                        self.record(job, &mut record).await;
+                    }
+                }
+            }
+        };
+        let noted = match &ended {
+            Ok(()) => Ok(ledger.bytes),
+            Err(error) => Err(error.message.as_str()),
+        };
+        // The bytes are there, or the caller hears why not, whatever the record says.
+        let _ = self.database.finish_transfer(&job.errand.id, noted, now_ms()).await;
+        match ended {
+            Ok(()) => {
+                job.meter.set_done(ledger.bytes);
+                job.meter.set_total(ledger.bytes);
+                let skipped = ledger.take_skipped();
+                Ok(Transferred {
+                    bytes_transferred: ledger.bytes,
+                    mime: ledger.mime,
+                    files: ledger.files,
+                    skipped,
+                })
+            }
+            Err(error) => {
+                self.clean_up(job, ledger).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn rounds(&self, job: &Job, ledger: &mut Ledger) -> Result<(), WireError> {
+        let mut pause = FIRST_PAUSE;
+        let mut restarts = 0;
+        loop {
+            let before = job.meter.done();
+            match self.round(job, ledger).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Final(error) | Failure::Source(error)) => return Err(error),
+                Err(Failure::Restart(reason)) => {
+                    restarts += 1;
+                    if restarts > MAX_RESTARTS {
+                        return Err(WireError::new(ErrorCode::Failed, reason));
+                    }
+                    ledger.from_zero = true;
+                }
+                Err(Failure::Lost(_)) => ledger.from_zero = false,
+            }
+            ledger.resumed = true;
+            pause = if job.meter.done() > before { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn round(&self, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
+        let session = |endpoint| Session::open(&self.nodes, &self.own, endpoint);
+        let (source, destination) =
+            tokio::try_join!(session(&job.errand.source), session(&job.errand.destination))?;
+        let round = Round {
+            errand: &job.errand,
+            source,
+            destination,
+            relay: self.nodes.relay.clone(),
+            meter: job.meter.clone(),
+        };
+        round.run(ledger).await
+    }
+
+    /// Now and then, not with every frame.
+    async fn record(&self, job: &Job, record: &mut Record) {
+        let done = job.meter.done();
+        let due = record.at.elapsed() >= RECORD_PAUSE || done.abs_diff(record.bytes) >= RECORD_BYTES;
+        if due && done != record.bytes {
+            *record = Record { at: Instant::now(), bytes: done };
+            // A record that is behind costs nothing but an older number.
+            let _ = self.database.transfer_progress(&job.errand.id, job.meter.total(), done, now_ms()).await;
+        }
+    }
+
+    /// Removes what has come at the destination: at once when it is there, else when it is back.
+    async fn clean_up(self: &Arc<Self>, job: &Arc<Job>, ledger: Ledger) {
+        let over = TransferOver { transfer: job.errand.id.clone(), entries: ledger.partial };
+        let is_tree = ledger.files.is_some();
+        if !ledger.prepared {
+            return;
+        }
+        let (transfers, own_job, own_over) = (self.clone(), job.clone(), over.clone());
+        let cleaning = tokio::spawn(async move {
+            let clean = transfers.remove_parts(&own_job, &own_over, is_tree);
+            tokio::time::timeout(CLEAN_UP_AWAY, clean).await
+        });
+        // The caller should find nothing left where that can be had soon.
+        let _ = tokio::time::timeout(self.clean_up_wait(&job.errand.destination), cleaning).await;
+        if let Ok(source) = self.session_now(&job.errand.source).await {
+            let asked = source.request::<_, Value>(method::TRANSFER_ABANDON, &over);
+            let _ = tokio::time::timeout(CLEAN_UP_LIMIT, asked).await;
+        }
+    }
+
+    fn clean_up_wait(&self, endpoint: &Endpoint) -> Duration {
+        match endpoint {
+            Endpoint::Node { node, .. }
+                if self.nodes.find(node).is_some_and(|node| node.live().is_none()) =>
+            {
+                Duration::ZERO
+            }
+            _ => CLEAN_UP_LIMIT,
+        }
+    }
+
+    async fn session_now(&self, endpoint: &Endpoint) -> Result<Session, Failure> {
+        let session = Session::open(&self.nodes, &self.own, endpoint);
+        tokio::time::timeout(Duration::from_millis(500), session)
+            .await
+            .unwrap_or_else(|_| Err(Failure::Lost("it is away".into())))
+    }
+
+    /// Tries until the destination has said that nothing is left, or that it will not say.
+    async fn remove_parts(&self, job: &Job, over: &TransferOver, is_tree: bool) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.try_remove_parts(job, over, is_tree).await {
+                Err(Failure::Lost(_)) => {}
+                _ => return,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn try_remove_parts(&self, job: &Job, over: &TransferOver, is_tree: bool) -> Result<(), Failure> {
+        let destination = Session::open(&self.nodes, &self.own, &job.errand.destination).await?;
+        // It may have been restarted since, and know nothing of the transfer.
+        let kind = if is_tree { SentKind::Directory } else { SentKind::File };
+        let path = match &job.errand.destination {
+            Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path.clone(),
+        };
+        let caller = job.errand.caller.clone();
+        let prepare = TransferPrepare { transfer: job.errand.id.clone(), path, kind, caller, source: None };
+        let _: Value = destination.request(method::TRANSFER_PREPARE, &prepare).await?;
+        let _: Value = destination.request(method::TRANSFER_ABANDON, over).await?;
+        Ok(())
+    }
+}
+
+struct Record {
+    at: Instant,
+    bytes: u64,
+}

@@ -1,0 +1,57 @@
+//! How far a transfer is, and when it last moved.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    started: Instant,
+    done: AtomicU64,
+    /// 0 while it is not known.
+    total: AtomicU64,
+    /// Milliseconds after `started`.
+    moved: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Meter {
+        Meter {
+            started: Instant::now(),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+        self.moved();
+    }
+
+    /// Something went forward, if only a request.
+    pub(crate) fn moved(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved.store(now, Ordering::Relaxed);
+    }
+
+    /// So many bytes are there, whatever was counted before.
+    pub(crate) fn set_done(&self, bytes: u64) {
+        self.done.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_total(&self, bytes: u64) {
+        self.total.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn total(&self) -> Option<u64> {
+        Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0)
+    }
+
+    pub(crate) fn idle_for(&self) -> Duration {
+        self.started.elapsed().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
+    }
+}

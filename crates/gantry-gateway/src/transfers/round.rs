@@ -1,0 +1,412 @@
+//! One try to bring everything over: as long as both connections last. The next goes on from what has come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use gantry_protocol::{
+    Caller, ErrorCode, ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake,
+    TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared,
+    TransferReceive, TransferSend, WireEntry, WireEntryKind, method,
+};
+use gantry_toolsets::Endpoint;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::meter::Meter;
+use super::relay::Relay;
+use super::session::{Failure, Session};
+
+/// Entries of a directory that are on their way at once, so that small files do not wait for each other's answers.
+const WINDOW: usize = 16;
+
+/// A file above this size takes half of the window: each stream may have its full credit in memory.
+const LARGE: u64 = 1024 * 1024;
+const LARGE_WEIGHT: u32 = WINDOW as u32 / 2;
+
+/// When one end has failed, the other gets this long to tell its side.
+const OTHER_END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What was left out is told up to here, and then counted.
+const MAX_SKIPPED: usize = 200;
+
+/// What is to be brought where.
+pub(crate) struct Errand {
+    pub(crate) id: String,
+    pub(crate) caller: Caller,
+    pub(crate) source: Endpoint,
+    pub(crate) destination: Endpoint,
+}
+
+/// What is known over all rounds.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Not the first round: parts may have come before.
+    pub(crate) resumed: bool,
+    /// The destination was prepared: something may have to be removed there.
+    pub(crate) prepared: bool,
+    /// What has come is not to be gone on with.
+    pub(crate) from_zero: bool,
+    pub(crate) mime: Option<String>,
+    /// Set when a directory is sent.
+    pub(crate) files: Option<u64>,
+    pub(crate) skipped: Vec<String>,
+    skipped_more: u64,
+    /// Bytes of files that are whole.
+    pub(crate) bytes: u64,
+    /// Everything up to this entry, in the order of manifests, is there.
+    done_to: Option<String>,
+    /// Entries on their way, of which parts may have come.
+    pub(crate) partial: Vec<String>,
+}
+
+pub(crate) struct Round<'a> {
+    pub(crate) errand: &'a Errand,
+    pub(crate) source: Session,
+    pub(crate) destination: Session,
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl Round<'_> {
+    pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+        let opened = self.open().await?;
+        self.prepare(&opened).await?;
+        ledger.prepared = true;
+        self.meter.moved();
+        match opened.kind {
+            SentKind::File => {
+                self.meter.set_total(opened.size);
+                self.meter.set_done(0);
+                let from = if ledger.from_zero { Start::Zero } else { Start::WhatHasCome };
+                let done = self.bring(None, from, opened.mode, Some(opened.size)).await?;
+                ledger.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
+                ledger.bytes = done.bytes;
+            }
+            SentKind::Directory => self.bring_tree(ledger).await?,
+        }
+        self.finish().await
+    }
+
+    async fn open(&self) -> Result<TransferOpened, Failure> {
+        let ask = TransferOpen {
+            transfer: self.errand.id.clone(),
+            path: path_of(&self.errand.source),
+            caller: self.errand.caller.clone(),
+        };
+        self.source.request(method::TRANSFER_OPEN, &ask).await.map_err(|err| at(&self.errand.source, err))
+    }
+
+    async fn prepare(&self, opened: &TransferOpened) -> Result<TransferPrepared, Failure> {
+        let ask = TransferPrepare {
+            transfer: self.errand.id.clone(),
+            path: path_of(&self.errand.destination),
+            kind: opened.kind,
+            caller: self.errand.caller.clone(),
+            source: self.on_same_machine().then(|| opened.path.clone()),
+        };
+        let prepared = self.destination.request(method::TRANSFER_PREPARE, &ask).await;
+        prepared.map_err(|err| at(&self.errand.destination, err))
+    }
+
+    async fn finish(&self) -> Result<(), Failure> {
+        let over = TransferOver { transfer: self.errand.id.clone(), entries: Vec::new() };
+        let _: Value = self.destination.request(method::TRANSFER_FINISH, &over).await?;
+        // Everything has arrived: a source that cannot be told forgets by itself.
+        let _: Result<Value, _> = self.source.request(method::TRANSFER_FINISH, &over).await;
+        Ok(())
+    }
+
+    /// What only the machine itself can tell apart: the same place under two names.
+    fn on_same_machine(&self) -> bool {
+        match (&self.errand.source, &self.errand.destination) {
+            (Endpoint::Node { node, .. }, Endpoint::Node { node: other, .. }) => node == other,
+            _ => false,
+        }
+    }
+
+    /// Brings one file over, and waits until it is whole.
+    async fn bring(
+        &self,
+        entry: Option<&str>,
+        start: Start,
+        mode: u32,
+        size: Option<u64>,
+    ) -> Result<TransferDone, Failure> {
+        let transfer = self.errand.id.clone();
+        let entry = entry.map(str::to_owned);
+        let has: TransferHas = match start {
+            Start::WhatHasCome => {
+                let ask = TransferHave { transfer: transfer.clone(), entry: entry.clone() };
+                self.destination.request(method::TRANSFER_HAVE, &ask).await?
+            }
+            Start::Zero => TransferHas::default(),
+        };
+        let from = has.have;
+        let mut stream =
+            self.relay.open(self.source.port.clone(), self.destination.port.clone(), from, &self.meter);
+        self.meter.add(from);
+        let receive = TransferReceive {
+            transfer: transfer.clone(),
+            entry: entry.clone(),
+            stream: stream.number,
+            from,
+            mode,
+            size,
+        };
+        let receiving = self.destination.request::<_, TransferDone>(method::TRANSFER_RECEIVE, &receive);
+        let mut receiving = std::pin::pin!(receiving);
+        // The receiver has to be ready before the sender begins: then no frame finds nobody.
+        let credit = tokio::select! {
+            failed = &mut receiving => {
+                let early = || Failure::Lost("the receiver ended before anything was sent".into());
+                return Err(failed.err().unwrap_or_else(early));
+            }
+            credit = stream.ready() => credit.ok_or_else(|| Failure::Lost("the stream broke".into()))?,
+        };
+        let send = TransferSend {
+            transfer,
+            entry,
+            stream: stream.number,
+            from,
+            prefix_hash: has.prefix_hash,
+            credit,
+        };
+        let sending = self.source.request::<_, TransferDone>(method::TRANSFER_SEND, &send);
+        let mut sending = std::pin::pin!(sending);
+        let (mut sent, mut received) = (None, None);
+        while sent.is_none() || received.is_none() {
+            let failed = matches!(sent, Some(Err(_))) || matches!(received, Some(Err(_)));
+            tokio::select! {
+                done = &mut sending, if sent.is_none() => {
+                    if let Err(Failure::Lost(reason) | Failure::Restart(reason)) = &done {
+                        stream.abort(reason);
+                    } else if done.is_err() {
+                        stream.abort("the source failed");
+                    }
+                    sent = Some(done.map_err(unreadable));
+                }
+                done = &mut receiving, if received.is_none() => {
+                    if done.is_err() {
+                        stream.abort("the destination failed");
+                    }
+                    received = Some(done);
+                }
+                reason = stream.broken(), if !failed => {
+                    let lost = || Failure::Lost(reason.clone());
+                    sent.get_or_insert_with(|| Err(lost()));
+                }
+                () = tokio::time::sleep(OTHER_END_LIMIT), if failed => {
+                    let silent = || Err(Failure::Lost("the other end did not answer".into()));
+                    sent.get_or_insert_with(silent);
+                    received.get_or_insert_with(silent);
+                }
+            }
+        }
+        match (sent, received) {
+            (Some(Ok(sent)), Some(Ok(received))) if sent == received => Ok(received),
+            (Some(Ok(_)), Some(Ok(_))) => {
+                Err(Failure::Restart("the ends do not agree on what was sent".into()))
+            }
+            (Some(Err(sent)), Some(Err(received))) => {
+                Err(at(&self.errand.source, sent).or(at(&self.errand.destination, received)))
+            }
+            (Some(Err(failed)), _) => Err(at(&self.errand.source, failed)),
+            (_, Some(Err(failed))) => Err(at(&self.errand.destination, failed)),
+            _ => Err(Failure::Lost(format!("the stream ended at {}", stream.passed()))),
+        }
+    }
+
+    async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+        self.meter.set_done(ledger.bytes);
+        ledger.files.get_or_insert(0);
+        let room = Semaphore::new(WINDOW);
+        let resumed = ledger.resumed;
+        let mut page = VecDeque::new();
+        let mut last = false;
+        let mut flying = FuturesOrdered::new();
+        loop {
+            while flying.len() < WINDOW {
+                if page.is_empty() && !last {
+                    let ask = TransferManifest { transfer: self.errand.id.clone() };
+                    let next: ManifestPage = self.source.request(method::TRANSFER_MANIFEST, &ask).await?;
+                    self.meter.moved();
+                    (page, last) = (next.entries.into(), next.last);
+                }
+                let Some(entry): Option<WireEntry> = page.pop_front() else {
+                    if last {
+                        break;
+                    }
+                    continue;
+                };
+                let done = ledger.is_done(&entry);
+                if !done && matches!(entry.kind, WireEntryKind::File { .. }) {
+                    ledger.partial.push(entry.path.clone());
+                }
+                let room = &room;
+                flying.push_back(async move {
+                    let brought = if done {
+                        Ok(Brought::Before)
+                    } else {
+                        self.bring_entry(&entry, room, resumed).await
+                    };
+                    (entry, brought)
+                });
+            }
+            let Some((entry, brought)) = flying.next().await else { return Ok(()) };
+            let brought = brought.map_err(|failure| below(&entry.path, failure))?;
+            self.meter.moved();
+            ledger.partial.retain(|path| *path != entry.path);
+            ledger.note(entry, brought);
+        }
+    }
+
+    async fn bring_entry(
+        &self,
+        entry: &WireEntry,
+        room: &Semaphore,
+        resumed: bool,
+    ) -> Result<Brought, Failure> {
+        let make = |mode, target| TransferMake {
+            transfer: self.errand.id.clone(),
+            entry: entry.path.clone(),
+            mode,
+            target,
+        };
+        match &entry.kind {
+            WireEntryKind::File { size, mode } => {
+                let weight = if *size > LARGE { LARGE_WEIGHT } else { 1 };
+                let _room = room.acquire_many(weight).await.map_err(|err| Failure::Lost(err.to_string()))?;
+                let large = resumed && *size > LARGE;
+                let start = if large { Start::WhatHasCome } else { Start::Zero };
+                match self.bring(Some(&entry.path), start, *mode, Some(*size)).await {
+                    Ok(done) => Ok(Brought::File(done.bytes)),
+                    // A file that changes while its tree is sent, or of which something else had come.
+                    Err(Failure::Restart(_)) => {
+                        let done = self.bring(Some(&entry.path), Start::Zero, *mode, None).await?;
+                        Ok(Brought::File(done.bytes))
+                    }
+                    Err(Failure::Source(error)) => Ok(Brought::Skipped(error.message)),
+                    Err(failure) => Err(failure),
+                }
+            }
+            WireEntryKind::Directory { mode } => {
+                let _: Value =
+                    self.destination.request(method::TRANSFER_MAKE, &make(Some(*mode), None)).await?;
+                Ok(Brought::Made)
+            }
+            WireEntryKind::Link { .. } if matches!(self.errand.destination, Endpoint::Workspace { .. }) => {
+                Ok(Brought::Skipped("it is a link, and the workspace has none".into()))
+            }
+            WireEntryKind::Link { target } => {
+                let made = make(None, Some(target.clone()));
+                let _: Value = self.destination.request(method::TRANSFER_MAKE, &made).await?;
+                Ok(Brought::Made)
+            }
+            WireEntryKind::Skipped { reason } => Ok(Brought::Skipped(reason.clone())),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Zero,
+    WhatHasCome,
+}
+
+enum Brought {
+    File(u64),
+    Made,
+    Skipped(String),
+    /// In an earlier round.
+    Before,
+}
+
+impl Ledger {
+    /// Directories are made again, which costs little: their modes may have to be set at the end.
+    fn is_done(&self, entry: &WireEntry) -> bool {
+        let in_order = |done: &String| entry.path.split('/').le(done.split('/'));
+        !matches!(entry.kind, WireEntryKind::Directory { .. }) && self.done_to.as_ref().is_some_and(in_order)
+    }
+
+    fn note(&mut self, entry: WireEntry, brought: Brought) {
+        match brought {
+            Brought::Before => return,
+            Brought::File(bytes) => {
+                self.bytes += bytes;
+                *self.files.get_or_insert(0) += 1;
+            }
+            Brought::Skipped(reason) if self.skipped.len() < MAX_SKIPPED => {
+                self.skipped.push(format!("{}: {reason}", entry.path));
+            }
+            Brought::Skipped(_) => self.skipped_more += 1,
+            Brought::Made => {}
+        }
+        let further = |done: &String| done.split('/').lt(entry.path.split('/'));
+        if self.done_to.as_ref().is_none_or(further) {
+            self.done_to = Some(entry.path);
+        }
+    }
+
+    /// What was left out, the last line counting the rest.
+    pub(crate) fn take_skipped(&mut self) -> Vec<String> {
+        let mut skipped = std::mem::take(&mut self.skipped);
+        if self.skipped_more > 0 {
+            skipped.push(format!("and {} more", self.skipped_more));
+        }
+        skipped
+    }
+}
+
+fn mime_by_name(path: &str) -> Option<String> {
+    Some(gantry_store::content_type(path))
+        .map(|mime| mime.to_string())
+        .filter(|mime| mime != "application/octet-stream")
+}
+
+fn path_of(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path.clone(),
+    }
+}
+
+/// Says at which end it failed.
+fn at(endpoint: &Endpoint, failure: Failure) -> Failure {
+    let place = match endpoint {
+        Endpoint::Node { node, .. } => format!("on the node \"{node}\""),
+        Endpoint::Workspace { .. } => "in the workspace".to_owned(),
+    };
+    match failure {
+        Failure::Final(mut error) => {
+            error.message = format!("{place}: {}", error.message);
+            Failure::Final(error)
+        }
+        Failure::Source(mut error) => {
+            error.message = format!("{place}: {}", error.message);
+            Failure::Source(error)
+        }
+        other => other,
+    }
+}
+
+/// What the source itself cannot read.
+fn unreadable(failure: Failure) -> Failure {
+    match failure {
+        Failure::Final(error) if matches!(error.code, ErrorCode::Failed | ErrorCode::Denied) => {
+            Failure::Source(error)
+        }
+        other => other,
+    }
+}
+
+fn below(path: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Final(mut error) => {
+            error.message = format!("{path}: {}", error.message);
+            Failure::Final(error)
+        }
+        Failure::Restart(reason) => Failure::Restart(format!("{path}: {reason}")),
+        other => other,
+    }
+}

@@ -1,0 +1,332 @@
+//! The workspace's end of a transfer: objects are read as they are, files that come are staged until they are whole.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use gantry_protocol::{
+    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferPrepare,
+    TransferPrepared, WireEntry, WireEntryKind, WireError,
+};
+use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, content_type};
+use gantry_tool::{Call, ToolError};
+use gantry_toolsets::WorkspacePath;
+use gantry_transfer::{Books, BooksFuture, Landing, Origin, TransferError, check_entry, part_name};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+const PAGE_ENTRIES: usize = 512;
+
+/// Objects have no mode.
+const FILE_MODE: u32 = 0o644;
+
+/// A staged file may still be held by a receiver that is about to notice that its stream is gone.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) struct StorageBooks {
+    objects: Objects,
+    data: DataDir,
+    sources: Mutex<HashMap<String, StoredSource>>,
+    /// The key of a file, or of a directory without its final slash.
+    destinations: Mutex<HashMap<String, String>>,
+}
+
+#[derive(Clone)]
+enum StoredSource {
+    Object { key: String, size: u64, etag: String },
+    Folder { prefix: String, entries: Arc<Mutex<VecDeque<WireEntry>>> },
+}
+
+impl StorageBooks {
+    pub(crate) fn new(objects: Objects, data: DataDir) -> StorageBooks {
+        StorageBooks { objects, data, sources: Mutex::default(), destinations: Mutex::default() }
+    }
+
+    async fn open_source(&self, ask: TransferOpen) -> Result<TransferOpened, WireError> {
+        let path = WorkspacePath::new(&call(&ask.caller)?, &ask.path).map_err(tool_error)?;
+        if !path.is_folder()
+            && let Some((_, info)) = path.find(&self.objects).await.map_err(tool_error)?
+        {
+            let opened = TransferOpened {
+                kind: SentKind::File,
+                size: info.size,
+                mode: FILE_MODE,
+                version: info.etag.clone(),
+                path: info.key.clone(),
+                mime: Some(info.content_type),
+            };
+            let source = StoredSource::Object { key: info.key, size: info.size, etag: info.etag };
+            lock(&self.sources).insert(ask.transfer, source);
+            return Ok(opened);
+        }
+        for (_, key) in path.candidates() {
+            let prefix = format!("{key}/");
+            let listing = self.objects.list(&prefix, Depth::All).await.map_err(object_error)?;
+            if listing.truncated {
+                let message = format!("{} holds too many files to be sent at once", path.shown());
+                return Err(WireError::new(ErrorCode::Failed, message));
+            }
+            if listing.objects.is_empty() {
+                continue;
+            }
+            let entry = |object: gantry_store::ListedObject| WireEntry {
+                path: object.key.strip_prefix(&prefix).unwrap_or(&object.key).to_owned(),
+                kind: WireEntryKind::File { size: object.size, mode: FILE_MODE },
+            };
+            let mut entries: Vec<WireEntry> = listing.objects.into_iter().map(entry).collect();
+            entries.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
+            let entries = Arc::new(Mutex::new(VecDeque::from(entries)));
+            lock(&self.sources)
+                .insert(ask.transfer, StoredSource::Folder { prefix: prefix.clone(), entries });
+            return Ok(TransferOpened {
+                kind: SentKind::Directory,
+                size: 0,
+                mode: 0o755,
+                version: String::new(),
+                path: key,
+                mime: None,
+            });
+        }
+        let message = format!("no such file or directory: {}", path.shown());
+        Err(WireError::new(ErrorCode::Failed, message))
+    }
+
+    async fn prepare_destination(&self, ask: TransferPrepare) -> Result<TransferPrepared, WireError> {
+        let call = call(&ask.caller)?;
+        let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
+        let key = match ask.kind {
+            SentKind::File => {
+                let path = WorkspacePath::file(&call, &ask.path).map_err(tool_error)?;
+                let below = format!("{}/", path.key());
+                let below = self.objects.list(&below, Depth::One).await.map_err(object_error)?;
+                if !below.objects.is_empty() || !below.prefixes.is_empty() {
+                    return failed(format!("not a file but a directory: {}", path.shown()));
+                }
+                path.key()
+            }
+            SentKind::Directory => {
+                let path = WorkspacePath::new(&call, &ask.path).map_err(tool_error)?;
+                let is_root = path.shown() == "/";
+                if !is_root && self.objects.head(&path.key()).await.map_err(object_error)?.is_some() {
+                    return failed(format!("not a directory but a file: {}", path.shown()));
+                }
+                path.key()
+            }
+        };
+        lock(&self.destinations).insert(ask.transfer, key.clone());
+        Ok(TransferPrepared { path: key })
+    }
+
+    fn key(&self, transfer: &str, entry: Option<&str>) -> Result<String, TransferError> {
+        let key = lock(&self.destinations).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
+        Ok(match entry {
+            None => key,
+            Some(entry) => format!("{key}/{}", check_entry(entry)?),
+        })
+    }
+
+    fn staged(&self, transfer: &str, entry: Option<&str>) -> Result<Staged, TransferError> {
+        let until = Instant::now() + LOCK_LIMIT;
+        loop {
+            match Staged::open(&self.data, &part_name(transfer, entry)) {
+                Err(err) if err.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                opened => return opened.map_err(|err| staging("stage the file", &err)),
+            }
+        }
+    }
+}
+
+impl Books for StorageBooks {
+    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
+        Box::pin(self.open_source(ask))
+    }
+
+    fn prepare(&self, ask: TransferPrepare, _cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
+        Box::pin(self.prepare_destination(ask))
+    }
+
+    fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
+        let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
+        let StoredSource::Folder { entries, .. } = source else {
+            return Err(TransferError::Violation("a file has no entries".into()));
+        };
+        let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = entries.len().min(PAGE_ENTRIES);
+        let page = entries.drain(..count).collect();
+        Ok(ManifestPage { entries: page, last: entries.is_empty() })
+    }
+
+    fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
+        let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
+        let (key, size, etag) = match (source, entry) {
+            (StoredSource::Object { key, size, etag }, None) => (key, size, etag),
+            (StoredSource::Folder { prefix, .. }, Some(entry)) => {
+                let key = format!("{prefix}{}", check_entry(entry)?);
+                let info = Handle::current().block_on(self.objects.head(&key)).map_err(stored)?;
+                let gone = || stored(ObjectError::NotFound { key: key.clone() });
+                let info = info.ok_or_else(gone)?;
+                (key, info.size, info.etag)
+            }
+            _ => {
+                return Err(TransferError::Violation(
+                    "files have no entries, and directories nothing else".into(),
+                ));
+            }
+        };
+        Ok(Box::new(StoredOrigin { objects: self.objects.clone(), key, size, etag, reading: None }))
+    }
+
+    fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
+        let key = self.key(transfer, entry)?;
+        let staged = self.staged(transfer, entry)?;
+        Ok(Box::new(StagedLanding { staged, objects: self.objects.clone(), key }))
+    }
+
+    /// Directories are there as soon as something lies in them.
+    fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
+        match ask.target {
+            None => Ok(()),
+            Some(_) => Err(TransferError::Violation("the workspace has no links".into())),
+        }
+    }
+
+    fn finish(&self, transfer: &str) -> Result<(), TransferError> {
+        lock(&self.sources).remove(transfer);
+        lock(&self.destinations).remove(transfer);
+        Ok(())
+    }
+
+    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
+        lock(&self.sources).remove(transfer);
+        if lock(&self.destinations).remove(transfer).is_none() {
+            return Ok(());
+        }
+        let whole = entries.is_empty().then_some(None);
+        for entry in whole.into_iter().chain(entries.iter().map(|entry| Some(entry.as_str()))) {
+            self.staged(transfer, entry)?.discard().map_err(|err| staging("remove the staged file", &err))?;
+        }
+        Ok(())
+    }
+}
+
+struct StoredOrigin {
+    objects: Objects,
+    key: String,
+    size: u64,
+    etag: String,
+    reading: Option<Reading>,
+}
+
+struct Reading {
+    reader: ObjectReader,
+    left: Bytes,
+    offset: u64,
+}
+
+impl Origin for StoredOrigin {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, block: &mut [u8]) -> Result<usize, TransferError> {
+        let runtime = Handle::current();
+        if self.reading.as_ref().is_none_or(|reading| reading.offset != offset) {
+            let reader =
+                runtime.block_on(self.objects.open(&self.key, offset, Some(&self.etag))).map_err(stored)?;
+            let reader = reader.ok_or_else(|| stored(ObjectError::NotFound { key: self.key.clone() }))?;
+            self.reading = Some(Reading { reader, left: Bytes::new(), offset });
+        }
+        let Some(reading) = &mut self.reading else { return Ok(0) };
+        let mut filled = 0;
+        while filled < block.len() {
+            if reading.left.is_empty() {
+                match runtime.block_on(reading.reader.next()).map_err(stored)? {
+                    Some(bytes) => reading.left = bytes,
+                    None => break,
+                }
+            }
+            let count = reading.left.len().min(block.len() - filled);
+            reading.left.copy_to_slice(&mut block[filled..filled + count]);
+            filled += count;
+        }
+        reading.offset += filled as u64;
+        Ok(filled)
+    }
+
+    /// A reader has one version, and every reader the one of the etag.
+    fn check_unchanged(&self) -> Result<(), TransferError> {
+        Ok(())
+    }
+}
+
+struct StagedLanding {
+    staged: Staged,
+    objects: Objects,
+    key: String,
+}
+
+impl Landing for StagedLanding {
+    fn length(&self) -> u64 {
+        self.staged.length()
+    }
+
+    fn hash_prefix(&self) -> Result<blake3::Hasher, TransferError> {
+        self.staged.hash_prefix().map_err(|err| staging("read the staged file", &err))
+    }
+
+    fn truncate(&mut self, length: u64) -> Result<(), TransferError> {
+        self.staged.truncate(length).map_err(|err| staging("cut the staged file", &err))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+        self.staged.append(bytes).map_err(|err| staging("write the staged file", &err))
+    }
+
+    fn commit(self: Box<Self>, _mode: u32) -> Result<(), TransferError> {
+        let StagedLanding { staged, objects, key } = *self;
+        let put = objects.put_staged(&key, staged, content_type(&key));
+        Handle::current().block_on(put).map_err(stored)
+    }
+}
+
+fn call(caller: &Caller) -> Result<Call, WireError> {
+    Call::on_behalf(caller, "/".into())
+}
+
+fn lock<T>(table: &Mutex<HashMap<String, T>>) -> MutexGuard<'_, HashMap<String, T>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unknown(transfer: &str) -> TransferError {
+    TransferError::Unknown(transfer.to_owned())
+}
+
+fn staging(doing: &str, err: &std::io::Error) -> TransferError {
+    TransferError::Other(WireError::new(ErrorCode::Failed, format!("cannot {doing}: {err}")))
+}
+
+fn stored(err: ObjectError) -> TransferError {
+    TransferError::Other(object_error(err))
+}
+
+fn object_error(err: ObjectError) -> WireError {
+    let code = match err {
+        ObjectError::BadKey(_) => ErrorCode::InvalidInput,
+        ObjectError::Changed { .. } => ErrorCode::Conflict,
+        _ => ErrorCode::Failed,
+    };
+    WireError::new(code, err.to_string())
+}
+
+fn tool_error(err: ToolError) -> WireError {
+    let code = match err {
+        ToolError::Input(_) => ErrorCode::InvalidInput,
+        ToolError::Denied(_) => ErrorCode::Denied,
+        _ => ErrorCode::Failed,
+    };
+    WireError::new(code, err.to_string())
+}

@@ -1,0 +1,357 @@
+//! The world of these tests: one gateway, nodes that reach it through a wire that can be cut.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_files::{Files, FilesOptions};
+use gantry_gateway::{
+    Gateway, GatewayHub, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
+};
+use gantry_net::{GatewayUrl, Trust};
+use gantry_node::{Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, Token, TokenSource};
+use gantry_process::{Processes, ProcessesOptions};
+use gantry_store::{DataDir, Database, KeptResults, Objects};
+use gantry_tool::testing::MemoryAudit;
+use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface, ToolError};
+use gantry_toolsets::{
+    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, ShellSettings, Transferred, node_tools, transfer_desk,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// Nodes that may join.
+const KNOWN: [&str; 4] = ["a", "b", "reader", "away"];
+
+pub(crate) struct Fleet {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) objects: Objects,
+    pub(crate) database: Database,
+    pub(crate) transfers: Arc<Transfers>,
+    tokens: BTreeMap<&'static str, String>,
+    serving: tokio::sync::Mutex<Option<Serving>>,
+    members: Members,
+    idle_limit: Duration,
+}
+
+impl Fleet {
+    /// A gateway and these nodes, connected.
+    pub(crate) async fn start(names: &[&str]) -> Fleet {
+        Fleet::start_with(names, Duration::from_secs(60)).await
+    }
+
+    pub(crate) async fn start_with(names: &[&str], idle_limit: Duration) -> Fleet {
+        let folder = tempfile::tempdir().unwrap();
+        let wire = Wire::start().await;
+        let mut fleet = Fleet::gateway(folder, wire, idle_limit).await;
+        for name in names {
+            fleet.add_node(name, None).await;
+        }
+        fleet
+    }
+
+    async fn gateway(folder: tempfile::TempDir, wire: Arc<Wire>, idle_limit: Duration) -> Fleet {
+        let data = DataDir::new(folder.path().join("gateway"));
+        data.create().unwrap();
+        let database = Database::open(&data).await.unwrap();
+        let mut tokens = BTreeMap::new();
+        for name in KNOWN {
+            // Known from before when the gateway is started again.
+            if let Ok(token) = database.add_node(name, &[], 1).await {
+                tokens.insert(name, token.expose().to_owned());
+            }
+        }
+        let registry = Registry::default();
+        let nodes = Nodes::open(registry.clone(), database.clone()).await.unwrap();
+        let workspace = folder_of(&folder, "local");
+        let machine = machine(folder.path(), "local");
+        for tool in node_tools(&machine) {
+            registry.register(tool.on_node(LOCAL_NODE)).unwrap();
+        }
+        let gate = Arc::new(gate(registry, vec![data.root().to_owned()]));
+        let objects = Objects::folder(&data);
+        let transfers = Transfers::new(TransfersParts {
+            nodes: nodes.clone(),
+            registry: gate.registry().clone(),
+            database: database.clone(),
+            objects: objects.clone(),
+            data: data.clone(),
+            local: Some(transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone())),
+            idle_limit,
+        });
+        let gateway = Gateway::new(GatewayParts {
+            gate,
+            nodes,
+            database: database.clone(),
+            results: Arc::new(KeptResults::new(data.results())),
+            operator_token: "operator".into(),
+            agents: BTreeMap::new(),
+            hosts: Hosts::new(Vec::new()),
+            workspace,
+            version: "0".into(),
+        });
+        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        wire.lead_to(serving.address);
+        let serving = tokio::sync::Mutex::new(Some(serving));
+        Fleet {
+            folder,
+            wire,
+            objects,
+            database,
+            transfers,
+            tokens,
+            serving,
+            members: Members::default(),
+            idle_limit,
+        }
+    }
+
+    /// Stops the gateway in order.
+    pub(crate) async fn stop_serving(&self) {
+        let serving = self.serving.lock().await.take().unwrap();
+        serving.stop(Duration::from_secs(5)).await;
+    }
+
+    /// Starts a gateway anew on the data of one that was stopped.
+    pub(crate) async fn restart_gateway(mut self) -> Fleet {
+        self.database.close().await;
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        let members = std::mem::take(&mut self.members);
+        let fleet = Fleet::gateway(folder, self.wire.clone(), self.idle_limit).await;
+        Fleet { members, ..fleet }
+    }
+
+    /// A node that may join, and does; with these tools only, if any are named.
+    pub(crate) async fn add_node(&mut self, name: &str, tools: Option<&[&str]>) {
+        let token = self.tokens[name].clone();
+        let workspace = folder_of(&self.folder, name);
+        let machine = machine(self.folder.path(), name);
+        let registry = Registry::default();
+        for tool in node_tools(&machine) {
+            if tools.is_none_or(|tools| tools.contains(&tool.name())) {
+                registry.register(tool).unwrap();
+            }
+        }
+        let data = self.folder.path().join(format!("{name}-data"));
+        let gate = gate(registry, vec![data.clone()]);
+        let desk = transfer_desk(&machine, &gate, None, workspace.clone());
+        let home = NodeHome::new(&data, name).unwrap();
+        std::fs::create_dir_all(home.logs()).unwrap();
+        let log = NodeLog::open(&home.logs(), name, None).unwrap();
+        let pace = Pace {
+            first: Duration::from_millis(10),
+            slowest: Duration::from_millis(40),
+            steady: Duration::from_secs(60),
+        };
+        let options = NodeOptions {
+            gateway: GatewayUrl::parse(&format!("http://{}", self.wire.address)).unwrap(),
+            trust: Trust::System,
+            token: TokenSource::Given(Token::new(&token).unwrap()),
+            workspace,
+            max_calls: 16,
+            pace,
+        };
+        let streams = Arc::new(gantry_node::Transfers(desk));
+        let (gate, processes) = (Arc::new(gate), processes(&data));
+        let node = Node { home, options, gate, processes, log, streams };
+        let stop = CancellationToken::new();
+        tokio::spawn(gantry_node::run(node, stop.clone(), CancellationToken::new()));
+        self.members.0.push(stop);
+        self.wait_for(name).await;
+    }
+
+    /// Until a node is connected.
+    pub(crate) async fn wait_for(&self, name: &str) {
+        for _ in 0..1000 {
+            let home = NodeHome::new(&self.folder.path().join(format!("{name}-data")), name).unwrap();
+            if NodeState::read(&home).is_some_and(|state| state.phase == Phase::Connected) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the node {name} does not come");
+    }
+
+    /// A place in the workspace of a node.
+    pub(crate) fn at(&self, node: &str, path: &str) -> PathBuf {
+        self.folder.path().join(node).join(path)
+    }
+
+    pub(crate) fn write(&self, node: &str, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(node, path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        Call::new(Principal::Operator, Surface::Cli, "/".into())
+    }
+
+    pub(crate) async fn transfer(&self, source: &str, destination: &str) -> Result<Transferred, ToolError> {
+        self.transfer_as(self.call(), source, destination).await
+    }
+
+    pub(crate) async fn transfer_as(
+        &self,
+        call: Call,
+        source: &str,
+        destination: &str,
+    ) -> Result<Transferred, ToolError> {
+        let (source, destination) = (Endpoint::parse(source).unwrap(), Endpoint::parse(destination).unwrap());
+        GatewayHub(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
+    }
+
+    /// Names of everything below a node's workspace, parts of transfers included.
+    pub(crate) fn names(&self, node: &str) -> Vec<String> {
+        let root = self.folder.path().join(node);
+        let mut names = Vec::new();
+        let mut todo = vec![root.clone()];
+        while let Some(folder) = todo.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                names.push(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+                if path.is_dir() && !path.is_symlink() {
+                    todo.push(path);
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+}
+
+/// Nodes that end with the fleet.
+#[derive(Default)]
+struct Members(Vec<CancellationToken>);
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        self.0.iter().for_each(CancellationToken::cancel);
+    }
+}
+
+fn folder_of(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+    let path = folder.path().canonicalize().unwrap().join(name);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn machine(folder: &Path, name: &str) -> Arc<Machine> {
+    let data = folder.join(format!("{name}-data"));
+    let files = FilesOptions { closed: vec![data.clone()], pending_dir: None };
+    Arc::new(Machine::new(MachineParts {
+        files: Files::new(files).unwrap(),
+        processes: processes(&data),
+        results: Arc::new(KeptResults::new(data.join("results"))),
+        variables: Vec::new(),
+        closed: vec![data],
+        sensitive: SensitivePaths::default(),
+        temp_dir: folder.to_owned(),
+        shell: ShellSettings::default(),
+        isolation: gantry_toolsets::Isolation::default(),
+        agent_isolation: BTreeMap::new(),
+        one_shot: false,
+        contain: false,
+    }))
+}
+
+/// Nothing runs here: nodes of this fleet only send and take files.
+fn processes(data: &Path) -> Processes {
+    let options = ProcessesOptions::new("/bin/true".into(), data.join("processes"));
+    Processes::new(ProcessesOptions { spare_keeper: false, ..options })
+}
+
+fn gate(registry: Registry, closed: Vec<PathBuf>) -> Gate {
+    let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
+    let results = Arc::new(gantry_tool::testing::MemoryResults::default());
+    Gate::new(GateParts { registry, policy, ..GateParts::new(Arc::new(MemoryAudit::default()), results) })
+}
+
+/// What lies between nodes and gateway.
+pub(crate) struct Wire {
+    pub(crate) address: SocketAddr,
+    to: Mutex<Option<SocketAddr>>,
+    cut: Mutex<CancellationToken>,
+    /// Nobody gets through while this is set.
+    down: std::sync::atomic::AtomicBool,
+    /// Milliseconds that every block takes.
+    delay: std::sync::atomic::AtomicU64,
+}
+
+impl Wire {
+    async fn start() -> Arc<Wire> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let wire = Arc::new(Wire {
+            address: listener.local_addr().unwrap(),
+            to: Mutex::default(),
+            cut: Mutex::default(),
+            down: false.into(),
+            delay: 0.into(),
+        });
+        let own = wire.clone();
+        tokio::spawn(async move {
+            while let Ok((here, _)) = listener.accept().await {
+                let (wire, cut) = (own.clone(), own.cut.lock().unwrap().clone());
+                if own.down.load(std::sync::atomic::Ordering::SeqCst) {
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let to = wire.to.lock().unwrap().unwrap();
+                    let Ok(there) = TcpStream::connect(to).await else { return };
+                    let (here_in, here_out) = here.into_split();
+                    let (there_in, there_out) = there.into_split();
+                    tokio::select! {
+                        () = carry(&wire, here_in, there_out) => {}
+                        () = carry(&wire, there_in, here_out) => {}
+                        () = cut.cancelled() => {}
+                    }
+                });
+            }
+        });
+        wire
+    }
+
+    fn lead_to(&self, address: SocketAddr) {
+        *self.to.lock().unwrap() = Some(address);
+    }
+
+    /// Every connection is gone; new ones get through.
+    pub(crate) fn cut(&self) {
+        let cut = std::mem::take(&mut *self.cut.lock().unwrap());
+        cut.cancel();
+    }
+
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, std::sync::atomic::Ordering::SeqCst);
+        if down {
+            self.cut();
+        }
+    }
+
+    pub(crate) fn slow_down(&self, delay: Duration) {
+        self.delay.store(delay.as_millis() as u64, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+async fn carry(
+    wire: &Wire,
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut block = vec![0; 256 * 1024];
+    loop {
+        let Ok(count @ 1..) = from.read(&mut block).await else { return };
+        let delay = wire.delay.load(std::sync::atomic::Ordering::SeqCst);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        if to.write_all(&block[..count]).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Files and directories between nodes, the gateway's own machine and storage.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use gantry_store::Depth;
+use gantry_tool::{Principal, ToolError};
+
+use crate::fleet::Fleet;
+
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at / 5) as u8 ^ (at >> 20) as u8).collect()
+}
+
+fn text(result: Result<gantry_toolsets::Transferred, ToolError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_goes_from_anywhere_to_anywhere() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    let expected = content(5 << 20 | 77);
+    let path = fleet.write("a", "dir/file.bin", &expected);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
+    for (source, destination) in [
+        ("a:dir/file.bin", "b:new/deep/file.bin"),
+        ("b:new/deep/file.bin", "gsv:stored/file.bin"),
+        ("gsv:stored/file.bin", "local:got.bin"),
+        ("local:got.bin", "gsv:again.bin"),
+        ("gsv:again.bin", "a:back.bin"),
+        ("a:back.bin", "a:twice.bin"),
+        ("local:got.bin", "local:copy.bin"),
+    ] {
+        let done = fleet
+            .transfer(source, destination)
+            .await
+            .unwrap_or_else(|err| panic!("{source} → {destination}: {err}"));
+        assert_eq!((done.bytes_transferred, done.files), (expected.len() as u64, None), "{source}");
+    }
+    assert!(std::fs::read(fleet.at("b", "new/deep/file.bin")).unwrap() == expected);
+    let mode = std::fs::metadata(fleet.at("b", "new/deep/file.bin")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o751);
+    for (node, path) in [("a", "back.bin"), ("a", "twice.bin"), ("local", "copy.bin")] {
+        assert!(std::fs::read(fleet.at(node, path)).unwrap() == expected, "{node} {path}");
+    }
+    assert_eq!(fleet.names("b"), ["new", "new/deep", "new/deep/file.bin"]);
+    let keys = fleet.objects.list("", Depth::All).await.unwrap().objects;
+    let keys: Vec<String> = keys.into_iter().map(|object| object.key).collect();
+    assert_eq!(keys, ["agents/main/again.bin", "agents/main/stored/file.bin"]);
+    let staging = std::fs::read_dir(fleet.folder.path().join("gateway/staging")).unwrap();
+    assert_eq!(staging.count(), 0, "nothing stays staged");
+    assert!(fleet.database.unfinished_transfers().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
+    let mut fleet = Fleet::start(&["a", "b"]).await;
+    fleet.write("a", "file", "x");
+    fleet.write("a", "tree/file", "x");
+    fleet.write("b", "taken", "old");
+    std::fs::create_dir(fleet.at("b", "folder")).unwrap();
+    symlink(fleet.at("a", "file"), fleet.at("a", "link")).unwrap();
+    let before = (fleet.names("a"), fleet.names("b"));
+    for (source, destination, expected) in [
+        ("a:none", "b:dir/x", "on the node \"a\": no such file or directory: none"),
+        ("a:file", "b:folder", "not a regular file but a directory"),
+        ("a:tree", "b:taken", "not a directory: taken"),
+        ("a:file", "b:taken/x", "not a directory"),
+        ("a:file", "a:link", "source and destination are the same"),
+        ("a:file", "a:tree/../file", "source and destination are the same"),
+        ("a:tree", "a:tree/inside", "a directory cannot be sent into itself"),
+        ("gsv:none", "b:x", "in the workspace: no such file or directory: none"),
+        ("a:file", "gsv:../other/x", "in the workspace"),
+        ("a:file", "away:x", "the node \"away\" is offline"),
+        ("a:file", "nobody:x", "unknown node \"nobody\""),
+        ("a:file", "b:/proc/none/x", "on the node \"b\""),
+        ("a:/dev/zero", "b:x", "on the node \"a\": not a regular file"),
+    ] {
+        let said = text(fleet.transfer(source, destination).await);
+        assert!(said.contains(expected), "{source} → {destination}: {said}");
+    }
+    let data = fleet.folder.path().join("a-data");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("secret"), "s").unwrap();
+    let said = text(fleet.transfer(&format!("a:{}", data.join("secret").display()), "b:x").await);
+    assert!(said.contains("closed"), "{said}");
+    let mut agent = fleet.call();
+    agent.principal = Principal::Agent { id: "main".into() };
+    fleet.write("a", ".ssh/id_ed25519", "key");
+    let said = text(fleet.transfer_as(agent, "a:.ssh/id_ed25519", "b:x").await);
+    assert!(said.contains("approval needed"), "{said}");
+    std::fs::remove_dir_all(fleet.at("a", ".ssh")).unwrap();
+    assert_eq!((fleet.names("a"), fleet.names("b")), before);
+    assert_eq!(std::fs::read(fleet.at("b", "taken")).unwrap(), b"old");
+
+    fleet.add_node("reader", Some(&["Read"])).await;
+    fleet.write("reader", "file", "readable");
+    fleet.transfer("reader:file", "b:from-reader").await.unwrap();
+    let said = text(fleet.transfer("a:file", "reader:x").await);
+    assert!(said.contains("needs Write on the node \"reader\""), "{said}");
+    assert_eq!(fleet.names("reader"), ["file"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_travel_whole_with_modes_and_links() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let name = format!("d{}/e-{}/file{number}", number % 7, number % 3);
+        fleet.write("a", &format!("tree/{name}"), content(number * 31));
+        expected.push((name, content(number * 31)));
+    }
+    fleet.write("a", "tree/large", content(9 << 20));
+    let mode = |path: &str, mode| {
+        std::fs::set_permissions(fleet.at("a", path), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("tree/large", 0o600);
+    mode("tree/d1/e-1", 0o750);
+    mode("tree/d2", 0o555);
+    std::fs::create_dir(fleet.at("a", "tree/empty")).unwrap();
+    symlink("d1/e-1", fleet.at("a", "tree/inner")).unwrap();
+    symlink("/etc/passwd", fleet.at("a", "tree/outer")).unwrap();
+    let done = fleet.transfer("a:tree", "b:copy").await.unwrap();
+    assert_eq!(done.files, Some(301));
+    let bytes: usize = expected.iter().map(|(_, content)| content.len()).sum();
+    assert_eq!(done.bytes_transferred, (bytes + (9 << 20)) as u64);
+    assert_eq!(done.skipped.len(), 1, "{:?}", done.skipped);
+    assert!(done.skipped[0].starts_with("outer: "), "{:?}", done.skipped);
+    for (name, content) in &expected {
+        assert!(std::fs::read(fleet.at("b", &format!("copy/{name}"))).unwrap() == *content, "{name}");
+    }
+    assert!(std::fs::read(fleet.at("b", "copy/large")).unwrap() == content(9 << 20));
+    assert_eq!(std::fs::read_link(fleet.at("b", "copy/inner")).unwrap().to_str(), Some("d1/e-1"));
+    assert!(fleet.at("b", "copy/empty").is_dir());
+    for (path, mode) in [("large", 0o600), ("d1/e-1", 0o750), ("d2", 0o555)] {
+        let found = std::fs::metadata(fleet.at("b", &format!("copy/{path}"))).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{path}");
+    }
+    assert!(!fleet.names("b").iter().any(|name| name.contains(".gantry-")));
+
+    let stored = fleet.transfer("a:tree", "gsv:tree").await.unwrap();
+    assert_eq!((stored.files, stored.skipped.len()), (Some(301), 2));
+    let back = fleet.transfer("gsv:tree", "b:back").await.unwrap();
+    assert_eq!(back.bytes_transferred, done.bytes_transferred);
+    for (name, content) in &expected {
+        assert!(std::fs::read(fleet.at("b", &format!("back/{name}"))).unwrap() == *content, "{name}");
+    }
+    for node in ["a", "b"] {
+        for path in ["tree/d2", "copy/d2"] {
+            let path = fleet.at(node, path);
+            if path.exists() {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+    }
+}

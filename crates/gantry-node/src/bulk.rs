@@ -1,0 +1,106 @@
+//! The second socket, for streams only, so that calls never wait behind bulk data. What the streams carry is a
+//! [`StreamSink`]'s to know.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_protocol::{ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
+
+use crate::connection::Dialled;
+
+/// Takes the pieces of streams, and what is asked about them.
+pub trait StreamSink: Send + Sync + 'static {
+    /// Must not block.
+    fn take(&self, link: &Link, frame: StreamFrame);
+
+    /// Answers a `transfer.…` request. Its frames go over the second socket, if that is open.
+    fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture;
+}
+
+/// Turns every stream away, with a reason.
+#[derive(Debug, Default)]
+pub struct NoTransfers;
+
+impl StreamSink for NoTransfers {
+    fn take(&self, link: &Link, frame: StreamFrame) {
+        // An abort is never answered with one, or two ends would go on for ever.
+        if frame.kind() != StreamKind::Abort {
+            link.try_stream(StreamFrame::abort(frame.stream(), "no transfer of this number is known here"));
+        }
+    }
+
+    fn request(&self, _bulk: Option<Link>, request: Request) -> ServeFuture {
+        Box::pin(async move { Err(request.unknown()) })
+    }
+}
+
+/// The second socket, once it is asked for.
+pub(crate) struct Bulk {
+    sink: Arc<dyn StreamSink>,
+    link: Mutex<Option<Link>>,
+    /// One opening at a time: the gateway knows one bulk socket a node.
+    opening: tokio::sync::Mutex<()>,
+}
+
+impl Bulk {
+    pub(crate) fn new(sink: Arc<dyn StreamSink>) -> Bulk {
+        Bulk { sink, link: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn request(&self, request: Request) -> ServeFuture {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.sink.request(link.filter(|link| !link.is_closed()), request)
+    }
+
+    /// Opens the socket, unless it is open. It is closed with the connection that asked for it.
+    pub(crate) async fn open<F>(
+        &self,
+        main: &Link,
+        dial: impl FnOnce(NodeHello) -> F,
+        instance: &str,
+    ) -> Result<(), WireError>
+    where
+        F: Future<Output = Result<Dialled, String>>,
+    {
+        let _opening = self.opening.lock().await;
+        if self
+            .link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|link| !link.is_closed())
+        {
+            return Ok(());
+        }
+        let hello = NodeHello { instance: instance.to_owned(), bulk: true, ..NodeHello::default() };
+        let dialled = dial(hello).await.map_err(|reason| WireError::new(ErrorCode::Unavailable, reason))?;
+        let service = Arc::new(BulkService { sink: Arc::clone(&self.sink) });
+        let (link, running) = Link::new(dialled.socket, service, LinkOptions::default());
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        tokio::spawn(running);
+        let main = main.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                reason = main.closed() => link.close(&reason),
+                _ = link.closed() => {}
+            }
+        });
+        Ok(())
+    }
+}
+
+struct BulkService {
+    sink: Arc<dyn StreamSink>,
+}
+
+impl Service for BulkService {
+    fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move { Err(request.unknown()) })
+    }
+
+    fn event(&self, _link: &Link, _event: Event) {}
+
+    fn stream(&self, link: &Link, frame: StreamFrame) {
+        self.sink.take(link, frame);
+    }
+}

@@ -1,0 +1,358 @@
+//! Calls by their ids, apart from any connection: a call that is cut off goes on, its result is held until it is
+//! acknowledged, and an id runs once.
+
+mod over;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_protocol::{ErrorCode, RawJson, WireError};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use over::Over;
+
+/// Calls that wait for their turn.
+const MAX_WAITING: usize = 1_024;
+
+/// Results that wait to be acknowledged.
+const MAX_HELD: usize = 1_024;
+const MAX_HELD_BYTES: usize = 256 * 1024 * 1024;
+
+/// After its deadline nobody waits for a call; its result is held this much longer all the same.
+const HELD_PAST_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Ids longer than this are refused: all of them have to fit into one `connect`.
+const MAX_ID_BYTES: usize = 64;
+
+/// What `connect` may tell of calls; the rest of it needs room too.
+const MAX_LISTED_BYTES: usize = 40 * 1024;
+
+pub(crate) type Answer = Result<RawJson, WireError>;
+
+/// A handle to the table; clones are the same table.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    table: Mutex<Table>,
+    turns: Arc<Semaphore>,
+    max_running: usize,
+    /// Told whenever a call is over.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<String, Entry>,
+    /// Calls without an answer yet, those that wait for their turn included.
+    unfinished: usize,
+    held: usize,
+    held_bytes: usize,
+    /// Numbers held results in the order they came.
+    next: u64,
+    over: Over,
+    stopping: bool,
+    /// Results that were let go before anybody acknowledged them, since the last look.
+    dropped: Vec<String>,
+}
+
+struct Entry {
+    cancel: CancellationToken,
+    deadline: Option<Instant>,
+    answer: watch::Receiver<Option<Arc<Answer>>>,
+    held: Option<Held>,
+    /// Nobody will ask for the answer: only that the id was used is worth keeping.
+    unwanted: bool,
+}
+
+struct Held {
+    number: u64,
+    bytes: usize,
+}
+
+/// How a call is attached to: the answer comes here, once or as often as somebody asks.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    answer: watch::Receiver<Option<Arc<Answer>>>,
+}
+
+impl Attached {
+    pub(crate) async fn answer(&mut self) -> Answer {
+        match self.answer.wait_for(Option::is_some).await {
+            Ok(answer) => match answer.as_deref() {
+                Some(answer) => answer.clone(),
+                None => Err(WireError::new(ErrorCode::Internal, "the call has no answer")),
+            },
+            Err(_) => Err(WireError::new(ErrorCode::Internal, "the call came to no end")),
+        }
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(max_running: usize) -> Calls {
+        let max_running = max_running.clamp(1, Semaphore::MAX_PERMITS);
+        let inner = Inner {
+            table: Mutex::default(),
+            turns: Arc::new(Semaphore::new(max_running)),
+            max_running,
+            changed: watch::Sender::new(0),
+        };
+        Calls { inner: Arc::new(inner) }
+    }
+
+    /// Attaches to the call of that id; one that is not known is started, in turn.
+    pub(crate) fn attach<F, Fut>(
+        &self,
+        id: &str,
+        deadline: Option<Instant>,
+        start: F,
+    ) -> Result<Attached, WireError>
+    where
+        F: FnOnce(CancellationToken) -> Fut,
+        Fut: Future<Output = Answer> + Send + 'static,
+    {
+        let mut table = self.table();
+        table.let_go_of_stale();
+        if let Some(entry) = table.calls.get(id) {
+            return Ok(Attached { answer: entry.answer.clone() });
+        }
+        self.admit(&table, id)?;
+        let cancel = CancellationToken::new();
+        let (answered, answer) = watch::channel(None);
+        let entry =
+            Entry { cancel: cancel.clone(), deadline, answer: answer.clone(), held: None, unwanted: false };
+        table.calls.insert(id.to_owned(), entry);
+        table.unfinished += 1;
+        drop(table);
+        let work = start(cancel.clone());
+        let ending = Ending { calls: self.clone(), id: id.to_owned(), answered: Some(answered) };
+        tokio::spawn(in_turn(Arc::clone(&self.inner.turns), cancel, deadline, work, ending));
+        Ok(Attached { answer })
+    }
+
+    fn admit(&self, table: &Table, id: &str) -> Result<(), WireError> {
+        let refused = |code, message: String| Err(WireError::new(code, message));
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return refused(ErrorCode::BadParams, format!("a call id has 1 to {MAX_ID_BYTES} bytes"));
+        }
+        if table.over.contains(id) {
+            let message = "this call is over, and its result is no longer held; it is not run again";
+            return refused(ErrorCode::Conflict, message.into());
+        }
+        if table.stopping {
+            return refused(ErrorCode::Unavailable, "the node is stopping".into());
+        }
+        if table.unfinished >= self.inner.max_running + MAX_WAITING {
+            return refused(ErrorCode::TooMany, format!("{} calls run or wait already", table.unfinished));
+        }
+        Ok(())
+    }
+
+    /// Their results have arrived.
+    pub(crate) fn acknowledge(&self, ids: &[String]) {
+        let mut table = self.table();
+        for id in ids {
+            if table.calls.get(id).is_some_and(|entry| entry.held.is_some()) {
+                table.forget(id);
+            }
+        }
+        drop(table);
+        self.inner.changed.send_modify(|changes| *changes += 1);
+    }
+
+    /// Ends a call that nobody waits for any more.
+    pub(crate) fn cancel(&self, id: &str) {
+        let mut table = self.table();
+        let Some(entry) = table.calls.get_mut(id) else { return };
+        entry.cancel.cancel();
+        entry.unwanted = true;
+        if entry.held.is_some() {
+            table.forget(id);
+        }
+    }
+
+    /// What a new connection says of calls: those without an answer first, then the newest results, as many as fit.
+    pub(crate) fn listed(&self) -> Vec<String> {
+        let mut table = self.table();
+        table.let_go_of_stale();
+        let mut calls: Vec<(&String, &Entry)> =
+            table.calls.iter().filter(|(_, entry)| !entry.unwanted).collect();
+        calls.sort_by_key(|(_, entry)| {
+            std::cmp::Reverse(entry.held.as_ref().map_or(u64::MAX, |held| held.number))
+        });
+        let mut room = MAX_LISTED_BYTES;
+        let fits = |(id, _): &(&String, &Entry)| {
+            // Control characters would be spelled with six bytes each.
+            let bytes = serde_json::to_string(id).map_or(usize::MAX, |json| json.len() + 1);
+            room.checked_sub(bytes).inspect(|rest| room = *rest).is_some()
+        };
+        calls.into_iter().take_while(fits).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Of those that were listed, only these are still waited for. Gives how many were ended.
+    pub(crate) fn keep_only(&self, listed: &[String], wanted: &[String]) -> usize {
+        let wanted: std::collections::HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let unwanted: Vec<_> = listed.iter().filter(|id| !wanted.contains(id.as_str())).collect();
+        unwanted.iter().for_each(|id| self.cancel(id));
+        unwanted.len()
+    }
+
+    /// Lets calls finish and their results arrive until then, and starts no more. What is left is ended.
+    pub(crate) async fn drain(&self, finish: Duration, end: Duration) {
+        self.table().stopping = true;
+        let _ = tokio::time::timeout(finish, self.wait_for(|table| table.unfinished == 0)).await;
+        self.table().calls.values().for_each(|entry| entry.cancel.cancel());
+        let _ = tokio::time::timeout(end, self.wait_for(|table| table.unfinished == 0)).await;
+    }
+
+    /// Waits until every result was acknowledged.
+    pub(crate) async fn acknowledged(&self, within: Duration) {
+        let _ = tokio::time::timeout(within, self.wait_for(|table| table.held == 0)).await;
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.table().unfinished == 0
+    }
+
+    /// Ids of results that were let go unacknowledged since the last look.
+    pub(crate) fn take_dropped(&self) -> Vec<String> {
+        std::mem::take(&mut self.table().dropped)
+    }
+
+    async fn wait_for(&self, done: impl Fn(&Table) -> bool) {
+        let mut changed = self.inner.changed.subscribe();
+        while !done(&self.table()) && changed.changed().await.is_ok() {}
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.inner.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, id: &str, answer: Answer, answered: &watch::Sender<Option<Arc<Answer>>>) {
+        let bytes = size(&answer);
+        let mut table = self.table();
+        table.unfinished -= 1;
+        let number = table.next;
+        table.next += 1;
+        table.held += 1;
+        table.held_bytes += bytes;
+        let unwanted = match table.calls.get_mut(id) {
+            Some(entry) => {
+                entry.held = Some(Held { number, bytes });
+                entry.unwanted
+            }
+            None => false,
+        };
+        if unwanted {
+            table.forget(id);
+        }
+        table.let_go_of_stale();
+        table.let_go_of_surplus();
+        drop(table);
+        // Held before anybody hears of it: an acknowledgement must find it.
+        answered.send_replace(Some(Arc::new(answer)));
+        self.inner.changed.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Table {
+    /// The id stays known, so that it is never run again.
+    fn forget(&mut self, id: &str) {
+        if let Some(entry) = self.calls.remove(id)
+            && let Some(held) = entry.held
+        {
+            self.held -= 1;
+            self.held_bytes -= held.bytes;
+        }
+        self.over.add(id);
+    }
+
+    fn let_go_of_stale(&mut self) {
+        let now = Instant::now();
+        let stale = |entry: &Entry| {
+            let until = entry.deadline.and_then(|deadline| deadline.checked_add(HELD_PAST_DEADLINE));
+            entry.held.is_some() && until.is_some_and(|until| until < now)
+        };
+        let ids: Vec<String> =
+            self.calls.iter().filter(|(_, entry)| stale(entry)).map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.forget(id));
+    }
+
+    fn let_go_of_surplus(&mut self) {
+        while self.held > MAX_HELD || self.held_bytes > MAX_HELD_BYTES {
+            let oldest = self.calls.iter().filter_map(|(id, entry)| Some((entry.held.as_ref()?.number, id)));
+            let Some(id) = oldest.min().map(|(_, id)| id.clone()) else { return };
+            self.forget(&id);
+            self.dropped.push(id);
+        }
+    }
+}
+
+/// Runs when it is its turn, unless it is over before.
+async fn in_turn(
+    turns: Arc<Semaphore>,
+    cancel: CancellationToken,
+    deadline: Option<Instant>,
+    work: impl Future<Output = Answer> + Send,
+    mut ending: Ending,
+) {
+    let turn = tokio::select! {
+        // What is over before its turn does not begin, also when both come at once.
+        biased;
+        () = cancel.cancelled() => {
+            return ending.with(Err(WireError::new(ErrorCode::Cancelled, "cancelled before it was its turn")));
+        }
+        () = passed(deadline) => {
+            let message = "the call's deadline passed before it was its turn";
+            return ending.with(Err(WireError::new(ErrorCode::Deadline, message)));
+        }
+        turn = turns.acquire_owned() => turn,
+    };
+    let answer = work.await;
+    drop(turn);
+    ending.with(answer);
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whatever happens, a panic included, a call has an answer in the end.
+struct Ending {
+    calls: Calls,
+    id: String,
+    answered: Option<watch::Sender<Option<Arc<Answer>>>>,
+}
+
+impl Ending {
+    fn with(&mut self, answer: Answer) {
+        if let Some(answered) = self.answered.take() {
+            self.calls.finish(&self.id, answer, &answered);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.with(Err(WireError::new(ErrorCode::Internal, "an internal error; the node's log has more")));
+    }
+}
+
+fn size(answer: &Answer) -> usize {
+    match answer {
+        Ok(json) => json.get().len(),
+        Err(error) => {
+            error.message.len() + error.details.as_ref().map_or(0, |details| details.to_string().len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

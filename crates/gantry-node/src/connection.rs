@@ -1,0 +1,87 @@
+//! One connection to the gateway: dialled, upgraded, introduced.
+
+use std::time::Duration;
+
+use gantry_link::{HandshakeError, Socket, connect, upgrade};
+use gantry_net::{Stream, dial};
+use gantry_protocol::{
+    ConnectParams, ConnectResult, ErrorCode, NodeHello, NodeTools, ProtocolRange, Role, current_platform,
+};
+use gantry_tool::{Registry, Tool};
+
+use crate::run::NodeOptions;
+use crate::token::TokenError;
+
+/// For the upgrade, and again for the answer to `connect`. Dialling has its own limit.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
+
+/// A socket on which the gateway has let us in.
+pub(crate) struct Dialled {
+    pub(crate) socket: Socket<Stream>,
+    pub(crate) welcome: ConnectResult,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Dial(#[from] gantry_net::DialError),
+    #[error("the gateway did not answer within {HANDSHAKE_LIMIT:?}")]
+    TimedOut,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}
+
+impl ConnectError {
+    /// Whether trying again soon cannot help: somebody has to do something first.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            ConnectError::Token(_) => true,
+            ConnectError::Handshake(HandshakeError::Refused(error)) => {
+                !matches!(error.code, ErrorCode::Unavailable | ErrorCode::TooMany | ErrorCode::Internal)
+            }
+            _ => false,
+        }
+    }
+}
+
+pub(crate) async fn dial_gateway(
+    id: &str,
+    options: &NodeOptions,
+    hello: NodeHello,
+) -> Result<Dialled, ConnectError> {
+    let token = options.token.read()?;
+    let stream = dial(&options.gateway, &options.trust).await?;
+    let address = options.gateway.socket();
+    let upgrading = upgrade(stream, &address);
+    let mut socket =
+        tokio::time::timeout(HANDSHAKE_LIMIT, upgrading).await.map_err(|_| ConnectError::TimedOut)??;
+    let params = ConnectParams {
+        protocol: ProtocolRange::default(),
+        role: Role::Node,
+        id: id.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        platform: current_platform(),
+        token: token.expose().to_owned(),
+        node: Some(hello),
+    };
+    let welcome = connect(&mut socket, &params, HANDSHAKE_LIMIT).await?;
+    Ok(Dialled { socket, welcome })
+}
+
+/// What the node says of its tools in `connect`.
+pub(crate) fn hello(registry: &Registry, instance: &str, calls: Vec<String>) -> NodeHello {
+    let ids = |tool: &Tool| tool.capability_ids().iter().map(|id| id.id().to_owned()).collect::<Vec<_>>();
+    let tools: std::collections::BTreeMap<_, _> =
+        registry.entries().iter().map(|tool| (tool.name().to_owned(), ids(tool))).collect();
+    let mut host_capabilities: Vec<String> = tools.values().flatten().cloned().collect();
+    host_capabilities.sort();
+    host_capabilities.dedup();
+    NodeHello { instance: instance.to_owned(), bulk: false, tools, host_capabilities, calls }
+}
+
+/// What it says right after.
+pub(crate) fn tools(registry: &Registry) -> NodeTools {
+    NodeTools { tools: registry.entries().iter().map(|tool| tool.to_wire()).collect() }
+}

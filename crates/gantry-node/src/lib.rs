@@ -1,0 +1,32 @@
+//! A node: a machine that joins a gateway and contributes its tools.
+//!
+//! [`run`] dials, introduces itself, serves calls through the node's own gate, and dials again when the connection is
+//! lost; calls do not notice. What the tools are, and where things lie, is the caller's to say.
+
+mod address;
+mod answer;
+mod backoff;
+mod bulk;
+mod calls;
+mod connection;
+mod ends;
+mod home;
+mod log;
+mod progress;
+mod run;
+mod service;
+mod state;
+mod token;
+mod transfer;
+mod user_service;
+
+pub use address::{AddressError, check_address};
+pub use backoff::Pace;
+pub use bulk::{NoTransfers, StreamSink};
+pub use home::{HomeError, NodeHome, NodeLock};
+pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, tail};
+pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, run};
+pub use state::{NodeState, Phase};
+pub use token::{Token, TokenError, TokenSource};
+pub use transfer::Transfers;
+pub use user_service::{ServiceError, ServiceManager, UserService};

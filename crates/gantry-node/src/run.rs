@@ -1,0 +1,212 @@
+//! The life of a node: dial, serve, lose the connection, wait, dial again, until it is stopped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gantry_link::{Link, LinkError, LinkOptions};
+use gantry_net::{GatewayUrl, Trust};
+use gantry_process::Processes;
+use gantry_protocol::{method, raw};
+use gantry_tool::Gate;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::{Backoff, Pace};
+use crate::bulk::{Bulk, StreamSink};
+use crate::calls::Calls;
+use crate::connection::{ConnectError, Dialled, dial_gateway, hello, tools};
+use crate::ends;
+use crate::home::NodeHome;
+use crate::log::{NodeLog, bounded};
+use crate::progress::Current;
+use crate::service::NodeService;
+use crate::state::{Keeper, Phase};
+use crate::token::TokenSource;
+
+pub const DEFAULT_MAX_CALLS: usize = 64;
+
+/// How long calls may go on when the node is stopped, and how long they may take to end when they are told to.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long the gateway may take to say that the last results have arrived, and to hear the goodbye.
+const ACKNOWLEDGE_LIMIT: Duration = Duration::from_millis(500);
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+
+const TOOLS_LIMIT: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    pub gateway: GatewayUrl,
+    pub trust: Trust,
+    pub token: TokenSource,
+    /// Where relative paths of calls start.
+    pub workspace: PathBuf,
+    /// Calls that run at once; more wait.
+    pub max_calls: usize,
+    pub pace: Pace,
+}
+
+/// What a node is made of. Its gate has the tools it offers, under their bare names.
+pub struct Node {
+    pub home: NodeHome,
+    pub options: NodeOptions,
+    pub gate: Arc<Gate>,
+    /// The engine of its tools, whose background processes outlive the node.
+    pub processes: Processes,
+    pub log: NodeLog,
+    pub streams: Arc<dyn StreamSink>,
+}
+
+/// Why a connection is over.
+enum Ended {
+    /// The node is to stop.
+    Stopped,
+    /// Trying again may help.
+    Lost { reason: String, lived: Duration },
+    /// Trying again will not help before somebody does something.
+    Refused { reason: String },
+}
+
+/// Runs until `stop` fires. `abort` cuts the time short that calls have to finish.
+pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) {
+    let Node { home, options, gate, processes, log, streams } = node;
+    let state = Keeper::new(
+        home.clone(),
+        log.clone(),
+        options.gateway.to_string(),
+        options.workspace.display().to_string(),
+    );
+    let service = Arc::new(NodeService {
+        id: home.id().to_owned(),
+        instance: uuid::Uuid::new_v4().to_string(),
+        calls: Calls::new(options.max_calls),
+        current: Current::default(),
+        bulk: Bulk::new(streams),
+        options,
+        gate,
+        log: log.clone(),
+    });
+    let gateway = service.options.gateway.to_string();
+    log.info(
+        "started",
+        json!({"pid": std::process::id(), "gateway": gateway, "version": env!("CARGO_PKG_VERSION"),
+        "workspace": service.options.workspace}),
+    );
+    let mut backoff = Backoff::new(service.options.pace);
+    loop {
+        state.enter(Phase::Connecting);
+        let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
+            Ended::Stopped => break,
+            Ended::Lost { reason, lived } => (reason, backoff.after(lived)),
+            Ended::Refused { reason } => (reason, backoff.slow()),
+        };
+        state.failed(&reason);
+        log.warning(
+            "disconnected",
+            json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}),
+        );
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = stop.cancelled() => break,
+        }
+    }
+    // Nobody can be answered any more.
+    if !service.calls.is_idle() {
+        service.calls.drain(Duration::ZERO, END_LIMIT).await;
+    }
+    processes.shutdown().await;
+    state.enter(Phase::Stopped);
+    log.info("stopped", json!({}));
+    let _ = log.flush();
+}
+
+/// One connection from beginning to end.
+async fn connection(
+    service: &Arc<NodeService>,
+    processes: &Processes,
+    state: &Keeper,
+    stop: &CancellationToken,
+    abort: &CancellationToken,
+) -> Ended {
+    let listed = service.calls.listed();
+    let hello = hello(service.gate.registry(), &service.instance, listed.clone());
+    let dialled = tokio::select! {
+        dialled = dial_gateway(&service.id, &service.options, hello) => dialled,
+        () = stop.cancelled() => return Ended::Stopped,
+    };
+    let Dialled { socket, welcome } = match dialled {
+        Ok(dialled) => dialled,
+        Err(err) => return failed(&err),
+    };
+    let ended = service.calls.keep_only(&listed, &welcome.wanted);
+    if ended > 0 {
+        service.log.info("callsNotWanted", json!({ "ended": ended }));
+    }
+    let since = Instant::now();
+    let (link, running) = Link::new(socket, Arc::clone(service), LinkOptions::default());
+    let running = tokio::spawn(running);
+    let ended = tokio::select! {
+        ended = serve(service, processes, state, &link, since) => ended,
+        () = stop.cancelled() => {
+            say_goodbye(service, &link, abort).await;
+            Ended::Stopped
+        }
+    };
+    service.current.set(None);
+    link.close("the node closes the connection");
+    let _ = tokio::time::timeout(GOODBYE_LIMIT, running).await;
+    ended
+}
+
+/// Offers the tools, then waits for the end; the link's own task does the rest.
+async fn serve(
+    service: &NodeService,
+    processes: &Processes,
+    state: &Keeper,
+    link: &Link,
+    since: Instant,
+) -> Ended {
+    let offer = raw(&tools(service.gate.registry()));
+    match link.request_within(method::NODE_TOOLS, offer, TOOLS_LIMIT).await {
+        Ok(_) => {}
+        Err(LinkError::Remote(error)) if !error.retryable => {
+            return Ended::Refused { reason: format!("the gateway does not take the node's tools: {error}") };
+        }
+        Err(err) => return closed(err.to_string(), since),
+    }
+    service.current.set(Some(link.clone()));
+    state.enter(Phase::Connected);
+    service.log.info("connected", json!({"gateway": service.options.gateway.to_string()}));
+    tokio::select! {
+        reason = link.closed() => closed(reason, since),
+        never = ends::tell(processes, link, &service.log) => match never {},
+    }
+}
+
+fn failed(err: &ConnectError) -> Ended {
+    let reason = err.to_string();
+    if err.is_lasting() { Ended::Refused { reason } } else { Ended::Lost { reason, lived: Duration::ZERO } }
+}
+
+/// A node that was replaced by another with its token, or whose token was revoked, must not fight for its place.
+fn closed(reason: String, since: Instant) -> Ended {
+    if reason.contains("replaced") || reason.contains("revoked") {
+        return Ended::Refused { reason };
+    }
+    Ended::Lost { reason, lived: since.elapsed() }
+}
+
+/// Calls may finish, and their results are delivered, before the connection is closed with a reason.
+async fn say_goodbye(service: &NodeService, link: &Link, abort: &CancellationToken) {
+    service.log.info("stopping", json!({}));
+    let drain = service.calls.drain(DRAIN_LIMIT, END_LIMIT);
+    tokio::select! {
+        () = drain => {}
+        () = abort.cancelled() => service.calls.drain(Duration::ZERO, END_LIMIT).await,
+        _ = link.closed() => return,
+    }
+    service.calls.acknowledged(ACKNOWLEDGE_LIMIT).await;
+    link.close("the node is stopping");
+}

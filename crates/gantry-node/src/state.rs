@@ -1,0 +1,109 @@
+//! What a node tells about itself to `gantry node status`: a small file that is replaced with every change.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::home::NodeHome;
+use crate::log::{NodeLog, bounded};
+
+const MAX_STATE_BYTES: u64 = 64 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeState {
+    pub pid: u32,
+    pub version: String,
+    pub gateway: String,
+    pub workspace: String,
+    pub phase: Phase,
+    /// Since when it is in this phase.
+    pub since: jiff::Timestamp,
+    #[serde(default)]
+    pub last_error: Option<String>,
+    #[serde(default)]
+    pub last_error_at: Option<jiff::Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Connecting,
+    Connected,
+    /// Until it dials again.
+    Waiting,
+    Stopped,
+}
+
+impl NodeState {
+    /// What the node wrote last; `None` if it never ran.
+    pub fn read(home: &NodeHome) -> Option<NodeState> {
+        let text = NodeHome::read(&home.state_file(), MAX_STATE_BYTES).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// Keeps the file as the node is.
+pub(crate) struct Keeper {
+    home: NodeHome,
+    log: NodeLog,
+    state: Mutex<NodeState>,
+}
+
+impl Keeper {
+    pub(crate) fn new(home: NodeHome, log: NodeLog, gateway: String, workspace: String) -> Keeper {
+        let state = NodeState {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            gateway,
+            workspace,
+            phase: Phase::Connecting,
+            since: jiff::Timestamp::now(),
+            last_error: None,
+            last_error_at: None,
+        };
+        Keeper { home, log, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.change(|state| state.phase = phase);
+    }
+
+    pub(crate) fn failed(&self, reason: &str) {
+        self.change(|state| {
+            state.phase = Phase::Waiting;
+            state.last_error = Some(bounded(reason));
+            state.last_error_at = Some(jiff::Timestamp::now());
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut NodeState)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        state.since = jiff::Timestamp::now();
+        let text = serde_json::to_string(&*state).unwrap_or_default();
+        if let Err(err) = self.home.replace(&self.home.state_file(), &text) {
+            self.log.warning("stateNotWritten", serde_json::json!({"error": err.to_string()}));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_says_how_the_node_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = NodeHome::new(folder.path(), "n").unwrap();
+        assert_eq!(NodeState::read(&home), None);
+        let _lock = home.take().unwrap();
+        let log = NodeLog::open(&home.logs(), "n", None).unwrap();
+        let keeper = Keeper::new(home.clone(), log, "http://g".into(), "/w".into());
+        keeper.failed("no route");
+        keeper.enter(Phase::Connected);
+        let state = NodeState::read(&home).unwrap();
+        assert_eq!((state.phase, state.pid), (Phase::Connected, std::process::id()));
+        assert_eq!(state.last_error.as_deref(), Some("no route"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Sessions that outlive an engine under bad conditions: nonsense on their socket, torn records, killed keepers.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gantry_process::{Processes, SessionId, Stdin, end_sessions};
+
+use crate::support::{bench, eventually, marker, recover, survivors};
+
+/// A detached session that answers each line, in a short enough place for a socket's path.
+async fn detached(processes: &Processes, script: &str) -> SessionId {
+    let mut command = bench().shell(script);
+    command.cwd = gantry_process::Cwd::Path("/".into());
+    command.stdin = Stdin::Pipe;
+    let id = processes.start(command).await.unwrap();
+    processes.detach(id, "note").await.unwrap();
+    id
+}
+
+fn folder(log_dir: &Path, id: SessionId) -> PathBuf {
+    log_dir.join(format!("sessions/{id}"))
+}
+
+fn connect(log_dir: &Path, id: SessionId) -> UnixStream {
+    let socket = UnixStream::connect(folder(log_dir, id).join("control")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+}
+
+async fn answers(processes: &Processes, id: SessionId, word: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    processes.write(id, format!("{word}\n").as_bytes()).await.unwrap();
+    while !processes.poll(id, Duration::from_millis(200)).await.unwrap().tail.contains(word) {
+        assert!(Instant::now() < deadline, "no answer to {word}");
+    }
+}
+
+const ECHO: &str = "while read -r line; do echo \"got $line\"; done";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonsense_on_the_socket_harms_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, ECHO).await;
+    // A record comes with the first connection or not at all; the rest is no request, or too much of one.
+    let long = vec![b'C'; 8 << 20];
+    for nonsense in [&b"\0"[..], b"{\"json\": true}\n", b"D\xff\xff\xff\xff", b"D\x02\0\0\0{}", &long] {
+        let mut socket = connect(directory.path(), id);
+        let _ = socket.write_all(nonsense);
+        let mut rest = Vec::new();
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let _ = socket.read_to_end(&mut rest);
+        assert!(rest.len() <= 1, "{rest:?}");
+    }
+    // `C` was a request: only the keeper's own end is closed by it, ours is not.
+    answers(&processes, id, "still").await;
+    assert!(processes.kill(id).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_take_turns_and_the_engine_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, ECHO).await;
+    let sockets: Vec<UnixStream> = (0..100).map(|_| connect(directory.path(), id)).collect();
+    answers(&processes, id, "amid").await;
+    drop(sockets);
+    let begun = Instant::now();
+    assert!(processes.kill(id).await.unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(!processes.poll(id, Duration::ZERO).await.unwrap().ended.unwrap().keeper_lost);
+}
+
+#[tokio::test]
+async fn garbage_is_passed_over_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let processes = recover(directory.path()).await;
+    let good = detached(&processes, "sleep 300").await;
+    let torn = detached(&processes, "exit 3").await;
+    processes.wait(torn, Duration::from_secs(10)).await.unwrap();
+    drop(processes);
+    let sessions = directory.path().join("sessions");
+    let record = std::fs::read(folder(directory.path(), good).join("session.json")).unwrap();
+    // An end that cannot be read is none: the session counts as lost.
+    std::fs::write(folder(directory.path(), torn).join("ended.json"), "{\"code\":").unwrap();
+    let strange = String::from_utf8(record.clone()).unwrap().replace("\"version\":1", "\"version\":99");
+    let records: [&[u8]; 7] =
+        [b"", b"\0\0\0", b"{", b"[]", &record[..record.len() / 2], strange.as_bytes(), &vec![b' '; 2 << 20]];
+    for (number, record) in records.iter().enumerate() {
+        let folder = sessions.join(format!("00000000-0000-4000-8000-00000000000{number}"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("session.json"), record).unwrap();
+    }
+    std::fs::create_dir_all(sessions.join("00000000-0000-4000-8000-00000000000a/session.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", sessions.join("00000000-0000-4000-8000-00000000000b")).unwrap();
+    std::fs::write(sessions.join("stray"), "").unwrap();
+    // No record at all: a session that was never detached, and whose keeper is gone.
+    std::fs::create_dir(sessions.join("00000000-0000-4000-8000-00000000000c")).unwrap();
+
+    let processes = recover(directory.path()).await;
+    assert_eq!(processes.warnings().len(), 8, "{:#?}", processes.warnings());
+    assert!(processes.warnings().iter().all(|warning| warning.contains("was passed over")));
+    assert!(!sessions.join("00000000-0000-4000-8000-00000000000c").exists());
+    let ids: Vec<_> = processes.list().await.unwrap().into_iter().map(|session| session.id).collect();
+    assert_eq!(ids.len(), 2);
+    eventually(Duration::from_secs(5), "the torn end is made up for", || {
+        std::fs::read_to_string(folder(directory.path(), torn).join("ended.json"))
+            .unwrap()
+            .contains("KeeperLost")
+    })
+    .await;
+    processes.end_all().await;
+}
+
+/// Nobody can tell what such a session is, but it can still be ended.
+#[tokio::test]
+async fn a_running_session_with_a_torn_record_can_be_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let torn = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    let logless = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    eventually(Duration::from_secs(5), "both run", || survivors(&marker).len() == 2).await;
+    drop(processes);
+    std::fs::write(folder(directory.path(), torn).join("session.json"), "{").unwrap();
+    std::fs::remove_file(folder(directory.path(), logless).join("log")).unwrap();
+    let processes = recover(directory.path()).await;
+    assert!(!processes.knows(torn) && processes.knows(logless));
+    drop(processes);
+    assert_eq!(end_sessions(directory.path()).await.unwrap(), 2);
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+}
+
+/// Kills the process that keeps a session, or both of them, the guard first.
+fn kill_keepers(log_dir: &Path, id: SessionId, guard_too: bool) {
+    let record = std::fs::read_to_string(folder(log_dir, id).join("session.json")).unwrap();
+    let number = |after: &str| -> i32 {
+        let rest = record.split(after).nth(1).unwrap();
+        rest.split("\"pid\":").nth(1).unwrap().split([',', '}']).next().unwrap().parse().unwrap()
+    };
+    let command = number("\"process\"");
+    let stat = std::fs::read_to_string(format!("/proc/{command}/stat")).unwrap();
+    let keeper: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    let kill = |pid: i32| {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    };
+    if guard_too {
+        kill(number("\"guard\""));
+    }
+    kill(keeper);
+}
+
+#[tokio::test]
+async fn a_lost_keeper_is_told_whether_an_engine_was_there_or_not() {
+    let directory = tempfile::tempdir().unwrap();
+    for guard_too in [false, true] {
+        for engine_there in [true, false] {
+            println!("guard killed: {guard_too}, engine there: {engine_there}");
+            let marker = marker();
+            let script = format!("(exec -a {marker} sleep 300) & echo out; exec -a {marker} sleep 300");
+            let mut processes = recover(directory.path()).await;
+            let id = detached(&processes, &script).await;
+            eventually(Duration::from_secs(5), "it runs", || survivors(&marker).len() == 2).await;
+            assert_eq!(processes.poll(id, Duration::from_secs(5)).await.unwrap().tail, "out\n");
+            if engine_there {
+                kill_keepers(directory.path(), id, guard_too);
+            } else {
+                drop(processes);
+                kill_keepers(directory.path(), id, guard_too);
+                processes = recover(directory.path()).await;
+            }
+            processes.wait(id, Duration::from_secs(10)).await.unwrap();
+            assert_eq!(survivors(&marker), Vec::<String>::new());
+            let poll = processes.poll(id, Duration::ZERO).await.unwrap();
+            assert_eq!((poll.tail.as_str(), poll.ended.as_ref().unwrap().keeper_lost), ("out\n", true));
+            drop(processes);
+            let processes = recover(directory.path()).await;
+            assert_eq!(processes.poll(id, Duration::ZERO).await.unwrap().ended, poll.ended);
+        }
+    }
+}
+
+/// A keeper that was stopped does not answer, and its command is ended all the same.
+#[tokio::test]
+async fn a_stopped_keeper_does_not_keep_its_command_alive() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, &format!("read -r _; kill -STOP $PPID; exec -a {marker} sleep 300")).await;
+    processes.write(id, b"\n").await.unwrap();
+    eventually(Duration::from_secs(5), "it runs", || crate::support::running(&marker)).await;
+    drop(processes);
+    let begun = Instant::now();
+    assert_eq!(end_sessions(directory.path()).await.unwrap(), 1);
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// It cannot be detached either; the caller hears so in time.
+#[tokio::test]
+async fn a_stopped_keeper_does_not_hold_up_its_caller() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let mut command = bench().shell(&format!("sleep 0.5; kill -STOP $PPID; exec -a {marker} sleep 300"));
+    command.cwd = gantry_process::Cwd::Path("/".into());
+    let id = processes.start(command).await.unwrap();
+    eventually(Duration::from_secs(5), "it runs", || crate::support::running(&marker)).await;
+    let refused = processes.detach(id, "").await.unwrap_err();
+    assert!(refused.to_string().contains("cannot be kept over a restart"), "{refused}");
+    assert!(processes.kill(id).await.unwrap());
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+}
+
+/// Whoever removes the folder of a session takes away every way to reach it.
+#[tokio::test]
+async fn a_session_without_its_folder_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    eventually(Duration::from_secs(5), "it runs", || survivors(&marker).len() == 1).await;
+    drop(processes);
+    std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
+    eventually(Duration::from_secs(5), "it is gone", || survivors(&marker).is_empty()).await;
+}
+
+/// Writing to a command that does not read comes back, before and after a restart, and nothing is written later.
+#[tokio::test]
+async fn a_full_pipe_is_told_after_a_restart_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, "sleep 1; wc -c").await;
+    drop(processes);
+    let mut options =
+        gantry_process::ProcessesOptions::new(crate::support::keeper(), directory.path().into());
+    options.stdin_timeout = Duration::from_millis(200);
+    let processes = Processes::recover(options).await.unwrap();
+    let written = processes.write(id, &vec![b'x'; 1 << 20]).await.unwrap();
+    assert_eq!((written.bytes, written.complete), (65_536, false));
+    processes.close_stdin(id).await.unwrap();
+    processes.wait(id, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(processes.poll(id, Duration::ZERO).await.unwrap().tail, "65536\n");
+}

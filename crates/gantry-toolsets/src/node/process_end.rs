@@ -1,0 +1,35 @@
+//! The end of a command in the background, as it is told to a gateway.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gantry_process::EndReport;
+use gantry_protocol::ProcessEnd;
+
+use super::CommandNote;
+
+/// What a gateway is told of a command that `Bash` left in the background.
+pub fn process_end(report: &EndReport) -> ProcessEnd {
+    let note = CommandNote::parse(&report.note);
+    let (command, principal, agent) = match note {
+        Some(note) => (note.command, note.principal, note.agent),
+        None => Default::default(),
+    };
+    ProcessEnd {
+        event_id: report.event_id.to_string(),
+        session_id: report.id.to_string(),
+        command,
+        principal,
+        agent,
+        exit_code: report.ended.exit.code,
+        signal: report.ended.exit.signal.map(|signal| signal.to_string()),
+        timed_out: report.ended.timed_out,
+        started_at: milliseconds(report.started_at),
+        ended_at: milliseconds(report.ended.ended_at),
+        tail: report.tail.clone(),
+    }
+}
+
+fn milliseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,322 @@
+//! The books of a machine's files. Whether a caller may read or write a path was asked before; the scopes come from there.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_files::{FileError, FileMeta, Manifest, ManifestKind, Partial, Scope, Source, media};
+use gantry_protocol::{
+    ManifestPage, SentKind, TransferMake, TransferOpened, TransferPrepared, WireEntry, WireEntryKind,
+};
+
+use crate::books::{Landing, Origin, check_entry};
+use crate::error::TransferError;
+
+/// Transfers that may be open here in each direction; the longest open goes when there are more.
+const MAX_OPEN: usize = 256;
+
+/// Entries of a directory that are told at once.
+const PAGE_ENTRIES: usize = 512;
+
+/// A part may still be held by a receiver that is about to notice that its connection is gone.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is open for sending and for receiving.
+#[derive(Default)]
+pub struct FileBooks {
+    sources: Mutex<Vec<(String, Arc<OpenSource>)>>,
+    destinations: Mutex<Vec<(String, Arc<Destination>)>>,
+}
+
+enum OpenSource {
+    File { scope: Scope, path: PathBuf, version: String },
+    Directory { scope: Scope, manifest: Mutex<Manifest> },
+}
+
+enum Destination {
+    File {
+        scope: Scope,
+        path: PathBuf,
+    },
+    Directory {
+        scope: Scope,
+        root: PathBuf,
+        /// Modes that forbid writing, set when everything is there.
+        late_modes: Mutex<Vec<(String, u32)>>,
+    },
+}
+
+/// Makes a scope that is contained beneath a directory.
+pub type Beneath<'a> = &'a dyn Fn(&Path) -> Result<Scope, FileError>;
+
+impl FileBooks {
+    /// Opens a source. A directory's entries are then opened beneath it only.
+    pub fn open(
+        &self,
+        transfer: &str,
+        path: &str,
+        scope: Scope,
+        beneath: Beneath<'_>,
+    ) -> Result<TransferOpened, FileError> {
+        let (opened, source) = match scope.open(path) {
+            Ok(file) => {
+                let version = version(&file.meta);
+                let opened = TransferOpened {
+                    kind: SentKind::File,
+                    size: file.meta.size,
+                    mode: file.meta.mode & 0o777,
+                    version: version.clone(),
+                    path: file.path.to_string_lossy().into_owned(),
+                    mime: media::mime_of(&file)?.map(str::to_owned),
+                };
+                (opened, OpenSource::File { scope, path: file.path, version })
+            }
+            Err(FileError::NotAFile { what: "a directory", .. }) => {
+                let root = scope.open_dir(path)?.path;
+                let manifest = beneath(&root)?.manifest(".")?;
+                let opened = TransferOpened {
+                    kind: SentKind::Directory,
+                    size: 0,
+                    mode: 0o755,
+                    version: String::new(),
+                    path: root.to_string_lossy().into_owned(),
+                    mime: None,
+                };
+                (opened, OpenSource::Directory { scope: beneath(&root)?, manifest: Mutex::new(manifest) })
+            }
+            Err(err) => return Err(err),
+        };
+        remember(&self.sources, transfer, source);
+        Ok(opened)
+    }
+
+    /// Prepares a destination: directories on the way, and a look whether a file of that kind can be there.
+    pub fn prepare(
+        &self,
+        transfer: &str,
+        path: &str,
+        kind: SentKind,
+        scope: Scope,
+        beneath: Beneath<'_>,
+    ) -> Result<TransferPrepared, FileError> {
+        let (path, destination) = match kind {
+            SentKind::File => {
+                let partial = open_partial(&scope, Path::new(path), &part_name(transfer, None))?;
+                let real = partial.path().to_owned();
+                (real.clone(), Destination::File { scope, path: real })
+            }
+            SentKind::Directory => {
+                let root = scope.make_dirs(path).map_err(|err| match err {
+                    FileError::NotADirectory { .. } => FileError::NotADirectory { path: path.into() },
+                    other => other,
+                });
+                let root = root?.path;
+                let scope = beneath(&root)?;
+                (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::default() })
+            }
+        };
+        remember(&self.destinations, transfer, destination);
+        Ok(TransferPrepared { path: path.to_string_lossy().into_owned() })
+    }
+
+    pub fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
+        let source = find(&self.sources, transfer)?;
+        let OpenSource::Directory { manifest, .. } = &*source else {
+            return Err(TransferError::Violation("a file has no entries".into()));
+        };
+        let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = ManifestPage::default();
+        while page.entries.len() < PAGE_ENTRIES {
+            let Some(entry) = manifest.next().transpose()? else {
+                page.last = true;
+                break;
+            };
+            // Parts of transfers are nobody's files.
+            let own = |name: &str| name.starts_with(".gantry-") && name.ends_with(".part");
+            if entry.path.rsplit('/').next().is_some_and(own) {
+                continue;
+            }
+            let kind = match entry.kind {
+                ManifestKind::File => WireEntryKind::File { size: entry.size, mode: entry.mode },
+                ManifestKind::Directory => WireEntryKind::Directory { mode: entry.mode },
+                ManifestKind::Symlink { target } => WireEntryKind::Link { target },
+                ManifestKind::Skipped { reason } => WireEntryKind::Skipped { reason },
+            };
+            page.entries.push(WireEntry { path: entry.path, kind });
+        }
+        Ok(page)
+    }
+
+    pub fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
+        let source = find(&self.sources, transfer)?;
+        match (&*source, entry) {
+            (OpenSource::File { scope, path, version: opened }, None) => {
+                let source = scope.open_source(path)?;
+                if version(&source.meta()) != *opened {
+                    return Err(TransferError::Changed(path.display().to_string()));
+                }
+                Ok(Box::new(source))
+            }
+            (OpenSource::Directory { scope, .. }, Some(entry)) => {
+                Ok(Box::new(scope.open_source(check_entry(entry)?)?))
+            }
+            _ => Err(wrong_kind()),
+        }
+    }
+
+    pub fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
+        let destination = find(&self.destinations, transfer)?;
+        let name = part_name(transfer, entry);
+        Ok(Box::new(match (&*destination, entry) {
+            (Destination::File { scope, path }, None) => open_partial(scope, path, &name)?,
+            (Destination::Directory { scope, .. }, Some(entry)) => {
+                open_partial(scope, Path::new(check_entry(entry)?), &name)?
+            }
+            _ => return Err(wrong_kind()),
+        }))
+    }
+
+    pub fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
+        let destination = find(&self.destinations, &ask.transfer)?;
+        let Destination::Directory { scope, root, late_modes } = &*destination else {
+            return Err(wrong_kind());
+        };
+        let entry = check_entry(&ask.entry)?;
+        if let Some(target) = &ask.target {
+            return Ok(scope.make_link(root, entry, target)?);
+        }
+        scope.make_dirs(entry)?;
+        let mode = ask.mode.unwrap_or(0o755);
+        // Into a directory that forbids it nothing could be written.
+        const OWN_WRITE: u32 = 0o300;
+        match mode & OWN_WRITE == OWN_WRITE {
+            true => Ok(scope.set_directory_mode(entry, mode)?),
+            false => {
+                late_modes.lock().unwrap_or_else(PoisonError::into_inner).push((entry.to_owned(), mode));
+                Ok(())
+            }
+        }
+    }
+
+    pub fn finish(&self, transfer: &str) -> Result<(), TransferError> {
+        forget(&self.sources, transfer);
+        let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
+        if let Destination::Directory { scope, late_modes, .. } = &*destination {
+            let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
+            // The deepest first: a parent may forbid to go there.
+            for (entry, mode) in late_modes.iter().rev() {
+                scope.set_directory_mode(entry, *mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
+        forget(&self.sources, transfer);
+        let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
+        match &*destination {
+            Destination::File { scope, path } => Ok(scope.discard_partial(path, &part_name(transfer, None))?),
+            Destination::Directory { scope, .. } => {
+                for entry in entries {
+                    scope.discard_partial(check_entry(entry)?, &part_name(transfer, Some(entry)))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn wrong_kind() -> TransferError {
+    TransferError::Violation("files have no entries, and directories nothing else".into())
+}
+
+/// Names the content of a file without reading it.
+fn version(meta: &FileMeta) -> String {
+    format!("{:x}-{:x}-{:x}-{:x}", meta.id.dev, meta.id.ino, meta.size, meta.modified_ns)
+}
+
+/// The part of one file of one transfer; several of a directory come at once.
+pub fn part_name(transfer: &str, entry: Option<&str>) -> String {
+    match entry {
+        None => transfer.to_owned(),
+        Some(entry) => format!("{transfer}-{}", &blake3::hash(entry.as_bytes()).to_hex()[..16]),
+    }
+}
+
+fn open_partial(scope: &Scope, path: &Path, name: &str) -> Result<Partial, FileError> {
+    let until = Instant::now() + LOCK_LIMIT;
+    loop {
+        match scope.open_partial(path, name) {
+            Err(FileError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until =>
+            {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+type Table<T> = Mutex<Vec<(String, Arc<T>)>>;
+
+fn lock<T>(table: &Table<T>) -> MutexGuard<'_, Vec<(String, Arc<T>)>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember<T>(table: &Table<T>, transfer: &str, item: T) {
+    let mut table = lock(table);
+    table.retain(|(known, _)| known != transfer);
+    if table.len() >= MAX_OPEN {
+        table.remove(0);
+    }
+    table.push((transfer.to_owned(), Arc::new(item)));
+}
+
+fn find<T>(table: &Table<T>, transfer: &str) -> Result<Arc<T>, TransferError> {
+    let found = lock(table).iter().find(|(known, _)| known == transfer).map(|(_, item)| item.clone());
+    found.ok_or_else(|| TransferError::Unknown(transfer.chars().take(64).collect()))
+}
+
+fn forget<T>(table: &Table<T>, transfer: &str) -> Option<Arc<T>> {
+    let mut table = lock(table);
+    let at = table.iter().position(|(known, _)| known == transfer)?;
+    Some(table.remove(at).1)
+}
+
+impl Origin for Source {
+    fn size(&self) -> u64 {
+        self.meta().size
+    }
+
+    fn read_at(&mut self, offset: u64, block: &mut [u8]) -> Result<usize, TransferError> {
+        Ok(Source::read_at(self, offset, block)?)
+    }
+
+    fn check_unchanged(&self) -> Result<(), TransferError> {
+        Ok(Source::check_unchanged(self)?)
+    }
+}
+
+impl Landing for Partial {
+    fn length(&self) -> u64 {
+        Partial::length(self)
+    }
+
+    fn hash_prefix(&self) -> Result<blake3::Hasher, TransferError> {
+        Ok(Partial::hash_prefix(self)?)
+    }
+
+    fn truncate(&mut self, length: u64) -> Result<(), TransferError> {
+        Ok(Partial::truncate(self, length)?)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+        Ok(Partial::append(self, bytes)?)
+    }
+
+    fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
+        Partial::commit(*self, mode)?;
+        Ok(())
+    }
+}

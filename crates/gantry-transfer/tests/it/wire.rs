@@ -1,0 +1,223 @@
+//! The wiring: desks on folders, a wire that counts its frames, and one file brought over.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use gantry_files::{FileError, Files, FilesOptions, Scope};
+use gantry_protocol::{
+    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, StreamKind, TransferDone, TransferHas,
+    TransferMake, TransferOpen, TransferOpened, TransferPrepare, TransferPrepared, WireError, method, raw,
+};
+use gantry_transfer::{
+    Ask, Books, BooksFuture, Desk, FileBooks, FrameFuture, FrameOut, Gone, Landing, Origin, TransferError,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Everybody may do everything below one folder.
+struct OpenBooks {
+    books: FileBooks,
+    root: PathBuf,
+}
+
+impl OpenBooks {
+    fn scope(&self) -> Scope {
+        Files::new(FilesOptions::default()).unwrap().contained(&self.root).unwrap()
+    }
+}
+
+fn beneath(root: &Path) -> Result<Scope, FileError> {
+    Files::new(FilesOptions::default())?.contained(root)
+}
+
+impl Books for OpenBooks {
+    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
+        let opened = self.books.open(&ask.transfer, &ask.path, self.scope(), &beneath);
+        Box::pin(async { opened.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
+    }
+
+    fn prepare(&self, ask: TransferPrepare, _cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
+        let prepared = self.books.prepare(&ask.transfer, &ask.path, ask.kind, self.scope(), &beneath);
+        Box::pin(async { prepared.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
+    }
+
+    fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
+        self.books.page(transfer)
+    }
+
+    fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
+        self.books.origin(transfer, entry)
+    }
+
+    fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
+        self.books.landing(transfer, entry)
+    }
+
+    fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
+        self.books.make(ask)
+    }
+
+    fn finish(&self, transfer: &str) -> Result<(), TransferError> {
+        self.books.finish(transfer)
+    }
+
+    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
+        self.books.abandon(transfer, entries)
+    }
+}
+
+/// What happens to a frame on the wire.
+pub(crate) type Tamper = fn(StreamFrame) -> Vec<StreamFrame>;
+
+/// Both directions of one wire.
+struct Wire {
+    desks: [Arc<Desk>; 2],
+    /// Frames that still get through.
+    left: AtomicI64,
+    cut: CancellationToken,
+    first_credit: Mutex<Option<oneshot::Sender<u64>>>,
+    tamper: Tamper,
+}
+
+struct Plug {
+    wire: Arc<Wire>,
+    side: usize,
+}
+
+impl FrameOut for Plug {
+    fn send(&self, frame: StreamFrame) -> FrameFuture<'_> {
+        if self.wire.left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            self.wire.cut.cancel();
+            return Box::pin(std::future::ready(Err(Gone)));
+        }
+        for frame in (self.wire.tamper)(frame) {
+            let ready =
+                (frame.kind() == StreamKind::Credit).then(|| self.wire.first_credit.lock().unwrap().take());
+            if let Some(ready) = ready.flatten() {
+                let _ = ready.send(frame.offset());
+            } else if let Some(back) = self.wire.desks[1 - self.side].take(frame) {
+                self.wire.desks[self.side].take(back);
+            }
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.wire.cut.cancelled())
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) from: Arc<Desk>,
+    pub(crate) to: Arc<Desk>,
+    next: Mutex<u32>,
+}
+
+pub(crate) const CUT_NEVER: i64 = i64::MAX;
+
+impl World {
+    pub(crate) fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let desk = |name: &str| {
+            let root = folder.path().join(name);
+            std::fs::create_dir_all(&root).unwrap();
+            Desk::new(Arc::new(OpenBooks { books: FileBooks::default(), root }))
+        };
+        World { from: desk("from"), to: desk("to"), next: Mutex::new(0), folder }
+    }
+
+    /// The receiving side has lost its memory, not its files.
+    pub(crate) fn restart_receiver(&mut self) {
+        let root = self.folder.path().join("to");
+        self.to = Desk::new(Arc::new(OpenBooks { books: FileBooks::default(), root }));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Names in the receiving folder.
+    pub(crate) fn received(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.path("to"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Brings `from/a` to `to/b`, over a wire that is cut after so many frames.
+    pub(crate) async fn bring(&self, frames: i64, tamper: Tamper) -> Result<TransferDone, WireError> {
+        let caller = Caller {
+            principal: "operator".into(),
+            agent: "main".into(),
+            autonomy: "guided".into(),
+            surface: "cli".into(),
+        };
+        let open = TransferOpen { transfer: "t".into(), path: "a".into(), caller: caller.clone() };
+        let opened: TransferOpened = ask(&self.from, method::TRANSFER_OPEN, &open, None).await?;
+        let kind = SentKind::File;
+        let prepare = TransferPrepare { transfer: "t".into(), path: "b".into(), kind, caller, source: None };
+        let _: TransferPrepared = ask(&self.to, method::TRANSFER_PREPARE, &prepare, None).await?;
+        let has: TransferHas = ask(&self.to, method::TRANSFER_HAVE, &json!({"transfer": "t"}), None).await?;
+        let stream = {
+            let mut next = self.next.lock().unwrap();
+            *next += 1;
+            *next
+        };
+        let (ready, first_credit) = oneshot::channel();
+        let wire = Arc::new(Wire {
+            desks: [self.from.clone(), self.to.clone()],
+            left: AtomicI64::new(frames),
+            cut: CancellationToken::new(),
+            first_credit: Mutex::new(Some(ready)),
+            tamper,
+        });
+        let plug = |side| Some(Arc::new(Plug { wire: wire.clone(), side }) as Arc<dyn FrameOut>);
+        let receive = json!({"transfer": "t", "stream": stream, "from": has.have, "mode": opened.mode,
+            "size": opened.size});
+        let (to, out) = (self.to.clone(), plug(1));
+        let mut receiving = tokio::spawn(async move {
+            ask::<_, TransferDone>(&to, method::TRANSFER_RECEIVE, &receive, out).await
+        });
+        let credit = tokio::select! {
+            credit = first_credit => credit.unwrap(),
+            failed = &mut receiving => return Err(failed.unwrap().unwrap_err()),
+        };
+        let send = json!({"transfer": "t", "stream": stream, "from": has.have, "prefixHash": has.prefix_hash,
+            "credit": credit});
+        let sent: Result<TransferDone, WireError> =
+            ask(&self.from, method::TRANSFER_SEND, &send, plug(0)).await;
+        let received = receiving.await.unwrap();
+        match (sent, received) {
+            (Ok(sent), Ok(received)) => {
+                assert_eq!(sent, received);
+                Ok(received)
+            }
+            (Err(error), Err(other)) => Err(if error.code == ErrorCode::Unavailable { other } else { error }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    pub(crate) async fn abandon(&self) {
+        let _: Value =
+            ask(&self.to, method::TRANSFER_ABANDON, &json!({"transfer": "t"}), None).await.unwrap();
+    }
+}
+
+pub(crate) async fn ask<P: Serialize, R: DeserializeOwned>(
+    desk: &Desk,
+    method: &str,
+    params: &P,
+    out: Option<Arc<dyn FrameOut>>,
+) -> Result<R, WireError> {
+    let ask = Ask { method: method.to_owned(), params: raw(params), cancel: CancellationToken::new(), out };
+    let answer = desk.answer(ask).await?;
+    Ok(serde_json::from_str(answer.get()).unwrap())
+}

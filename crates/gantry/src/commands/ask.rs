@@ -1,0 +1,73 @@
+//! A tool call that a command makes on its user's behalf: through the gateway if there is one, else in-process.
+
+use anyhow::Result;
+use gantry_protocol::{CallParams, raw};
+use gantry_tool::Outcome;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Address, Client, Target, runtime};
+use crate::commands::call::interrupted;
+use crate::local::Local;
+use crate::output::Output;
+use crate::places::Places;
+
+pub(crate) struct Asking {
+    place: Place,
+    agent: Option<String>,
+}
+
+enum Place {
+    InProcess(Box<Local>),
+    Gateway(Box<Address>),
+}
+
+impl Asking {
+    pub(crate) fn open(places: Places, output: &Output, agent: Option<&str>) -> Result<Asking> {
+        let place = match Target::find(&places, output, false)? {
+            Target::Gateway(address) => Place::Gateway(Box::new(address)),
+            Target::InProcess => Place::InProcess(Box::new(Local::open(places)?)),
+        };
+        Ok(Asking { place, agent: agent.map(str::to_owned) })
+    }
+
+    pub(crate) fn call(&self, tool: &str, input: Value) -> Result<Outcome> {
+        match &self.place {
+            Place::InProcess(local) => {
+                let call = local.call(self.agent.as_deref(), None)?;
+                let outcome = runtime()?.block_on(local.gate.dispatch(call, tool, input));
+                local.gate.flush()?;
+                Ok(outcome)
+            }
+            Place::Gateway(address) => {
+                let params = CallParams {
+                    tool: tool.to_owned(),
+                    input: Some(raw(&input)),
+                    agent: self.agent.clone(),
+                    workspace: None,
+                };
+                Ok(runtime()?.block_on(through(address, &params)))
+            }
+        }
+    }
+}
+
+async fn through(address: &Address, params: &CallParams) -> Outcome {
+    let client = match Client::connect(address).await {
+        Ok(client) => client,
+        Err(refusal) => return Outcome::from_wire(&params.tool, Err(refusal.to_wire())),
+    };
+    let cancel = CancellationToken::new();
+    let outcome = {
+        let mut calling = std::pin::pin!(client.call(params, None, &cancel));
+        tokio::select! {
+            outcome = &mut calling => outcome,
+            () = interrupted() => {
+                cancel.cancel();
+                calling.await
+            }
+        }
+    };
+    client.close().await;
+    outcome
+}

@@ -1,0 +1,233 @@
+//! Joins a gateway, in the foreground, until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use gantry_files::{Files, FilesOptions};
+use gantry_net::{GatewayUrl, Trust};
+use gantry_node::{
+    Level, Node, NodeHome, NodeLog, NodeOptions, Pace, Token, TokenSource, Transfers, check_address,
+};
+use gantry_process::{Processes, ProcessesOptions};
+use gantry_store::KeptResults;
+use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
+use gantry_toolsets::transfer_desk;
+use gantry_transfer::Desk;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::NodeArgs;
+use crate::config::Config;
+use crate::exit::{Exit, UsageError};
+use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::output::Output;
+use crate::places::{Places, own_program};
+
+/// A file with certificates beyond this is a mistake.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
+    let mut config = places.layers.load()?;
+    config.resolve_paths(|path| places.resolve(path));
+    let joining = Joining::new(&places, &config, args)?;
+    places.data.create()?;
+    let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
+    let _lock = home.take().map_err(usage)?;
+    let echo = output.running_notes().map(|note| -> gantry_node::Echo {
+        Box::new(move |level, text| match level {
+            Level::Info => note(text),
+            Level::Warning => note(&format!("warning: {text}")),
+            Level::Error => note(&format!("error: {text}")),
+        })
+    });
+    let log = NodeLog::open(&home.logs(), home.id(), echo)
+        .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(async {
+        let processes = processes(&home, &log).await?;
+        let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+        watch_signals(stop.clone(), abort.clone())?;
+        let options = joining.options;
+        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk)));
+        gantry_node::run(Node { home, options, gate, processes, log, streams }, stop, abort).await;
+        Ok(Exit::Success)
+    })
+}
+
+/// What was asked for, checked before anything is started.
+pub(super) struct Joining {
+    pub(super) id: String,
+    pub(super) options: NodeOptions,
+    tools: Option<Vec<String>>,
+    contain: bool,
+    /// The token as it is now, so that it is never shown.
+    secret: String,
+    token_file: Option<PathBuf>,
+}
+
+impl Joining {
+    pub(super) fn new(places: &Places, config: &Config, args: &NodeArgs) -> Result<Joining> {
+        let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
+        let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
+        gantry_protocol::check_node_id(&id).map_err(usage)?;
+        let gateway = GatewayUrl::parse(places.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
+            .map_err(usage)?;
+        check_address(&gateway, args.insecure).map_err(usage)?;
+        let trust = match &args.tls_ca {
+            None => Trust::System,
+            Some(path) => Trust::And { name: path.clone(), pem: read_pem(places, path)? },
+        };
+        let token = token(places, config, args)?;
+        let secret = token.read().map_err(usage)?.expose().to_owned();
+        let token_file = match &token {
+            TokenSource::File(path) => Some(path.clone()),
+            TokenSource::Given(_) => None,
+        };
+        let options = NodeOptions {
+            gateway,
+            trust,
+            token,
+            workspace: workspace(places, args.workspace.as_deref())?,
+            max_calls: config.node.max_calls,
+            pace: Pace::default(),
+        };
+        Ok(Joining { id, options, tools: args.tools.clone(), contain: args.contain, secret, token_file })
+    }
+}
+
+impl Joining {
+    /// Whether there are all the tools that were named.
+    pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
+        let setup = Setup {
+            processes,
+            pending: places.data.pending(),
+            closed: Vec::new(),
+            results: Arc::new(KeptResults::new(places.data.results())),
+            one_shot: true,
+            contain: self.contain,
+        };
+        let machine = Arc::new(setup.machine(places, config)?);
+        offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
+    }
+}
+
+/// `--token-file`, then `GANTRY_TOKEN`, then the configuration.
+fn token(places: &Places, config: &Config, args: &NodeArgs) -> Result<TokenSource> {
+    if let Some(path) = &args.token_file {
+        return Ok(TokenSource::File(places.resolve(path)));
+    }
+    let variable = places.variable("GANTRY_TOKEN").map(|value| value.to_string_lossy().into_owned());
+    if let Some(text) = variable.filter(|text| !text.is_empty()) {
+        return Ok(TokenSource::Given(Token::new(&text).map_err(usage)?));
+    }
+    if let Some(path) = &config.node.token_file {
+        return Ok(TokenSource::File(path.clone()));
+    }
+    if let Some(text) = &config.node.token {
+        return Ok(TokenSource::Given(Token::new(text).map_err(usage)?));
+    }
+    let message = "there is no token: give --token-file FILE, GANTRY_TOKEN or node.tokenFile in the configuration; \
+                   `gantry nodes add ID` on the gateway makes one";
+    Err(UsageError(message.into()).into())
+}
+
+/// A directory that is there, by its real path.
+fn workspace(places: &Places, workspace: Option<&Path>) -> Result<PathBuf> {
+    let path = places.resolve(workspace.unwrap_or(&places.current_dir));
+    let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
+    files.contained(&path).map_err(|err| UsageError(format!("cannot use the workspace: {err}")))?;
+    Ok(path)
+}
+
+fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
+    let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
+    let read = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_PEM_BYTES));
+    read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
+}
+
+/// With what starts of this node before left running.
+async fn processes(home: &NodeHome, log: &NodeLog) -> Result<Processes> {
+    let options = ProcessesOptions::new(own_program()?, home.processes());
+    let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
+    let processes = Processes::recover(options).await?;
+    for warning in processes.warnings() {
+        log.warning("recovery", json!({ "warning": warning }));
+    }
+    Ok(processes)
+}
+
+/// The node's own gate: its tools, its policy, its log; and its part in transfers, which the gate judges too.
+fn gate(
+    places: &Places,
+    config: &Config,
+    joining: &Joining,
+    home: &NodeHome,
+    log: &NodeLog,
+    processes: Processes,
+) -> Result<(Gate, Arc<Desk>)> {
+    let mut closed = vec![places.data.root().to_owned(), places.layers.file.clone()];
+    closed.extend(joining.token_file.clone());
+    let results = Arc::new(KeptResults::new(places.data.results()));
+    let setup = Setup {
+        processes,
+        pending: home.pending(),
+        closed: closed.clone(),
+        results: results.clone(),
+        one_shot: false,
+        contain: joining.contain,
+    };
+    let machine = Arc::new(setup.machine(places, config)?);
+    let registry = Registry::default();
+    for tool in offered(gantry_toolsets::node_tools(&machine), joining.tools.as_deref())? {
+        registry.register(tool)?;
+    }
+    let secrets = known_secrets(places, config).into_iter().chain([joining.secret.clone()]);
+    let gate = Gate::new(GateParts {
+        registry,
+        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(config), closed),
+        masker: Masker::new(secrets),
+        audit: Arc::new(log.clone()),
+        results,
+        max_result_chars: config.max_tool_result_chars,
+    });
+    let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone());
+    Ok((gate, desk))
+}
+
+/// All tools, or those that were named; a name that is none is a mistake.
+fn offered(tools: Vec<Tool>, names: Option<&[String]>) -> Result<Vec<Tool>> {
+    let Some(names) = names else { return Ok(tools) };
+    let known: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let hint = match nearest(unknown, known.iter().map(String::as_str)).first() {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("there are {}", known.join(", ")),
+        };
+        return Err(UsageError(format!("--tools: a node has no tool \"{unknown}\"; {hint}")).into());
+    }
+    Ok(tools.into_iter().filter(|tool| names.iter().any(|name| name == tool.name())).collect())
+}
+
+/// The first SIGINT or SIGTERM stops the node, a second one does not wait for calls.
+fn watch_signals(stop: CancellationToken, abort: CancellationToken) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for signals")?;
+    tokio::spawn(async move {
+        for told in [stop, abort] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            told.cancel();
+        }
+    });
+    Ok(())
+}
+
+fn usage(err: impl std::fmt::Display) -> UsageError {
+    UsageError(err.to_string())
+}

@@ -1,0 +1,293 @@
+//! `gantry node install`, `uninstall`, `start` and `stop`: the node as a service of its user.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use gantry_node::{NodeHome, ServiceManager, TokenSource, UserService};
+use gantry_process::{Capture, Command, Cwd, Finished, Processes, env};
+use tokio_util::sync::CancellationToken;
+
+use super::join::Joining;
+use crate::cli::NodeArgs;
+use crate::exit::{Exit, UsageError};
+use crate::local;
+use crate::output::Output;
+use crate::places::{Places, own_program};
+
+/// A service manager that says nothing for this long has a problem of its own.
+const MANAGER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A login shell may read slow files.
+const SHELL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Calls get ten seconds to finish, and three to end.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+const SAID_BYTES: usize = 64 * 1024;
+
+pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: bool) -> Result<Exit> {
+    let mut config = places.layers.load()?;
+    config.resolve_paths(|path| places.resolve(path));
+    let joining = Joining::new(places, &config, args)?;
+    let TokenSource::File(token_file) = &joining.options.token else {
+        let message = "a service needs its token in a file of mode 0600: give --token-file FILE";
+        return Err(UsageError(message.into()).into());
+    };
+    let manager = ServiceManager::current();
+    let runner = Runner::new(places)?;
+    // A mistake that `gantry node` would only tell its log, again and again.
+    runner.block_on(async { joining.check_tools(places, &config, local::processes(&places.data)?) })?;
+    let service = UserService {
+        manager,
+        id: joining.id.clone(),
+        program: own_program()?,
+        args: arguments(places, &joining, args, token_file)?,
+        path: runner.login_path(places),
+    };
+    let file = service_file(places, &joining.id)?;
+    if print {
+        output.note(&format!("would be written to {}", file.display()));
+        output.line(service.text()?.trim_end());
+        return Ok(Exit::Success);
+    }
+    runner.check_session(places, &joining.id)?;
+    service.write(&file)?;
+    match manager {
+        ServiceManager::Systemd => {
+            runner.manage(&["systemctl", "--user", "daemon-reload"])?;
+            let name = UserService::name(manager, &joining.id);
+            runner.manage(&["systemctl", "--user", "enable", &name])?;
+            runner.manage(&["systemctl", "--user", "restart", &name])?;
+            output.line(&format!("{name} is installed and started ({})", file.display()));
+            output.line("To keep it running while you are not logged in: loginctl enable-linger");
+        }
+        ServiceManager::Launchd => {
+            let name = UserService::name(manager, &joining.id);
+            let domain = launchd_domain();
+            // One that is loaded already would be refused.
+            let _ = runner.manage(&["launchctl", "bootout", &format!("{domain}/{name}")]);
+            runner.manage(&["launchctl", "bootstrap", &domain, &file.display().to_string()])?;
+            output.line(&format!("{name} is installed and started ({})", file.display()));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+pub(super) fn uninstall(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let file = service_file(places, home.id())?;
+    if !UserService::is_installed(&file) {
+        bail!("there is no service for the node \"{}\" ({} is not there)", home.id(), file.display());
+    }
+    let manager = ServiceManager::current();
+    let name = UserService::name(manager, home.id());
+    let runner = Runner::new(places)?;
+    let stopped = match manager {
+        ServiceManager::Systemd => runner.manage(&["systemctl", "--user", "disable", "--now", &name]),
+        ServiceManager::Launchd => {
+            runner.manage(&["launchctl", "bootout", &format!("{}/{name}", launchd_domain())])
+        }
+    };
+    UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+    if let Err(err) = stopped {
+        output.warning(&format!("the service manager could not be told: {err:#}"));
+    } else if manager == ServiceManager::Systemd {
+        runner.manage(&["systemctl", "--user", "daemon-reload"])?;
+    }
+    output.line(&format!("{name} is removed; the node's data stays in {}", home.folder().display()));
+    Ok(Exit::Success)
+}
+
+pub(super) fn start(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let file = service_file(places, home.id())?;
+    if !UserService::is_installed(&file) {
+        bail!("the node \"{}\" is no service yet; `gantry node install` makes it one", home.id());
+    }
+    let manager = ServiceManager::current();
+    let name = UserService::name(manager, home.id());
+    let runner = Runner::new(places)?;
+    runner.check_session(places, home.id())?;
+    match manager {
+        ServiceManager::Systemd => runner.manage(&["systemctl", "--user", "start", &name])?,
+        ServiceManager::Launchd => {
+            runner.manage(&["launchctl", "bootstrap", &launchd_domain(), &file.display().to_string()])?
+        }
+    };
+    output.line(&format!("{name} is started"));
+    Ok(Exit::Success)
+}
+
+/// Also stops a node that runs in the foreground somewhere.
+pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool) -> Result<Exit> {
+    let runner = Runner::new(places)?;
+    if UserService::is_installed(&service_file(places, home.id())?) {
+        let manager = ServiceManager::current();
+        let name = UserService::name(manager, home.id());
+        let stopped = match manager {
+            ServiceManager::Systemd => runner.manage(&["systemctl", "--user", "stop", &name]),
+            ServiceManager::Launchd => {
+                runner.manage(&["launchctl", "bootout", &format!("{}/{name}", launchd_domain())])
+            }
+        };
+        if let Err(err) = stopped {
+            output.note(&format!("the service manager could not be asked: {err:#}"));
+        }
+    }
+    let was_running = home.ask_to_stop().context("cannot stop the node's process")?;
+    let told = Instant::now();
+    while home.running().is_some() {
+        if told.elapsed() > STOP_LIMIT {
+            bail!(
+                "the node \"{}\" (process {}) does not stop",
+                home.id(),
+                home.running().unwrap_or_default()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ended = if kill { runner.block_on(gantry_process::end_sessions(&home.processes()))? } else { 0 };
+    let text = if was_running { "stopped" } else { "not running" };
+    output.line(&format!("the node \"{}\" is {text}", home.id()));
+    if kill {
+        output.line(&format!("{ended} background processes were ended"));
+    }
+    Ok(Exit::Success)
+}
+
+/// What the service manager says of it, in a word or two.
+pub(super) fn state(places: &Places, id: &str) -> String {
+    let installed = service_file(places, id).is_ok_and(|file| UserService::is_installed(&file));
+    if !installed {
+        return "not installed".into();
+    }
+    let manager = ServiceManager::current();
+    let name = UserService::name(manager, id);
+    let target = format!("{}/{name}", launchd_domain());
+    let asked: &[&str] = match manager {
+        ServiceManager::Systemd => &["systemctl", "--user", "is-active", &name],
+        ServiceManager::Launchd => &["launchctl", "print", &target],
+    };
+    let said = Runner::new(places).and_then(|runner| runner.run(asked, MANAGER_LIMIT));
+    match (said, manager) {
+        (Err(err), _) => format!("installed; the service manager cannot be asked: {err:#}"),
+        (Ok(finished), ServiceManager::Systemd) => match finished.stdout.text.trim() {
+            "" => format!("installed; {}", finished.stderr.text.trim()),
+            word => format!("installed, {word}"),
+        },
+        (Ok(finished), ServiceManager::Launchd) if finished.ended.exit.code == Some(0) => {
+            "installed, loaded".into()
+        }
+        (Ok(_), ServiceManager::Launchd) => "installed, not loaded".into(),
+    }
+}
+
+/// What the service is started with: everything absolute, nothing taken from the environment.
+fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &Path) -> Result<Vec<String>> {
+    let text = |path: &Path| {
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| UsageError(format!("{} is not UTF-8", path.display())))
+    };
+    let mut words = vec!["--data-dir".into(), text(places.data.root())?];
+    if places.layers.file != places.data.config_file() {
+        words.extend(["--config".into(), text(&places.layers.file)?]);
+    }
+    words.extend(["node".into(), "--gateway".into(), joining.options.gateway.to_string()]);
+    words.extend([
+        "--id".into(),
+        joining.id.clone(),
+        "--workspace".into(),
+        text(&joining.options.workspace)?,
+    ]);
+    words.extend(["--token-file".into(), text(token_file)?]);
+    if let Some(tools) = &args.tools {
+        words.extend(["--tools".into(), tools.join(",")]);
+    }
+    if let Some(file) = &args.tls_ca {
+        words.extend(["--tls-ca".into(), text(&places.resolve(file))?]);
+    }
+    words.extend(args.contain.then(|| "--contain".into()));
+    words.extend(args.insecure.then(|| "--insecure".into()));
+    Ok(words)
+}
+
+fn service_file(places: &Places, id: &str) -> Result<PathBuf> {
+    let home = places.variable("HOME").map(Path::new).filter(|home| home.is_absolute());
+    let home = home.context("HOME is not set, so there is no place for a user's service")?;
+    let config = places.variable("XDG_CONFIG_HOME").map(Path::new).filter(|path| path.is_absolute());
+    Ok(UserService::file(ServiceManager::current(), id, home, config))
+}
+
+fn launchd_domain() -> String {
+    format!("gui/{}", rustix::process::getuid().as_raw())
+}
+
+/// Runs the few programs that are needed, through the engine as everything else.
+struct Runner {
+    runtime: tokio::runtime::Runtime,
+    processes: Processes,
+    variables: env::Variables,
+    cwd: PathBuf,
+}
+
+impl Runner {
+    fn new(places: &Places) -> Result<Runner> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+        let processes = runtime.block_on(async { local::processes(&places.data) })?;
+        let variables = env::inherited(places.variables.iter().cloned());
+        Ok(Runner { runtime, processes, variables, cwd: PathBuf::from("/") })
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    fn run(&self, words: &[&str], limit: Duration) -> Result<Finished> {
+        let (program, args) = words.split_first().context("there is nothing to run")?;
+        let mut command = Command::new(*program, Cwd::Path(self.cwd.clone())).args(args);
+        command.env.clone_from(&self.variables);
+        command.timeout = Some(limit);
+        command.capture = Capture::Separate { stdout: SAID_BYTES, stderr: SAID_BYTES };
+        Ok(self.block_on(self.processes.run(command, CancellationToken::new()))?)
+    }
+
+    fn manage(&self, words: &[&str]) -> Result<()> {
+        let finished = self.run(words, MANAGER_LIMIT)?;
+        if finished.ended.exit.code == Some(0) {
+            return Ok(());
+        }
+        bail!("`{}` failed: {}", words.join(" "), finished.stderr.text.trim());
+    }
+
+    /// Without a session of the user there is nobody who could run a service.
+    fn check_session(&self, places: &Places, id: &str) -> Result<()> {
+        if ServiceManager::current() != ServiceManager::Systemd {
+            return Ok(());
+        }
+        let reason = match self.run(&["systemctl", "--user", "show-environment"], MANAGER_LIMIT) {
+            Ok(finished) if finished.ended.exit.code == Some(0) => return Ok(()),
+            Ok(finished) => finished.stderr.text.trim().to_owned(),
+            Err(err) => format!("{err:#}"),
+        };
+        let gateway = places.gateway.as_deref().unwrap_or("URL");
+        bail!(
+            "there is no systemd session of this user here ({reason}); run the node in the foreground instead: \
+             gantry node --gateway {gateway} --id {id} --token-file FILE (or log in by ssh, or try \
+             `loginctl enable-linger`)"
+        )
+    }
+
+    /// `PATH` as a login shell has it; as it is here when that cannot be told.
+    fn login_path(&self, places: &Places) -> String {
+        let here =
+            places.variable("PATH").and_then(|path| path.to_str()).unwrap_or("/usr/local/bin:/usr/bin:/bin");
+        let shell =
+            places.variable("SHELL").and_then(|shell| shell.to_str()).filter(|shell| shell.starts_with('/'));
+        let script = "printf '\\n%s' \"$PATH\"";
+        let said = self.run(&[shell.unwrap_or("/bin/sh"), "-lc", script], SHELL_LIMIT);
+        let said = said.ok().filter(|finished| finished.ended.exit.code == Some(0));
+        // Start files may print before it.
+        let path = said.and_then(|finished| finished.stdout.text.lines().last().map(str::to_owned));
+        path.filter(|path| path.contains('/')).unwrap_or_else(|| here.to_owned())
+    }
+}

@@ -1,0 +1,68 @@
+//! `gantry node status` and `gantry node logs`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gantry_node::{Follow, NodeHome, NodeState, Phase, tail};
+use serde_json::json;
+
+use super::service;
+use crate::exit::Exit;
+use crate::output::{Output, printable};
+use crate::places::Places;
+
+/// How often a followed log is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Success when the node runs and is connected.
+pub(super) fn status(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let service = service::state(places, home.id());
+    let pid = home.running();
+    let state = NodeState::read(home);
+    let connected = pid.is_some() && state.as_ref().is_some_and(|state| state.phase == Phase::Connected);
+    if output.json {
+        output.value(&json!({
+            "id": home.id(), "service": service, "pid": pid, "connected": connected, "state": state,
+            "logs": home.logs(),
+        }));
+        return Ok(if connected { Exit::Success } else { Exit::Failure });
+    }
+    let row = |name: &str, text: &str| output.line(&format!("{name:<12} {}", printable(text)));
+    row("node", home.id());
+    row("service", &service);
+    match (pid, connected) {
+        (None, _) => row("process", "not running"),
+        (Some(pid), true) => row("process", &format!("{pid}, connected")),
+        (Some(pid), false) => row("process", &format!("{pid}, not connected")),
+    }
+    if let Some(state) = &state {
+        row("gateway", &state.gateway);
+        row("workspace", &state.workspace);
+        row("since", &format!("{:.0}", state.since));
+        if let (Some(error), Some(at)) = (&state.last_error, state.last_error_at) {
+            row("last error", &format!("{error} ({at:.0})"));
+        }
+    }
+    row("logs", &home.logs().display().to_string());
+    Ok(if connected { Exit::Success } else { Exit::Failure })
+}
+
+pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool) -> Result<Exit> {
+    let folder = home.logs();
+    let failed = || format!("cannot read the log in {}", folder.display());
+    // Before the tail is read: a line in between is shown twice rather than never.
+    let mut following = if follow { Some(Follow::new(&folder).with_context(failed)?) } else { None };
+    let found = tail(&folder, lines).with_context(failed)?;
+    found.lines.iter().for_each(|line| output.line(line));
+    if found.truncated {
+        output.note(&format!("there are older lines in {}", folder.display()));
+    }
+    while let Some(following) = &mut following {
+        std::thread::sleep(LOOK_EVERY);
+        following.lines().with_context(failed)?.iter().for_each(|line| output.line(line));
+        if !output.is_complete() {
+            break;
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,94 @@
+//! `gantry workspace`: an agent's files in storage, through the native tools like everybody else.
+
+use std::io::Read;
+
+use anyhow::{Context, Result};
+use gantry_tool::{Answer, Refusal, RefusalCode, Reply};
+use serde_json::{Value, json};
+
+use crate::cli::{WorkspaceAction, WorkspaceArgs};
+use crate::commands::ask::Asking;
+use crate::exit::{Exit, UsageError};
+use crate::output::Output;
+use crate::places::Places;
+
+/// What is written as text in one go.
+const MAX_PUT_BYTES: u64 = 32 << 20;
+
+pub(crate) fn run(places: Places, output: &Output, args: WorkspaceArgs) -> Result<Exit> {
+    let local_file = match &args.action {
+        WorkspaceAction::Put { file, .. } => Some(read_text(&places, file)?),
+        _ => None,
+    };
+    let asking = Asking::open(places, output, args.agent.as_deref())?;
+    let (tool, input) = match &args.action {
+        WorkspaceAction::Ls { path } => ("gsv__ReadFile", json!({"path": path.as_deref().unwrap_or("/")})),
+        WorkspaceAction::Cat { path } => ("gsv__ReadFile", json!({"path": path})),
+        WorkspaceAction::Put { path, .. } => ("gsv__WriteFile", json!({"path": path, "content": local_file})),
+        WorkspaceAction::Rm { path } => ("gsv__DeleteFile", json!({"path": path})),
+        WorkspaceAction::Edit { path, old, new, all } => {
+            ("gsv__EditFile", json!({"path": path, "oldString": old, "newString": new, "replaceAll": all}))
+        }
+    };
+    let outcome = asking.call(tool, input)?;
+    let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
+        return Ok(crate::commands::call::print(output, &outcome));
+    };
+    Ok(show(output, &args.action, &answer["result"]))
+}
+
+fn show(output: &Output, action: &WorkspaceAction, result: &Value) -> Exit {
+    if output.json {
+        output.value(result);
+        return Exit::Success;
+    }
+    match action {
+        WorkspaceAction::Ls { .. } if result.get("files").is_some() => {
+            for directory in texts(&result["directories"]) {
+                output.line(&format!("{}/", directory.trim_end_matches('/')));
+            }
+            texts(&result["files"]).for_each(|file| output.line(file));
+        }
+        WorkspaceAction::Ls { path } => output.line(path.as_deref().unwrap_or("/")),
+        WorkspaceAction::Cat { path } => match result["content"].as_str() {
+            Some(content) => output.reply(&Reply::Text(content.to_owned())),
+            None => {
+                let refusal = Refusal::new(RefusalCode::InvalidInput, format!("{path} is a directory"));
+                return output.refused(&refusal.with_hint(format!("`gantry workspace ls {path}` lists it")));
+            }
+        },
+        WorkspaceAction::Put { path, .. } => {
+            output.done(&format!("{path}: {} bytes written", result["size"]));
+        }
+        WorkspaceAction::Rm { path } => output.done(&format!("{path} is deleted")),
+        WorkspaceAction::Edit { path, .. } => {
+            output.done(&format!("{path}: {} replaced", result["replacements"]));
+        }
+    }
+    Exit::Success
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn read_text(places: &Places, file: &str) -> Result<String> {
+    let bytes = if file == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .take(MAX_PUT_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .context("cannot read standard input")?;
+        bytes
+    } else {
+        places.read_own(file.as_ref())?
+    };
+    if bytes.len() as u64 > MAX_PUT_BYTES {
+        return Err(too_much(file, "is longer than 32 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| too_much(file, "is not text"))
+}
+
+fn too_much(file: &str, what: &str) -> anyhow::Error {
+    UsageError(format!("{file} {what}; `gantry transfer local:PATH gsv:PATH` takes any file")).into()
+}

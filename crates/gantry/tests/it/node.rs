@@ -1,0 +1,238 @@
+//! `gantry node` as its users run it: real processes, a real gateway.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::run::{Ran, World};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A child that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn terminate(&mut self) -> Duration {
+        let told = Instant::now();
+        assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
+        eventually("the process ends", || self.0.try_wait().unwrap().is_some());
+        told.elapsed()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One gateway, and one machine that may join it.
+struct Joined {
+    gateway: World,
+    machine: World,
+    url: String,
+    token: String,
+    token_file: PathBuf,
+    _up: Running,
+}
+
+impl Joined {
+    fn new() -> Joined {
+        let (gateway, machine) = (World::new(), World::new());
+        let up = Running(quiet(gateway.command(&["up", "--listen", "127.0.0.1:0"])).spawn().unwrap());
+        let lock = gateway.data().join("gateway.lock");
+        let mut url = String::new();
+        eventually("the gateway listens", || {
+            let text = std::fs::read_to_string(&lock).unwrap_or_default();
+            let running: Value = serde_json::from_str(&text).unwrap_or_default();
+            running["url"].as_str().unwrap_or_default().clone_into(&mut url);
+            !url.is_empty()
+        });
+        let added = gateway.run(&["nodes", "add", "laptop"]);
+        let token = added.stdout.split(['=', ' ', '\n', '"']).find(|word| word.starts_with("gtn_"));
+        let token = token.unwrap_or_else(|| panic!("{}", added.stdout)).to_owned();
+        let token_file = machine.folder.path().join("token");
+        std::fs::write(&token_file, &token).unwrap();
+        std::fs::set_permissions(&token_file, PermissionsExt::from_mode(0o600)).unwrap();
+        Joined { gateway, machine, url, token, token_file, _up: up }
+    }
+
+    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let file = self.token_file.to_str().unwrap();
+        let base = ["node", "--gateway", &self.url, "--id", "laptop", "--token-file", file];
+        base.into_iter().chain(more.iter().copied()).collect()
+    }
+
+    /// A node that is connected when this returns.
+    fn node(&self, more: &[&str]) -> Running {
+        let node = Running(quiet(self.machine.command(&self.args(more))).spawn().unwrap());
+        eventually("the node is connected", || self.machine.run(&["node", "status"]).code == 0);
+        node
+    }
+
+    fn call(&self, tool: &str, input: &Value) -> Ran {
+        self.gateway.run(&["call", tool, &input.to_string()])
+    }
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LIMIT, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn runs(words: &str) -> bool {
+    let found = Command::new("pgrep").args(["-f", "-x", words]).output().unwrap();
+    !found.stdout.is_empty()
+}
+
+#[test]
+fn a_machine_joins_and_its_tools_work_as_if_they_were_here() {
+    let joined = Joined::new();
+    joined.machine.write("a.txt", "one\ntwo\n");
+    let node = joined.node(&[]);
+    let read = joined.call("laptop__Read", &json!({"path": "a.txt", "limit": 1})).json();
+    assert_eq!(read["content"], "1\tone");
+    // What is Gantry's own on that machine is closed, the token included.
+    for path in [joined.token_file.clone(), joined.machine.data().join("nodes/laptop/logs/node.log")] {
+        let denied = joined.call("laptop__Read", &json!({"path": path}));
+        assert_eq!((denied.code, &denied.json()["error"]["code"]), (3, &json!("denied")));
+    }
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", node.0.id())).unwrap();
+    let log = std::fs::read_to_string(joined.machine.data().join("nodes/laptop/logs/node.log")).unwrap();
+    assert!(!String::from_utf8_lossy(&arguments).contains(&joined.token));
+    assert!(log.contains("\"tool\":\"Read\"") && !log.contains(&joined.token), "{log}");
+    let second = joined.machine.run(&joined.args(&[]));
+    assert_eq!(second.code, 2);
+    assert!(second.stderr.contains(&format!("process {}", node.0.id())), "{}", second.stderr);
+}
+
+#[test]
+fn a_deadline_reaches_the_process_on_the_other_machine() {
+    let joined = Joined::new();
+    let _node = joined.node(&[]);
+    let input = json!({"command": "sleep 4711.25"}).to_string();
+    let mut call = Running(
+        quiet(joined.gateway.command(&["call", "--deadline", "3s", "laptop__Bash", &input])).spawn().unwrap(),
+    );
+    eventually("the command runs", || runs("sleep 4711.25"));
+    assert_eq!(call.0.wait().unwrap().code(), Some(124));
+    eventually("the command has ended", || !runs("sleep 4711.25"));
+}
+
+#[test]
+fn background_processes_outlive_the_node_and_their_end_is_told() {
+    let joined = Joined::new();
+    let mut node = joined.node(&[]);
+    let command = "echo begun; sleep 1.125; echo over; exit 3";
+    let started = joined.call("laptop__Bash", &json!({"command": command, "background": true})).json();
+    node.terminate();
+    assert!(runs("sleep 1.125"), "it goes on");
+    eventually("the command has ended", || !runs("sleep 1.125"));
+    let _node = joined.node(&[]);
+    let log = joined.machine.data().join("nodes/laptop/logs/node.log");
+    eventually("the gateway has taken the end", || {
+        std::fs::read_to_string(&log).unwrap().contains("processEnded")
+    });
+    let poll = json!({"action": "poll", "sessionId": started["sessionId"]});
+    let polled = joined.call("laptop__Process", &poll).json();
+    assert_eq!((&polled["exitCode"], &polled["running"]), (&json!(3), &json!(false)), "{polled}");
+    assert!(polled["tail"].as_str().unwrap().contains("begun\nover"), "{polled}");
+
+    joined.call("laptop__Bash", &json!({"command": "sleep 4712.25", "background": true}));
+    let stopped = joined.machine.run(&["node", "stop", "--kill"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    assert!(stopped.stdout.contains("1 background"), "{}", stopped.stdout);
+    assert!(!runs("sleep 4712.25"));
+}
+
+#[test]
+fn a_limited_node_offers_and_runs_nothing_else() {
+    let joined = Joined::new();
+    joined.machine.write("a.txt", "one\n");
+    std::fs::write(joined.machine.folder.path().join("outside.txt"), "secret\n").unwrap();
+    let _node = joined.node(&["--tools", "Read,Grep", "--contain"]);
+    assert_eq!(joined.call("laptop__Read", &json!({"path": "a.txt"})).code, 0);
+    assert_ne!(joined.call("laptop__Read", &json!({"path": "../outside.txt"})).code, 0);
+    assert_eq!(joined.call("laptop__Bash", &json!({"command": "true"})).code, 2);
+    let nodes = joined.gateway.run(&["nodes", "list", "--json"]).json();
+    let laptop = nodes.as_array().unwrap().iter().find(|node| node["id"] == "laptop").unwrap();
+    assert_eq!(laptop["hostCapabilities"], json!(["filesystem.read", "text.search"]));
+    assert_eq!(laptop["toolCapabilities"], json!({"Grep": ["text.search"], "Read": ["filesystem.read"]}));
+}
+
+#[test]
+fn a_node_without_a_gateway_waits_and_stops_at_once() {
+    let world = World::new();
+    let mut node = Running(
+        quiet(world.command(&["node", "--gateway", "http://127.0.0.1:1", "--id", "alone"]))
+            .env("GANTRY_TOKEN", "gtn_x")
+            .spawn()
+            .unwrap(),
+    );
+    eventually("the first attempt has failed", || {
+        world.run(&["node", "status"]).stdout.contains("last error")
+    });
+    let took = node.terminate();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(node.0.wait().unwrap().code(), Some(0));
+    let logs = world.run(&["node", "logs", "-n", "1"]).json();
+    assert_eq!((&logs["event"], &logs["nodeId"]), (&json!("stopped"), &json!("alone")));
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_started() {
+    let world = World::new();
+    let token = world.write("token", "gtn_secret");
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o644)).unwrap();
+    let check = |args: &[&str], told: &str| {
+        let ran = world.run(args);
+        assert_eq!(ran.code, 2, "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(told) && !ran.stderr.contains("gtn_secret"), "{args:?}: {}", ran.stderr);
+    };
+    let file = token.to_str().unwrap();
+    let good = "http://127.0.0.1:1";
+    check(&["node", "--gateway", good], "--id");
+    check(&["node", "--id", "a"], "--gateway");
+    check(&["node", "--gateway", good, "--id", "A"], "no node id");
+    check(&["node", "--gateway", good, "--id", "a"], "there is no token");
+    check(&["node", "--gateway", good, "--id", "a", "--token-file", file], "chmod 600");
+    check(&["node", "--gateway", "ws://10.0.0.1:1", "--id", "a"], "not encrypted");
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let with = |more: &[&'static str]| {
+        let base = ["node", "--gateway", good, "--id", "a", "--token-file", file];
+        base.into_iter().chain(more.iter().copied()).collect::<Vec<&str>>()
+    };
+    check(&with(&["--tools", "Raed"]), "did you mean Read?");
+    check(&with(&["--workspace", "/nonexistent"]), "workspace");
+    let install = ["node", "install", "--print", "--gateway", good, "--id", "a", "--token-file", file];
+    check(&install.iter().copied().chain(["--tools", "Raed"]).collect::<Vec<_>>(), "did you mean Read?");
+    check(&["node", "install", "--print", "--gateway", good, "--id", "a"], "there is no token");
+    check(&["node", "status", "--id", "../up"], "no node id");
+}
+
+#[test]
+fn a_service_file_has_no_token_and_keeps_background_processes() {
+    let world = World::new();
+    let token = world.write("token", "gtn_secret");
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let file = token.to_str().unwrap();
+    let args =
+        ["node", "install", "--print", "--gateway", "http://127.0.0.1:1", "--id", "a", "--token-file", file];
+    let shown = world.run(&args);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("KillMode=process") && shown.stdout.contains(file), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("gtn_secret"));
+    assert!(!world.folder.path().join(".config/systemd").exists(), "it was only shown");
+}

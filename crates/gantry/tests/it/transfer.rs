@@ -1,0 +1,204 @@
+//! Transfers between real processes, which are killed on the way.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::run::World;
+
+const MIB: usize = 1 << 20;
+
+/// A gateway and two nodes, each a process of its own.
+struct Fleet {
+    world: World,
+    listen: String,
+    gateway: Option<Child>,
+    nodes: Vec<NodeProcess>,
+}
+
+struct NodeProcess {
+    id: &'static str,
+    token: String,
+    child: Option<Child>,
+}
+
+impl Fleet {
+    fn start() -> Fleet {
+        let mut fleet =
+            Fleet { world: World::new(), listen: "127.0.0.1:0".into(), gateway: None, nodes: Vec::new() };
+        fleet.start_gateway();
+        for id in ["a", "b"] {
+            std::fs::create_dir(fleet.folder(id)).unwrap();
+            let added = fleet.world.run(&["nodes", "add", id, "--json"]).json();
+            let token = added["token"].as_str().unwrap().to_owned();
+            fleet.nodes.push(NodeProcess { id, token, child: None });
+        }
+        fleet.start_node(0);
+        fleet.start_node(1);
+        let until = Instant::now() + Duration::from_secs(30);
+        while fleet.world.run(&["nodes"]).stdout.matches("online").count() < 3 {
+            assert!(Instant::now() < until, "the nodes do not come");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        fleet
+    }
+
+    fn folder(&self, node: &str) -> PathBuf {
+        self.world.folder.path().join(node)
+    }
+
+    fn start_gateway(&mut self) {
+        let mut command = self.world.command(&["up", "--json", "--listen", &self.listen]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        self.listen = told["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        self.gateway = Some(child);
+    }
+
+    fn start_node(&mut self, index: usize) {
+        let NodeProcess { id, token, .. } = &self.nodes[index];
+        let (url, workspace) = (format!("http://{}", self.listen), self.folder(id));
+        let mut command: Command = self.world.command(&[
+            "node",
+            "--gateway",
+            &url,
+            "--id",
+            id,
+            "--workspace",
+            workspace.to_str().unwrap(),
+        ]);
+        let child =
+            command.env("GANTRY_TOKEN", token).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.nodes[index].child = Some(child);
+    }
+
+    fn kill_gateway(&mut self) {
+        end(&mut self.gateway);
+        self.start_gateway();
+    }
+
+    fn kill_node(&mut self, index: usize) {
+        end(&mut self.nodes[index].child);
+        self.start_node(index);
+    }
+
+    fn transfer(&self, source: &str, destination: &str) -> Child {
+        let mut command = self.world.command(&["transfer", source, destination]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn names(&self, node: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder(node)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// As `kill -9` does.
+fn end(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        end(&mut self.gateway);
+        self.nodes.iter_mut().for_each(|node| end(&mut node.child));
+    }
+}
+
+fn finished(mut child: Child) -> (i32, String, String) {
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    (child.wait().unwrap().code().unwrap_or(-1), stdout, stderr)
+}
+
+#[test]
+fn killed_nodes_and_gateways_lose_nothing() {
+    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+    });
+    println!("GANTRY_SEED={seed}");
+    let mut state = seed | 1;
+    let mut random = |bound: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % bound
+    };
+    let soak = std::env::var_os("GANTRY_SOAK").is_some_and(|value| value == "1");
+    let (wanted, size) = if soak { (100, 1024 * MIB) } else { (5, 192 * MIB) };
+    let mut fleet = Fleet::start();
+    let block: Vec<u8> = (0..MIB + 7).map(|_| random(256) as u8).collect();
+    let content: Vec<u8> = block.iter().copied().cycle().take(size).collect();
+    std::fs::write(fleet.folder("a").join("large"), &content).unwrap();
+    let mut kills = 0;
+    while kills < wanted {
+        let _ = std::fs::remove_file(fleet.folder("b").join("large"));
+        let mut transfer = fleet.transfer("a:large", "b:large");
+        while kills < wanted && transfer.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(60 + random(300)));
+            let landed = std::fs::metadata(fleet.folder("b").join("large")).map(|meta| meta.len()).ok();
+            assert!(
+                landed.is_none_or(|length| length == size as u64),
+                "a part has the final name, seed {seed}"
+            );
+            match random(3) {
+                0 => {
+                    fleet.kill_gateway();
+                    // Nodes wait longer with each loss; a fresh one does not.
+                    fleet.kill_node(0);
+                    fleet.kill_node(1);
+                }
+                1 => fleet.kill_node(0),
+                _ => fleet.kill_node(1),
+            }
+            kills += 1;
+        }
+        let (code, stdout, stderr) = finished(transfer);
+        assert_eq!(code, 0, "{stdout} {stderr}, seed {seed}");
+        let told: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(told["bytesTransferred"], json!(size));
+        assert!(std::fs::read(fleet.folder("b").join("large")).unwrap() == content, "seed {seed}");
+        assert_eq!(fleet.names("b"), ["large"], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_transfer_from_the_command_line_tells_what_came_of_it() {
+    let fleet = Fleet::start();
+    std::fs::write(fleet.folder("a").join("note.md"), "# hello\n").unwrap();
+    let (code, stdout, stderr) = finished(fleet.transfer("a:note.md", "gsv:notes/note.md"));
+    assert_eq!(code, 0, "{stderr}");
+    let told: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        told,
+        json!({"source": "a:note.md", "destination": "gsv:notes/note.md", "bytesTransferred": 8, "mime": "text/markdown"})
+    );
+    // What `local` means is where one stands.
+    let (code, _, stderr) = finished(fleet.transfer("gsv:notes/note.md", "local:here.md"));
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(std::fs::read_to_string(fleet.world.workspace().join("here.md")).unwrap(), "# hello\n");
+    for (source, destination, code) in [
+        ("a:none", "b:x", 1),
+        ("nonsense", "b:x", 1),
+        ("a:note.md", "a:note.md", 1),
+        ("a:note.md", &format!("local:{}", fleet.world.data().join("x").display()), 3),
+    ] {
+        let (found, stdout, _) = finished(fleet.transfer(source, destination));
+        assert_eq!(found, code, "{source} {destination}: {stdout}");
+    }
+    drop(fleet);
+    let world = World::new();
+    assert_eq!(world.run(&["transfer", "a:x", "b:x"]).code, 4);
+}
