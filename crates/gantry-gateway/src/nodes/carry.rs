@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::LinkError;
+use gantry_link::{Link, LinkError};
 use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, NodeCallParams, WireError, method, raw};
 use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Nodes {
                 }),
                 Err(LinkError::Remote(error)) => Err(error),
                 Err(LinkError::Closed(reason)) => {
-                    live = next_connection(node, call, &reason).await?;
+                    live = next_connection(node, call, &live.link, &reason).await?;
                     if live.instance != instance {
                         return Err(restarted(node));
                     }
@@ -89,10 +89,11 @@ impl Nodes {
 }
 
 /// The node's next connection. The gate ends the wait at the deadline.
-async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, ToolError> {
+async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
-        match connections.wait_for(Option::is_some).await {
+        // The lost one stays in its place for a moment.
+        match connections.wait_for(|live| live.as_ref().is_some_and(|live| live.link != *old)).await {
             Ok(live) => live.clone(),
             Err(_) => None,
         }
