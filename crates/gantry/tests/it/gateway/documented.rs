@@ -3,6 +3,7 @@
 const METHODS: &str = include_str!("../../../../gantry-protocol/src/methods.rs");
 const ERRORS: &str = include_str!("../../../../gantry-protocol/src/error.rs");
 const CONNECT: &str = include_str!("../../../../gantry-protocol/src/connect.rs");
+const TRANSFER: &str = include_str!("../../../../gantry-protocol/src/transfer.rs");
 const PAGE: &str = include_str!("../../../../../docs/protocol.md");
 
 /// Texts between quotes after this.
@@ -38,7 +39,7 @@ fn every_method_event_code_and_field_is_in_the_page() {
             "{name}"
         );
     }
-    for field in fields(METHODS).into_iter().chain(fields(CONNECT)) {
+    for field in [METHODS, CONNECT, TRANSFER].into_iter().flat_map(fields) {
         let known = PAGE.contains(&format!("`{field}`")) || PAGE.contains(&format!("\"{field}\""));
         assert!(known, "the field {field} is not in docs/protocol.md");
     }
