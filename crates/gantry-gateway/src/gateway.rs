@@ -26,6 +26,9 @@ const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
 /// Ends of processes that a slow client may miss before it is told so.
 const EVENTS: usize = 256;
 
+/// How long the answers of calls that are over may take to be sent when the gateway stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 pub struct GatewayParts {
     pub gate: Arc<Gate>,
     pub nodes: Arc<Nodes>,
@@ -128,6 +131,12 @@ impl Gateway {
         self.ending.cancel();
         const REASON: &str = "the gateway is stopping";
         let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
+        let answered = async {
+            for link in &links {
+                link.answered().await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
         links.iter().for_each(|link| link.close(REASON));
         self.nodes.close_all(REASON);
     }

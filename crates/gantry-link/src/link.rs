@@ -16,6 +16,7 @@ use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, W
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tokio_websockets::{CloseCode, Message};
 
 use crate::handshake::close_reason;
@@ -58,6 +59,8 @@ struct Inner {
     serving: Mutex<HashMap<u64, CancellationToken>>,
     /// Requests that came since the link's task last looked.
     arrived: Mutex<Vec<Work>>,
+    /// Requests of the peer until their answers are in the queue.
+    answers: TaskTracker,
     options: LinkOptions,
     /// Somebody wants the link closed, or it is.
     closing: CancellationToken,
@@ -103,6 +106,7 @@ impl Link {
                 pending: Mutex::default(),
                 serving: Mutex::default(),
                 arrived: Mutex::default(),
+                answers: TaskTracker::new(),
                 options,
                 closing: CancellationToken::new(),
                 closed: CancellationToken::new(),
@@ -187,6 +191,12 @@ impl Link {
     pub fn close(&self, reason: &str) {
         let _ = self.inner.reason.set(reason.to_owned());
         self.inner.closing.cancel();
+    }
+
+    /// Returns when every request of the peer has its answer on the way. Who closes after that takes none back.
+    pub async fn answered(&self) {
+        self.inner.answers.close();
+        self.inner.answers.wait().await;
     }
 
     pub fn is_closed(&self) -> bool {
@@ -323,11 +333,11 @@ where
         // In this order: what was read is worked on, and what was answered is written, in one turn of this task.
         tokio::select! {
             biased;
-            () = link.inner.closing.cancelled() => link.reason(),
             reason = reading => reason,
             never = work(&link, &mut working) => match never {},
             reason = writing => reason,
             reason = silence(&link) => reason,
+            reason = closing(&link) => reason,
         }
     };
     let _ = link.inner.reason.set(ended);
@@ -383,6 +393,13 @@ async fn silence(link: &Link) -> String {
     }
 }
 
+/// Somebody wants the link closed. The writer sees it too, and ends with a whole message if the peer takes it in time.
+async fn closing(link: &Link) -> String {
+    link.inner.closing.cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+    link.reason()
+}
+
 async fn write<S>(
     link: &Link,
     sink: &mut futures_util::stream::SplitSink<Socket<S>, Message>,
@@ -406,6 +423,7 @@ where
                 None => return "closed".into(),
             },
             _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
+            () = link.inner.closing.cancelled() => return link.reason(),
         };
         if let Err(err) = written {
             return err.to_string();
@@ -424,7 +442,13 @@ where
 {
     let mut bad_frames = 0;
     loop {
-        let message = match stream.next().await {
+        let message = tokio::select! {
+            biased;
+            // Nothing is heard any more; the writer has the last word.
+            () = link.inner.closing.cancelled() => std::future::pending().await,
+            message = stream.next() => message,
+        };
+        let message = match message {
             Some(Ok(message)) => message,
             Some(Err(err)) => return err.to_string(),
             None => return "the peer closed the connection".into(),
@@ -522,8 +546,9 @@ fn serve<V: Service>(
     let request = Request { id, method, params, deadline, cancel };
     let answer = Arc::clone(service).request(link.clone(), request);
     let own = link.clone();
+    let counted = link.inner.answers.token();
     let work = async move {
-        let link = own;
+        let (link, _counted) = (own, counted);
         let serving = Serving { link: &link, id };
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))

@@ -46,6 +46,11 @@ impl Service for Echo {
                     self.saw("echo");
                     Ok(request.params)
                 }
+                "large" => {
+                    let count = self.seen.lock().unwrap().len() + 1;
+                    self.saw(format!("large {count}"));
+                    Ok(raw(&"x".repeat(1 << 20)))
+                }
                 "panic" => panic!("on purpose"),
                 "large" => Ok(raw(&"x".repeat(MAX_FRAME_BYTES))),
                 "hang" => {
@@ -285,6 +290,23 @@ async fn a_peer_that_asks_and_does_not_read_is_not_worked_for() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let served = service.seen.lock().unwrap().len();
     assert!((8..60).contains(&served), "{served} were served");
+}
+
+#[tokio::test]
+async fn what_was_answered_before_the_close_arrives() {
+    for _ in 0..5 {
+        let (first, _, second, two) = linked(LinkOptions::default()).await;
+        let asking = tokio::spawn({
+            let first = first.clone();
+            async move { futures_util::future::join_all((0..4).map(|_| ask(&first, "large", json!(0)))).await }
+        });
+        two.wait_for("large 4").await;
+        second.answered().await;
+        second.close("stopping");
+        let answers = asking.await.unwrap();
+        let whole = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(whole, 4, "{:?}", answers.iter().map(|answer| answer.as_ref().err()).collect::<Vec<_>>());
+    }
 }
 
 /// Sends these first frames; gives what comes back, and what the server made of it.

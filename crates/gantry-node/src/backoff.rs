@@ -10,7 +10,7 @@ pub struct Pace {
     pub first: Duration,
     /// The last bound.
     pub slowest: Duration,
-    /// A connection that lived this long has not failed.
+    /// A connection that lived this long has not failed, nor has one that lived longer than the wait before it could be.
     pub steady: Duration,
 }
 
@@ -37,12 +37,16 @@ impl Backoff {
 
     /// After a connection that lived this long, or none at all.
     pub(crate) fn after(&mut self, lived: Duration) -> Duration {
-        if lived >= self.pace.steady {
+        if lived >= self.bound().min(self.pace.steady) {
             self.failures = 0;
         }
-        let bound = self.pace.first.saturating_mul(1 << self.failures.min(20)).min(self.pace.slowest);
+        let bound = self.bound();
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(random())
+    }
+
+    fn bound(&self) -> Duration {
+        self.pace.first.saturating_mul(1 << self.failures.min(20)).min(self.pace.slowest)
     }
 
     /// When trying again is not likely to help before somebody does something.
@@ -77,6 +81,12 @@ mod tests {
         }
         let mut backoff = Backoff { pace: Pace::default(), failures: 9 };
         assert!(backoff.after(Duration::from_secs(61)) <= Duration::from_secs(1));
+        // A network that breaks every few seconds is not a gateway that is away.
+        let after = |lived| {
+            longest(|| Backoff { pace: Pace::default(), failures: 3 }.after(Duration::from_secs(lived)))
+        };
+        assert!(after(9) <= Duration::from_secs(1), "{:?}", after(9));
+        assert!(after(7) > Duration::from_secs(7), "{:?}", after(7));
     }
 
     #[test]

@@ -92,8 +92,9 @@ impl Nodes {
 async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
-        // The lost one stays in its place for a moment.
-        match connections.wait_for(|live| live.as_ref().is_some_and(|live| live.link != *old)).await {
+        // The lost one stays in its place for a moment, and another may be lost by then too.
+        let usable = |live: &Live| live.link != *old && !live.link.is_closed();
+        match connections.wait_for(|live| live.as_ref().is_some_and(usable)).await {
             Ok(live) => live.clone(),
             Err(_) => None,
         }

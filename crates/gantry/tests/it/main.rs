@@ -11,6 +11,8 @@ mod agents;
 mod audit;
 mod cli;
 mod config;
+mod end_to_end;
+mod faults;
 mod gateway;
 mod layers;
 mod native;

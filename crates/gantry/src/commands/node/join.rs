@@ -74,6 +74,9 @@ impl Joining {
         let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
         let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
+        if id == gantry_toolsets::LOCAL_NODE {
+            return Err(UsageError(format!("\"{id}\" is the gateway's own machine; a node has another id")).into());
+        }
         let gateway = GatewayUrl::parse(places.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
             .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;

@@ -1,0 +1,87 @@
+//! One call for several machines, and none chosen where it could be more than one.
+
+use serde_json::{Value, json};
+
+use super::fleet::{Fleet, SOON, eventually};
+
+fn nodes(answer: &Value) -> Vec<(String, bool)> {
+    let results = answer["results"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let named = |one: &Value| (one["node"].as_str().unwrap().to_owned(), one["ok"].as_bool().unwrap());
+    results.iter().map(named).collect()
+}
+
+fn named(names: &[(&str, bool)]) -> Vec<(String, bool)> {
+    names.iter().map(|(name, ok)| ((*name).to_owned(), *ok)).collect()
+}
+
+#[test]
+fn a_call_goes_to_all_to_some_or_to_the_only_one() {
+    let fleet = Fleet::start();
+    let mut machines = [fleet.add("box", &["web"]), fleet.add("cube", &["web", "db"]), fleet.add("den", &[])];
+    for machine in &mut machines {
+        machine.world.write("name", &machine.id);
+        machine.start();
+        fleet.wait_online(&machine.id);
+    }
+    fleet.world.write("name", "local");
+    let read = |node: Value| fleet.call("Read", &json!({"path": "name", "node": node}));
+
+    let all = read(json!("*"));
+    assert_eq!(all.status, 200);
+    assert_eq!(
+        nodes(&all.json()),
+        named(&[("box", true), ("cube", true), ("den", true), ("local", true)]),
+        "{}",
+        all.body
+    );
+    for one in all.json()["results"].as_array().unwrap() {
+        let said = one["result"]["content"].as_str().unwrap();
+        assert_eq!(said, format!("1\t{}", one["node"].as_str().unwrap()), "each its own file");
+    }
+    assert_eq!(nodes(&read(json!("tag:web")).json()), named(&[("box", true), ("cube", true)]));
+    assert_eq!(nodes(&read(json!("tag:db")).json()), named(&[("cube", true)]));
+    assert_eq!(read(json!("den")).json()["content"], "1\tden");
+    let several = fleet.call("Read", &json!({"path": "name"}));
+    assert_eq!(several.status, 400);
+    assert!(several.body.contains("box, cube, den, local"), "{}", several.body);
+    for (unknown, hint) in [(json!("boxx"), "did you mean"), (json!("tag:none"), "tag"), (json!(7), "node")] {
+        let refused = read(unknown);
+        assert!(refused.status == 400 && refused.body.contains(hint), "{refused:?}");
+    }
+    // One machine fails, one is away: each says so for itself.
+    std::fs::remove_file(machines[0].path("name")).unwrap();
+    machines[1].kill();
+    eventually("cube is away", SOON, || !fleet.is_online("cube"));
+    let rest = read(json!("*")).json();
+    assert_eq!(
+        nodes(&rest),
+        named(&[("box", false), ("cube", false), ("den", true), ("local", true)]),
+        "{rest}"
+    );
+    assert!(rest["results"][0]["result"]["error"].is_string(), "{rest}");
+    assert_eq!(rest["results"][1]["error"]["code"], "unavailable", "{rest}");
+    let away = fleet.call("cube__Read", &json!({"path": "name"}));
+    assert_eq!(away.status, 503, "{away:?}");
+    assert!(away.body.contains("offline") && away.body.contains("last seen"), "{}", away.body);
+    assert_eq!(fleet.node("cube")["online"], false, "a node that is away stays visible");
+
+    let listed = fleet.run(&["tools", "--json"]).stdout;
+    for name in ["\"box__Read\"", "\"den__Bash\"", "\"Read\""] {
+        assert!(listed.contains(name), "{name} is not in {listed}");
+    }
+    let info = fleet.node("box");
+    assert!(info["clientPlatform"].is_string() && info["firstSeen"].is_i64(), "{info}");
+}
+
+#[test]
+fn the_only_machine_that_can_answer_is_chosen_and_named() {
+    let fleet = Fleet::start();
+    let only = fleet.run(&["call", "Bash", r#"{"command": "echo here"}"#]);
+    assert_eq!((only.code, &only.json()["node"]), (0, &json!("local")), "{}", only.stdout);
+    let machine = fleet.join("box");
+    machine.world.write("a.txt", "there\n");
+    let two = fleet.run(&["call", "Read", r#"{"path": "a.txt"}"#]);
+    assert_eq!(two.code, 2, "{}", two.stdout);
+    let one = fleet.run(&["call", "Read", r#"{"path": "a.txt", "node": "box"}"#]);
+    assert_eq!((one.code, &one.json()["content"]), (0, &json!("1\tthere")), "{}", one.stderr);
+}
