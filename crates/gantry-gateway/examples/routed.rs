@@ -25,7 +25,8 @@ const BLOCKS: usize = 20;
 const CALLS_PER_BLOCK: usize = 250;
 const IN_FLIGHT: usize = 64;
 
-#[tokio::main]
+// One thread each, as the smallest client, node and relay would have.
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

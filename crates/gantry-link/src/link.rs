@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use gantry_protocol::{ErrorCode, Frame, RawJson, StreamFrame, WireError, raw};
+use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, raw};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -290,7 +290,8 @@ impl Waiting<'_> {
             u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
         });
         let frame = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms };
-        self.link.send(Message::text(frame.to_text())).await?;
+        let text = sendable(frame.to_text()).map_err(LinkError::Remote)?;
+        self.link.send(Message::text(text)).await?;
         self.sent = true;
         // The link may have closed before our entry was there to be cleared.
         if self.link.is_closed() { Err(self.link.lost()) } else { Ok(()) }
@@ -559,10 +560,21 @@ fn serve<V: Service>(
         };
         drop(serving);
         if let Ok(room) = room {
-            room.send(Message::text(Frame::Response { id, outcome }.to_text()));
+            let text = sendable(Frame::Response { id, outcome }.to_text())
+                .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
+            room.send(Message::text(text));
         }
     };
     link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
+}
+
+/// A frame that the peer would not take must not reach it: it would hang up.
+fn sendable(text: String) -> Result<String, WireError> {
+    if text.len() <= MAX_FRAME_BYTES {
+        return Ok(text);
+    }
+    let message = format!("{} bytes are more than the {MAX_FRAME_BYTES} of a message", text.len());
+    Err(WireError::new(ErrorCode::TooLarge, message))
 }
 
 /// A request that is being worked on, counted until it is over.

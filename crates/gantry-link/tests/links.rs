@@ -10,7 +10,8 @@ use gantry_link::{
     connect, receive_connect,
 };
 use gantry_protocol::{
-    ConnectParams, ConnectResult, ErrorCode, ProtocolRange, Role, ServerInfo, StreamFrame, WireError, raw,
+    ConnectParams, ConnectResult, ErrorCode, MAX_FRAME_BYTES, ProtocolRange, Role, ServerInfo, StreamFrame,
+    WireError, raw,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -51,6 +52,7 @@ impl Service for Echo {
                     Ok(raw(&"x".repeat(1 << 20)))
                 }
                 "panic" => panic!("on purpose"),
+                "large" => Ok(raw(&"x".repeat(MAX_FRAME_BYTES))),
                 "hang" => {
                     self.saw("hanging");
                     request.cancel.cancelled().await;
@@ -151,6 +153,20 @@ async fn nothing_is_met_with_silence() {
     let within = first.request_within("hang", raw(&0), Duration::from_millis(50)).await;
     assert_eq!(code(within.unwrap_err()), ErrorCode::Deadline);
     drop(one);
+}
+
+/// Else the peer would hang up, and hang up again after every reconnect that sends it again.
+#[tokio::test]
+async fn what_the_peer_could_not_take_is_not_sent() {
+    let (first, _, second, _) = linked(LinkOptions::default()).await;
+    for (method, value) in [("echo", json!("x".repeat(MAX_FRAME_BYTES))), ("large", json!(0))] {
+        match ask(&first, method, value).await {
+            Err(LinkError::Remote(error)) => assert_eq!(error.code, ErrorCode::TooLarge, "{method}"),
+            other => panic!("{method}: {:?}", other.map(drop)),
+        }
+        assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link goes on");
+    }
+    assert!(!second.is_closed());
 }
 
 #[tokio::test]

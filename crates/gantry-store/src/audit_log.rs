@@ -93,8 +93,9 @@ impl AuditLog {
 impl AuditSink for AuditLog {
     fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
         let failed = |err: io::Error| AuditError(err.to_string());
-        let record = serde_json::to_value(record).map_err(|err| AuditError(err.to_string()))?;
-        self.shared.append(record).map_err(failed)?;
+        // Made before the lock is taken, so that it is held for as short as can be.
+        let fields = serde_json::to_string(record).map_err(|err| AuditError(err.to_string()))?;
+        self.shared.append(&fields).map_err(failed)?;
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
             // One wake-up a window: a thread that is woken by every call costs every call a switch.
@@ -122,17 +123,17 @@ impl Drop for AuditLog {
 }
 
 impl Shared {
-    fn append(&self, record: serde_json::Value) -> io::Result<()> {
+    fn append(&self, fields: &str) -> io::Result<()> {
         let mut tail = self.tail();
         flock(&self.lock, FlockOperation::LockExclusive)?;
-        let appended = self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, record));
+        let appended = self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields));
         flock(&self.lock, FlockOperation::Unlock)?;
         appended
     }
 
-    fn write_line(&self, tail: &mut Tail, record: serde_json::Value) -> io::Result<()> {
+    fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
         let seq = tail.seq + 1;
-        let (line, mac) = self.key.line(seq, &tail.mac, record)?;
+        let (line, mac) = self.key.line(seq, &tail.mac, fields);
         if let Err(err) = (&self.log).write_all(line.as_bytes()) {
             // Half a line must not stay: the next one would be glued to it.
             self.log.set_len(tail.length)?;
@@ -172,7 +173,7 @@ impl Shared {
         }
         if whole < length {
             let note = serde_json::json!({"phase": "recovered", "droppedBytes": length - whole});
-            return self.write_line(tail, note);
+            return self.write_line(tail, &note.to_string());
         }
         Ok(())
     }
@@ -243,19 +244,16 @@ impl Key {
         }
     }
 
-    /// The line for a record, and its hash, which covers the line before it.
-    fn line(&self, seq: u64, previous: &str, record: serde_json::Value) -> io::Result<(String, String)> {
-        let mut object = serde_json::Map::new();
-        object.insert("seq".into(), seq.into());
-        object.insert("at".into(), jiff::Timestamp::now().to_string().into());
-        if let serde_json::Value::Object(fields) = record {
-            object.extend(fields);
-        }
-        let mut line = serde_json::to_string(&object)?;
+    /// The line for a record, and its hash, which covers the line before it. `fields` is a JSON object that is not empty.
+    fn line(&self, seq: u64, previous: &str, fields: &str) -> (String, String) {
+        let at = jiff::Timestamp::now();
+        let mut line = format!("{{\"seq\":{seq},\"at\":\"{at}\",{}", &fields[1..]);
         let mac = self.mac(previous, &line);
         line.truncate(line.len() - 1);
-        line.push_str(&format!(",\"mac\":\"{mac}\"}}\n"));
-        Ok((line, mac))
+        line.push_str(",\"mac\":\"");
+        line.push_str(&mac);
+        line.push_str("\"}\n");
+        (line, mac)
     }
 
     /// The hash of a line's body (the object without its `mac`) after the line whose hash is `previous`.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::LinkError;
-use gantry_protocol::{CallResult, ErrorCode, NodeCallParams, WireError, method, raw};
+use gantry_link::{Link, LinkError};
+use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, NodeCallParams, WireError, method, raw};
 use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
 
@@ -15,6 +15,12 @@ const AWAY_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a node may take to end what was called off. Less than the gate waits.
 const CALL_OFF_GRACE: Duration = Duration::from_millis(1500);
+
+/// What is around the parameters of a request.
+const ROOM_FOR_HEAD: usize = 1024;
+
+/// Connections that one call may use up. A node whose answer cuts its own connection must not do so for ever.
+const MAX_SENDS: usize = 256;
 
 /// By how much a node may be early at a deadline.
 const CLOCKS_DIFFER: Duration = Duration::from_millis(250);
@@ -45,9 +51,13 @@ impl Nodes {
             caller: call.caller(),
         };
         let params = raw(&params);
+        if params.get().len() > MAX_FRAME_BYTES - ROOM_FOR_HEAD {
+            let message = format!("the input has {} bytes, too many for a node", params.get().len());
+            return Err(ToolError::Refused(Refusal::new(RefusalCode::InvalidInput, message)));
+        }
         let mut live = node.live().unwrap_or(first);
         let instance = live.instance.clone();
-        loop {
+        for _ in 0..MAX_SENDS {
             let answer = live
                 .link
                 .request_until(method::TOOL_CALL, params.clone(), call.deadline, &call.cancel, CALL_OFF_GRACE)
@@ -58,7 +68,7 @@ impl Nodes {
                 }),
                 Err(LinkError::Remote(error)) => Err(error),
                 Err(LinkError::Closed(reason)) => {
-                    live = next_connection(node, call, &reason).await?;
+                    live = next_connection(node, call, &live.link, &reason).await?;
                     if live.instance != instance {
                         return Err(restarted(node));
                     }
@@ -72,16 +82,19 @@ impl Nodes {
                 answered => remote_reply(answered),
             };
         }
+        let text =
+            format!("the node \"{}\" was lost {MAX_SENDS} times during the call, {OUTCOME_UNKNOWN}", node.id);
+        Err(ToolError::unavailable(text))
     }
 }
 
 /// The node's next connection. The gate ends the wait at the deadline.
-async fn next_connection(node: &Node, call: &Call, lost: &str) -> Result<Live, ToolError> {
+async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
-        // The one that was lost may not have been taken away yet.
-        let usable = |live: &Option<Live>| live.as_ref().is_some_and(|live| !live.link.is_closed());
-        match connections.wait_for(usable).await {
+        // The lost one stays in its place for a moment, and another may be lost by then too.
+        let usable = |live: &Live| live.link != *old && !live.link.is_closed();
+        match connections.wait_for(|live| live.as_ref().is_some_and(usable)).await {
             Ok(live) => live.clone(),
             Err(_) => None,
         }
@@ -138,6 +151,7 @@ fn is_own_fault(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::Internal
+            | ErrorCode::TooLarge
             | ErrorCode::Failed
             | ErrorCode::BadFrame
             | ErrorCode::UnknownMethod

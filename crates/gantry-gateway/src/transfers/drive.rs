@@ -40,14 +40,16 @@ impl Transfers {
             let mut look = tokio::time::interval(LOOK_PAUSE);
             loop {
                 tokio::select! {
-                    ended = &mut work => break ended,
-                    () = job.cancel.cancelled() => {
-                        break Err(WireError::new(ErrorCode::Cancelled, "cancelled"));
-                    }
+                    // In this order: callers that are sent away by a gateway that stops have not called it off.
+                    biased;
                     () = self.nodes.stopping.cancelled() => {
                         let message = "the gateway is stopping; the transfer goes on when it is back";
                         return Err(WireError::new(ErrorCode::Unavailable, message));
                     }
+                    () = job.cancel.cancelled() => {
+                        break Err(WireError::new(ErrorCode::Cancelled, "cancelled"));
+                    }
+                    ended = &mut work => break ended,
                     _ = look.tick() => {
                         if job.meter.idle_for() > self.idle_limit {
                             let limit = self.idle_limit.as_secs();

@@ -359,10 +359,11 @@ impl Ledger {
     }
 }
 
+/// What an ending says for sure: for others the store falls back to text, which a file on a node need not be.
 fn mime_by_name(path: &str) -> Option<String> {
-    Some(gantry_store::content_type(path))
-        .map(|mime| mime.to_string())
-        .filter(|mime| mime != "application/octet-stream")
+    let mime = gantry_store::content_type(path);
+    let is_guess = mime == "application/octet-stream" || (mime == "text/plain" && !path.ends_with(".txt"));
+    (!is_guess).then(|| mime.to_owned())
 }
 
 fn path_of(endpoint: &Endpoint) -> String {

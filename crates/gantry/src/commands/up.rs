@@ -22,7 +22,11 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     let flags = overrides.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", json!(value?))));
     places.layers.overrides.extend(flags);
     let workspace = places.resolve(&places.current_dir.join(args.workspace.unwrap_or_default()));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    // A gateway passes things on: what takes time has threads of its own, and each worker more means calls that are
+    // handed from one to another.
+    let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).enable_all().build().context("cannot start")?;
     let exit = runtime.block_on(async {
         let served = match Served::start(&places, local, workspace).await {
             Ok(served) => served,

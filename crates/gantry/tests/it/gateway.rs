@@ -11,6 +11,7 @@ use crate::run::World;
 use raw_http::{Connection, Response};
 
 mod attack;
+mod documented;
 mod http;
 mod idempotency;
 mod load;

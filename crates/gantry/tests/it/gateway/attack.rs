@@ -343,6 +343,21 @@ fn frames_that_are_too_large_end_the_link() {
     still_serves(&up);
 }
 
+/// An input that is just small enough for HTTP must not cut the connection of the node it is meant for.
+#[test]
+fn an_input_that_is_too_large_for_a_node_does_it_no_harm() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let node = Node::new("box", &up.add_node(&world, "box", &[]));
+    let runtime = runtime();
+    let link = runtime.block_on(node.join(&up));
+    let body = format!("{{\"text\": \"{}\"}}", "x".repeat(MAX_FRAME_BYTES - 20));
+    let refused = up.ask("POST", "/v1/tools/box__Echo", &[("Gantry-Deadline-Ms", "20000")], body.as_bytes());
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_input"));
+    assert!(!link.is_closed() && node.runs() == 0);
+    assert_eq!(up.call("box__Echo", &json!({"text": "x"})).status, 200);
+}
+
 #[test]
 fn connections_that_send_nothing_are_dropped_and_do_no_harm() {
     let world = World::new();

@@ -181,17 +181,18 @@ impl Node {
     }
 
     pub(crate) async fn connect(self: &Arc<Self>, up: &Up) -> Result<(Link, ConnectResult), HandshakeError> {
-        let params = params(Role::Node, &self.id, &self.token, Some(self.hello()));
+        let said = self.hello();
+        let named = said.calls.clone();
+        let params = params(Role::Node, &self.id, &self.token, Some(said));
         let (link, hello) = link(up, &params, self.clone()).await?;
-        // What nobody wants any more is ended and forgotten.
+        // Of what was named, what nobody wants any more is ended and forgotten. A call that came over the old connection
+        // at the last moment was not named.
         let mut calls = self.calls.lock().unwrap();
-        calls.retain(|id, call| {
-            let wanted = hello.wanted.contains(id);
-            if !wanted {
+        for id in named.iter().filter(|id| !hello.wanted.contains(id)) {
+            if let Some(call) = calls.remove(id) {
                 call.cancel.cancel();
             }
-            wanted
-        });
+        }
         drop(calls);
         Ok((link, hello))
     }
