@@ -9,3 +9,4 @@ mod load;
 mod orphans;
 mod proxy;
 mod stopping;
+mod transfers;

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
@@ -12,6 +13,8 @@ pub(super) struct Proxy {
 
 struct Shared {
     upstream: SocketAddr,
+    /// In either direction, for each connection.
+    bytes_per_second: Option<u64>,
     is_cut: AtomicBool,
     pairs: Mutex<Vec<Pair>>,
 }
@@ -25,9 +28,15 @@ struct Pair {
 
 impl Proxy {
     pub(super) fn to(upstream: SocketAddr) -> Proxy {
+        Proxy::with_rate(upstream, None)
+    }
+
+    /// A cable that carries only so much.
+    pub(super) fn with_rate(upstream: SocketAddr, bytes_per_second: Option<u64>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { upstream, is_cut: AtomicBool::new(false), pairs: Mutex::default() });
+        let is_cut = AtomicBool::new(false);
+        let shared = Arc::new(Shared { upstream, bytes_per_second, is_cut, pairs: Mutex::default() });
         let own = shared.clone();
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
@@ -68,8 +77,8 @@ impl Shared {
         let is_mute = Arc::new(AtomicBool::new(false));
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            let is_mute = is_mute.clone();
-            std::thread::spawn(move || carry(from, to, &is_mute));
+            let (is_mute, rate) = (is_mute.clone(), self.bytes_per_second);
+            std::thread::spawn(move || carry(from, to, &is_mute, rate));
         }
         let mut pairs = self.pairs.lock().unwrap();
         if self.is_cut.load(Ordering::SeqCst) {
@@ -80,11 +89,14 @@ impl Shared {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, is_mute: &AtomicBool) {
+fn carry(mut from: TcpStream, mut to: TcpStream, is_mute: &AtomicBool, rate: Option<u64>) {
     let mut piece = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut piece) {
         if !is_mute.load(Ordering::SeqCst) && to.write_all(&piece[..bytes]).is_err() {
             break;
+        }
+        if let Some(rate) = rate {
+            std::thread::sleep(Duration::from_micros(bytes as u64 * 1_000_000 / rate));
         }
     }
     // The end of a mute cable is not heard either.

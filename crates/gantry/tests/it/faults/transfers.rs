@@ -1,0 +1,106 @@
+//! One large transfer whose connection is cut again and again.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::dice::{Dice, is_soak, rounds};
+use super::proxy::Proxy;
+use crate::end_to_end::fleet::Fleet;
+
+const MIB: u64 = 1 << 20;
+
+/// How long a connection lasts before it is cut: long enough to count as one that worked.
+const LASTS_MS: u64 = 1_000;
+const LUCK_MS: u64 = 300;
+
+fn size() -> u64 {
+    if is_soak() { 1_024 * MIB } else { 64 * MIB }
+}
+
+/// Bytes that no shifted or repeated piece could pass for.
+fn make(path: &Path, bytes: u64) {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
+    for number in 0..bytes / 8 {
+        file.write_all(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).unwrap();
+    }
+    file.flush().unwrap();
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let (mut one, mut other) = (std::fs::File::open(one).unwrap(), std::fs::File::open(other).unwrap());
+    let (mut here, mut there) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    let length = one.metadata().unwrap().len();
+    if length != other.metadata().unwrap().len() {
+        return false;
+    }
+    let mut left = length as usize;
+    while left > 0 {
+        let piece = left.min(here.len());
+        one.read_exact(&mut here[..piece]).unwrap();
+        other.read_exact(&mut there[..piece]).unwrap();
+        if here[..piece] != there[..piece] {
+            return false;
+        }
+        left -= piece;
+    }
+    true
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_transfer_survives_cuts_of_either_side() {
+    let mut dice = Dice::new("cut transfer");
+    let fleet = Fleet::start();
+    let cuts = rounds() as u64;
+    // So slow that it is not over before the last cut.
+    let rate = size() * 1_000 / (cuts * (LASTS_MS + LUCK_MS));
+    let cables = [Proxy::with_rate(fleet.address, Some(rate)), Proxy::with_rate(fleet.address, Some(rate))];
+    let mut machines = [fleet.add("from", &[]), fleet.add("to", &[])];
+    for (machine, cable) in machines.iter_mut().zip(&cables) {
+        machine.gateway = cable.address;
+        machine.start();
+        fleet.wait_online(&machine.id);
+    }
+    let [from, to] = &machines;
+    make(&from.path("large"), size());
+    let began = Instant::now();
+    let (answer, made) = std::thread::scope(|scope| {
+        let transferring = scope.spawn(|| {
+            let input = json!({"source": "from:large", "destination": "to:arrived"});
+            fleet.try_call("gsv__Transfer", &input, &[("Gantry-Deadline-Ms", "1200000")])
+        });
+        let mut made = 0;
+        while made < cuts && !transferring.is_finished() {
+            std::thread::sleep(Duration::from_millis(LASTS_MS) + dice.moment(LUCK_MS));
+            assert!(
+                !to.path("arrived").exists() || transferring.is_finished(),
+                "a partial file under the name"
+            );
+            let side = dice.below(2) as usize;
+            cables[side].cut();
+            cables[side].heal();
+            made += 1;
+            std::thread::sleep(Duration::from_millis(20));
+            for machine in [&from.id, &to.id] {
+                fleet.wait_online(machine);
+            }
+        }
+        (transferring.join().unwrap().unwrap(), made)
+    });
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["ok"], true, "{answer:?}");
+    assert!(made >= cuts * 8 / 10, "it was over after {made} cuts");
+    assert!(is_same(&from.path("large"), &to.path("arrived")));
+    assert_eq!(names(&to.world.workspace()), ["arrived"], "nothing is left over");
+    println!("cut transfer: {} MiB over {made} cuts in {:?}", size() / MIB, began.elapsed());
+}
