@@ -24,13 +24,15 @@ impl Answer {
     }
 }
 
+type Calling<'a> = dyn Fn(&str, &Value) -> Answer + 'a;
+
 /// A way to call tools, on a machine of its own.
 struct Way<'a> {
     name: &'static str,
     workspace: String,
     /// For whoever goes on with a session.
     keeps_ids: bool,
-    call: Box<dyn Fn(&str, &Value) -> Answer + 'a>,
+    call: Box<Calling<'a>>,
 }
 
 impl Way<'_> {
