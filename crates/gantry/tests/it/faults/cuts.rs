@@ -10,6 +10,9 @@ use super::proxy::Proxy;
 use crate::end_to_end::fleet::{Fleet, Machine};
 use crate::end_to_end::websocket::Socket;
 
+/// A connection that lived this long counts as one that worked.
+const STEADY: Duration = Duration::from_millis(1_050);
+
 fn behind_a_cable(fleet: &Fleet) -> (Machine, Proxy) {
     let proxy = Proxy::to(fleet.address);
     let mut machine = fleet.add("box", &[]);
@@ -27,13 +30,17 @@ fn calls_survive_cuts_and_run_once() {
     let (machine, proxy) = behind_a_cable(&fleet);
     let socket = Socket::connect(fleet.address, &fleet.token);
     let (mut load, mut back) = (Load::default(), Vec::new());
+    let mut online = Instant::now();
     for round in 0..rounds() {
+        // Connections that do not last are dialled ever more slowly, and this is not about those.
+        std::thread::sleep(STEADY.saturating_sub(online.elapsed()));
         load.begin(&socket, "box", &mut dice);
         std::thread::sleep(dice.moment(1_200));
         proxy.cut();
         std::thread::sleep(dice.moment(200));
         proxy.heal();
         back.push(fleet.wait_online("box"));
+        online = Instant::now();
         // The same process is behind it, so every call goes on; only what began while nobody was there is refused.
         for failure in load.finish(&socket) {
             assert!(failure.contains("offline"), "round {round}: {failure}");
@@ -42,7 +49,7 @@ fn calls_survive_cuts_and_run_once() {
     load.check(&machine);
     assert_eq!(socket.answered_twice(), [0; 0]);
     assert_eq!(fleet.node("box")["inFlight"], 0);
-    assert!(load.succeeded > load.failed, "{} of {}", load.succeeded, load.succeeded + load.failed);
+    assert!(load.succeeded > 4 * load.failed, "{} of {}", load.succeeded, load.succeeded + load.failed);
     let longest = back.iter().max().unwrap();
     println!(
         "cuts: {} calls answered, {} refused, slowest {:?}, back within {longest:?}",
