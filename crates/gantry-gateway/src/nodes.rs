@@ -249,6 +249,11 @@ impl Nodes {
         lines: usize,
     ) -> Result<(String, LogsResult), String> {
         let node = match node {
+            Some(LOCAL_NODE) => {
+                return Err(
+                    "the gateway's own machine keeps no node log; `gantry audit` shows its calls".into()
+                );
+            }
             Some(id) => self.find(id).ok_or_else(|| format!("unknown node \"{id}\""))?,
             None => {
                 let known = self.known();
@@ -368,6 +373,10 @@ impl Nodes {
 impl Node {
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.facts().revoked
     }
 
     pub(crate) fn live(&self) -> Option<Live> {

@@ -1,33 +1,23 @@
 //! A link after its handshake: one task reads and writes the socket, handles to it are cheap to clone.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, SinkExt, StreamExt};
-use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, raw};
+use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_websockets::{CloseCode, Message};
+use tokio_websockets::Message;
 
-use crate::handshake::close_reason;
-use crate::serve::{Event, Request, Service};
+use crate::serve::Service;
 use crate::socket::Socket;
 
-/// Frames that are no frames end the link after this many.
-const MAX_BAD_FRAMES: u32 = 64;
+mod run;
 
-/// How long a peer may take to hear that the link is closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+use run::{Work, run};
 
 #[derive(Debug, Clone, Copy)]
 pub struct LinkOptions {
@@ -319,255 +309,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Reads and writes until either fails, the peer falls silent, or somebody closes.
-async fn run<S, V>(link: Link, socket: Socket<S>, service: Arc<V>, mut queue: mpsc::Receiver<Message>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    V: Service,
-{
-    let (mut sink, stream) = socket.split();
-    let mut working = Working::new();
-    let ended = {
-        let reading = read(&link, stream, &service);
-        let writing = write(&link, &mut sink, &mut queue);
-        // In this order: what was read is worked on, and what was answered is written, in one turn of this task.
-        tokio::select! {
-            biased;
-            reason = reading => reason,
-            never = work(&link, &mut working) => match never {},
-            reason = writing => reason,
-            reason = silence(&link) => reason,
-            reason = closing(&link) => reason,
-        }
-    };
-    let _ = link.inner.reason.set(ended);
-    link.inner.closed.cancel();
-    link.inner.pending().clear();
-    link.inner.serving().drain().for_each(|(_, cancel)| cancel.cancel());
-    // Nobody waits for them; they have heard so, and may still tidy up.
-    working.extend(link.inner.take_arrived());
-    tokio::spawn(async move { while working.next().await.is_some() {} });
-    // What was said before the end is still delivered, answers above all.
-    let goodbye = async {
-        queue.close();
-        while let Ok(message) = queue.try_recv() {
-            if sink.feed(message).await.is_err() {
-                return;
-            }
-        }
-        let close = Message::close(Some(CloseCode::NORMAL_CLOSURE), &close_reason(&link.reason()));
-        let _ = sink.send(close).await;
-        let _ = sink.flush().await;
-    };
-    let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
-}
-
-/// Requests of the peer that are being worked on.
-type Working = FuturesUnordered<Work>;
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
-async fn work(link: &Link, working: &mut Working) -> Infallible {
-    std::future::poll_fn(|cx| {
-        loop {
-            let arrived = link.inner.take_arrived();
-            let nothing_new = arrived.is_empty();
-            working.extend(arrived);
-            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {}
-            if nothing_new {
-                return Poll::Pending;
-            }
-        }
-    })
-    .await
-}
-
-/// Returns when the peer has not been heard for two pings, also while a write to it is stuck.
-async fn silence(link: &Link) -> String {
-    let limit = link.inner.options.ping_every * 2;
-    loop {
-        match limit.checked_sub(link.silent_for()) {
-            None => return "the peer fell silent: two pings were not answered".into(),
-            Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
-        }
-    }
-}
-
-/// Somebody wants the link closed. The writer sees it too, and ends with a whole message if the peer takes it in time.
-async fn closing(link: &Link) -> String {
-    link.inner.closing.cancelled().await;
-    tokio::time::sleep(LAST_WORDS).await;
-    link.reason()
-}
-
-async fn write<S>(
-    link: &Link,
-    sink: &mut futures_util::stream::SplitSink<Socket<S>, Message>,
-    queue: &mut mpsc::Receiver<Message>,
-) -> String
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let every = link.inner.options.ping_every;
-    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
-    loop {
-        let written = tokio::select! {
-            message = queue.recv() => match message {
-                Some(message) => async {
-                    sink.feed(message).await?;
-                    while let Ok(more) = queue.try_recv() {
-                        sink.feed(more).await?;
-                    }
-                    sink.flush().await
-                }.await,
-                None => return "closed".into(),
-            },
-            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
-            () = link.inner.closing.cancelled() => return link.reason(),
-        };
-        if let Err(err) = written {
-            return err.to_string();
-        }
-    }
-}
-
-async fn read<S, V>(
-    link: &Link,
-    mut stream: futures_util::stream::SplitStream<Socket<S>>,
-    service: &Arc<V>,
-) -> String
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    V: Service,
-{
-    let mut bad_frames = 0;
-    loop {
-        let message = tokio::select! {
-            biased;
-            // Nothing is heard any more; the writer has the last word.
-            () = link.inner.closing.cancelled() => std::future::pending().await,
-            message = stream.next() => message,
-        };
-        let message = match message {
-            Some(Ok(message)) => message,
-            Some(Err(err)) => return err.to_string(),
-            None => return "the peer closed the connection".into(),
-        };
-        link.hear();
-        let bad = if let Some(text) = message.as_text() {
-            match Frame::parse(text) {
-                Ok(frame) => {
-                    dispatch(link, service, frame);
-                    None
-                }
-                Err(err) => Some((err.id, WireError::new(ErrorCode::BadFrame, err.message))),
-            }
-        } else if message.is_binary() {
-            match StreamFrame::parse(message.into_payload().into()) {
-                Ok(frame) => {
-                    service.stream(link, frame);
-                    None
-                }
-                Err(err) => Some((None, WireError::new(ErrorCode::BadFrame, err.to_string()))),
-            }
-        } else if let Some((code, reason)) = message.as_close() {
-            return format!("the peer closed with {} {reason}", u16::from(code));
-        } else {
-            None
-        };
-        if let Some((id, error)) = bad {
-            bad_frames += 1;
-            if bad_frames > MAX_BAD_FRAMES {
-                return "too many frames that are none".into();
-            }
-            complain(link, id, error);
-        }
-    }
-}
-
-/// An error reply, never silence. A peer that does not read its replies is not waited for.
-fn complain(link: &Link, id: Option<u64>, error: WireError) {
-    match id {
-        Some(id) => {
-            let frame = Frame::Response { id, outcome: Err(error) };
-            let _ = link.inner.outgoing.try_send(Message::text(frame.to_text()));
-        }
-        None => {
-            link.try_event("error", raw(&error));
-        }
-    }
-}
-
-fn dispatch<V: Service>(link: &Link, service: &Arc<V>, frame: Frame) {
-    match frame {
-        Frame::Request { id, method, params, deadline_ms } => {
-            serve(link, service, id, method, params, deadline_ms);
-        }
-        Frame::Response { id, outcome } => {
-            // Nobody waits for an answer that comes after its request was given up.
-            if let Some(waiting) = link.inner.pending().remove(&id) {
-                let _ = waiting.send(outcome);
-            }
-        }
-        Frame::Event { event, data, .. } => service.event(link, Event { name: event, data }),
-        Frame::Cancel { id } => {
-            if let Some(cancel) = link.inner.serving().get(&id) {
-                cancel.cancel();
-            }
-        }
-    }
-}
-
-fn serve<V: Service>(
-    link: &Link,
-    service: &Arc<V>,
-    id: u64,
-    method: String,
-    params: RawJson,
-    deadline_ms: Option<u64>,
-) {
-    let cancel = CancellationToken::new();
-    let refusal = {
-        let mut serving = link.inner.serving();
-        if serving.len() >= link.inner.options.max_serving {
-            let message = format!("{} requests are being worked on already", serving.len());
-            Some(WireError::new(ErrorCode::TooMany, message))
-        } else if let Entry::Vacant(free) = serving.entry(id) {
-            free.insert(cancel.clone());
-            None
-        } else {
-            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
-        }
-    };
-    if let Some(refusal) = refusal {
-        return complain(link, Some(id), refusal);
-    }
-    let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    let request = Request { id, method, params, deadline, cancel };
-    let answer = Arc::clone(service).request(link.clone(), request);
-    let own = link.clone();
-    let counted = link.inner.answers.token();
-    let work = async move {
-        let (link, _counted) = (own, counted);
-        let serving = Serving { link: &link, id };
-        let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
-            Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
-        });
-        // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
-        let room = tokio::select! {
-            room = link.inner.outgoing.reserve() => room,
-            () = link.inner.closed.cancelled() => return,
-        };
-        drop(serving);
-        if let Ok(room) = room {
-            let text = sendable(Frame::Response { id, outcome }.to_text())
-                .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
-            room.send(Message::text(text));
-        }
-    };
-    link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
-}
-
 /// A frame that the peer would not take must not reach it: it would hang up.
 fn sendable(text: String) -> Result<String, WireError> {
     if text.len() <= MAX_FRAME_BYTES {
@@ -575,16 +316,4 @@ fn sendable(text: String) -> Result<String, WireError> {
     }
     let message = format!("{} bytes are more than the {MAX_FRAME_BYTES} of a message", text.len());
     Err(WireError::new(ErrorCode::TooLarge, message))
-}
-
-/// A request that is being worked on, counted until it is over.
-struct Serving<'a> {
-    link: &'a Link,
-    id: u64,
-}
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        self.link.inner.serving().remove(&self.id);
-    }
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::interrupted;
 use crate::exit::UsageError;
 use crate::output::Output;
 use crate::places::Places;
@@ -176,6 +177,33 @@ impl Client {
     /// Whether the gateway is gone, or goes within a moment.
     pub(crate) async fn is_lost(&self, within: Duration) -> bool {
         tokio::time::timeout(within, self.link.closed()).await.is_ok()
+    }
+
+    /// Calls one tool and hangs up. An interrupt calls it off, and what it has started is ended.
+    pub(crate) async fn call_once(
+        address: &Address,
+        output: &Output,
+        params: &CallParams,
+        deadline: Option<Instant>,
+    ) -> Outcome {
+        let client = match Client::connect(address).await {
+            Ok(client) => client,
+            Err(refusal) => return Outcome::from_wire(&params.tool, Err(refusal.to_wire())),
+        };
+        client.warn_of_other_version(output);
+        let cancel = CancellationToken::new();
+        let outcome = {
+            let mut calling = std::pin::pin!(client.call(params, deadline, &cancel));
+            tokio::select! {
+                outcome = &mut calling => outcome,
+                () = interrupted() => {
+                    cancel.cancel();
+                    calling.await
+                }
+            }
+        };
+        client.close().await;
+        outcome
     }
 
     /// How far the calls under way are.

@@ -47,3 +47,17 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Completions(args) => Ok(completions::run(&args)),
     }
 }
+
+/// Returns at the first SIGINT or SIGTERM.
+pub(crate) async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

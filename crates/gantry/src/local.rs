@@ -33,7 +33,7 @@ impl Local {
         config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
         data.create()?;
-        let closed = vec![data.root().to_owned(), places.layers.file.clone()];
+        let closed = places.closed();
         let results = Arc::new(KeptResults::new(data.results()));
         let setup = Setup {
             processes: processes(data)?,

@@ -19,9 +19,6 @@ pub(crate) struct Output {
     lost: Cell<bool>,
 }
 
-/// Takes lines for standard error, from any thread.
-pub(crate) type Notes = Box<dyn Fn(&str) + Send + Sync>;
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verbosity {
     Quiet,
@@ -126,16 +123,15 @@ impl Output {
         }
     }
 
-    /// Shows what a long-running command is doing, on a terminal or when asked to say more.
-    pub(crate) fn running_notes(&self) -> Option<Notes> {
-        let wanted = match self.verbosity {
-            Verbosity::Quiet => false,
-            Verbosity::Normal => std::io::stderr().is_terminal(),
-            Verbosity::Verbose => true,
+    /// Shows what a long-running command is doing: what goes wrong unless told to be quiet, the rest on a terminal or
+    /// when asked to say more.
+    pub(crate) fn running_notes(&self) -> RunningNotes {
+        let (warnings, all) = match self.verbosity {
+            Verbosity::Quiet => (false, false),
+            Verbosity::Normal => (true, std::io::stderr().is_terminal()),
+            Verbosity::Verbose => (true, true),
         };
-        wanted.then(|| {
-            Box::new(|text: &str| eprintln!("{}", printable(text))) as Box<dyn Fn(&str) + Send + Sync>
-        })
+        RunningNotes { warnings, all }
     }
 
     pub(crate) fn bold(&self, text: &str) -> String {
@@ -176,6 +172,27 @@ impl Output {
         {
             self.lost.set(true);
             self.error(&format!("the output could not be written: {err}"));
+        }
+    }
+}
+
+/// How much of what a long-running command does is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunningNotes {
+    warnings: bool,
+    all: bool,
+}
+
+impl RunningNotes {
+    pub(crate) fn info(self, text: &str) {
+        if self.all {
+            eprintln!("{}", printable(text));
+        }
+    }
+
+    pub(crate) fn warning(self, text: &str) {
+        if self.warnings {
+            eprintln!("{}", printable(text));
         }
     }
 }

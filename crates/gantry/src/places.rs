@@ -47,6 +47,15 @@ impl Places {
         Ok(Places { data, layers, current_dir, variables, gateway })
     }
 
+    /// What is Gantry's own and closed to every tool: the data directory, the configuration, and the place where another
+    /// Gantry of this user keeps its own by default.
+    pub(crate) fn closed(&self) -> Vec<PathBuf> {
+        let mut closed = vec![self.data.root().to_owned(), self.layers.file.clone()];
+        let usual = choose_base_strategy().ok().map(|base| self.resolve(&base.data_dir().join("gantry")));
+        closed.extend(usual.filter(|usual| usual != self.data.root()));
+        closed
+    }
+
     /// Where a configured path leads: `~` is the home, links are followed.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
         let expanded = match (path.strip_prefix("~"), self.variable("HOME")) {

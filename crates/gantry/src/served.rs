@@ -55,7 +55,7 @@ impl Served {
         let database = Database::open(data).await?;
         let results = Arc::new(KeptResults::new(data.results()));
         let processes = processes(places).await?;
-        let closed = vec![data.root().to_owned(), places.layers.file.clone()];
+        let closed = places.closed();
         let setup = Setup {
             processes: processes.clone(),
             pending: data.pending(),

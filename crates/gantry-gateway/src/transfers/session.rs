@@ -99,6 +99,11 @@ impl Session {
                 let unknown =
                     || Failure::Final(WireError::new(ErrorCode::Failed, format!("unknown node \"{node}\"")));
                 let node = nodes.find(node).ok_or_else(unknown)?;
+                // It will not be back by itself, so nobody waits for it.
+                if node.is_revoked() {
+                    let message = format!("the token of the node \"{}\" is revoked", node.id());
+                    return Err(Failure::Final(WireError::new(ErrorCode::Failed, message)));
+                }
                 connect(&node).await
             }
             (None, Endpoint::Workspace { .. }) => Err(Failure::Lost("no storage".into())),

@@ -103,6 +103,11 @@ impl Gate {
             warnings: Vec::new(),
         };
         let mut results = Vec::with_capacity(outcomes.len());
+        let is_invalid = |(outcome, _): &(Outcome, String)| matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::InvalidInput);
+        let invalid = match outcomes.first().filter(|_| outcomes.iter().all(is_invalid)) {
+            Some((Outcome { answer: Answer::Refused(refusal), .. }, _)) => Some(refusal.clone()),
+            _ => None,
+        };
         for (outcome, node) in outcomes {
             all.warnings.extend(outcome.warnings.iter().map(|warning| format!("{node}: {warning}")));
             let new = outcome.labels.into_iter().filter(|label| !all.labels.contains(label));
@@ -110,7 +115,14 @@ impl Gate {
             all.labels.extend(new);
             results.push(one_result(&node, outcome.answer));
         }
-        all.answer = Answer::Success(Reply::Json(json!({ "results": results })));
+        let any_ok = results.iter().any(|result| result["ok"] == true);
+        let reply = Reply::Json(json!({ "results": results }));
+        all.answer = match (any_ok, invalid) {
+            (true, _) => Answer::Success(reply),
+            // An input that is wrong for everybody is wrong as it would be for one.
+            (false, Some(refusal)) => Answer::Refused(refusal),
+            (false, None) => Answer::ToolError(reply),
+        };
         all
     }
 
@@ -227,6 +239,8 @@ mod tests {
         let tagged = ask(&gate, "Echo", json!({"node": "tag:db"})).await.unwrap();
         assert_eq!(tagged["results"].as_array().unwrap().len(), 1);
         assert!(ask(&gate, "Echo", json!({"node": "tag:none"})).await.is_err());
+        let wrong = ask(&gate, "Echo", json!({"txt": "x", "node": "*"})).await.unwrap_err();
+        assert!(wrong.contains("has 1 error"), "wrong for all is wrong as for one: {wrong}");
     }
 
     #[tokio::test]

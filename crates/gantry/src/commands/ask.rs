@@ -4,10 +4,8 @@ use anyhow::Result;
 use gantry_protocol::{CallParams, raw};
 use gantry_tool::Outcome;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::client::{Address, Client, Target, runtime};
-use crate::commands::call::interrupted;
 use crate::local::Local;
 use crate::output::Output;
 use crate::places::Places;
@@ -31,7 +29,7 @@ impl Asking {
         Ok(Asking { place, agent: agent.map(str::to_owned) })
     }
 
-    pub(crate) fn call(&self, tool: &str, input: Value) -> Result<Outcome> {
+    pub(crate) fn call(&self, output: &Output, tool: &str, input: Value) -> Result<Outcome> {
         match &self.place {
             Place::InProcess(local) => {
                 let call = local.call(self.agent.as_deref(), None)?;
@@ -46,28 +44,8 @@ impl Asking {
                     agent: self.agent.clone(),
                     workspace: None,
                 };
-                Ok(runtime()?.block_on(through(address, &params)))
+                Ok(runtime()?.block_on(Client::call_once(address, output, &params, None)))
             }
         }
     }
-}
-
-async fn through(address: &Address, params: &CallParams) -> Outcome {
-    let client = match Client::connect(address).await {
-        Ok(client) => client,
-        Err(refusal) => return Outcome::from_wire(&params.tool, Err(refusal.to_wire())),
-    };
-    let cancel = CancellationToken::new();
-    let outcome = {
-        let mut calling = std::pin::pin!(client.call(params, None, &cancel));
-        tokio::select! {
-            outcome = &mut calling => outcome,
-            () = interrupted() => {
-                cancel.cancel();
-                calling.await
-            }
-        }
-    };
-    client.close().await;
-    outcome
 }

@@ -9,10 +9,10 @@ use gantry_protocol::CallParams;
 use gantry_tool::{Answer, Outcome, Refusal, RefusalCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 
 use crate::cli::CallArgs;
 use crate::client::{Address, Client, Target, runtime};
+use crate::commands::interrupted;
 use crate::exit::{Exit, UsageError};
 use crate::local::{Local, MAIN_AGENT};
 use crate::output::Output;
@@ -50,7 +50,13 @@ fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> R
     if let Err(err) = local.gate.flush() {
         output.warning(&err.to_string());
     }
-    Ok(print(output, &outcome))
+    let exit = print(output, &outcome);
+    if exit == Exit::Usage && (args.name.contains("__") || input.contains("\"node\"")) {
+        output.warning(
+            "no gateway runs on this data directory: tools of other machines need one (`gantry up`)",
+        );
+    }
+    Ok(exit)
 }
 
 fn through(
@@ -75,26 +81,8 @@ fn through(
         agent: args.agent.clone(),
         workspace: workspace(address, places, args)?,
     };
-    let outcome = runtime()?.block_on(async {
-        let client = match Client::connect(address).await {
-            Ok(client) => client,
-            Err(refusal) => return Outcome::from_wire(&args.name, Err(refusal.to_wire())),
-        };
-        client.warn_of_other_version(output);
-        let cancel = CancellationToken::new();
-        let outcome = {
-            let mut calling = std::pin::pin!(client.call(&params, deadline(args.deadline), &cancel));
-            tokio::select! {
-                outcome = &mut calling => outcome,
-                () = interrupted() => {
-                    cancel.cancel();
-                    calling.await
-                }
-            }
-        };
-        client.close().await;
-        outcome
-    });
+    let calling = Client::call_once(address, output, &params, deadline(args.deadline));
+    let outcome = runtime()?.block_on(calling);
     Ok(print(output, &outcome))
 }
 
@@ -121,19 +109,6 @@ fn workspace(address: &Address, places: &Places, args: &CallArgs) -> Result<Opti
 /// A deadline beyond what a clock can tell is none.
 fn deadline(time: Option<Duration>) -> Option<Instant> {
     time.and_then(|time| Instant::now().checked_add(time))
-}
-
-pub(crate) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
 }
 
 /// JSON as typed, from a file, or from standard input.

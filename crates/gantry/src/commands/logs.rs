@@ -16,7 +16,7 @@ pub(crate) fn run(places: Places, output: &Output, args: &LogsArgs) -> Result<Ex
     if let Some(node) = &args.node {
         input["nodeId"] = json!(node);
     }
-    let outcome = asking.call("gsv__LogsGet", input)?;
+    let outcome = asking.call(output, "gsv__LogsGet", input)?;
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
         return Ok(crate::commands::call::print(output, &outcome));
     };

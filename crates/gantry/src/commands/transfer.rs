@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::TransferArgs;
 use crate::client::{Address, Client, Target, runtime};
-use crate::commands::call::{interrupted, print};
+use crate::commands::call::print;
+use crate::commands::interrupted;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;

@@ -5,7 +5,7 @@ use gantry_store::GatewayLockError;
 use serde_json::json;
 
 use crate::cli::UpArgs;
-use crate::commands::call::interrupted;
+use crate::commands::interrupted;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;

@@ -30,7 +30,7 @@ pub(crate) fn run(places: Places, output: &Output, args: WorkspaceArgs) -> Resul
             ("gsv__EditFile", json!({"path": path, "oldString": old, "newString": new, "replaceAll": all}))
         }
     };
-    let outcome = asking.call(tool, input)?;
+    let outcome = asking.call(output, tool, input)?;
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
         return Ok(crate::commands::call::print(output, &outcome));
     };

@@ -35,14 +35,13 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     places.data.create()?;
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
-    let echo = output.running_notes().map(|note| -> gantry_node::Echo {
-        Box::new(move |level, text| match level {
-            Level::Info => note(text),
-            Level::Warning => note(&format!("warning: {text}")),
-            Level::Error => note(&format!("error: {text}")),
-        })
+    let notes = output.running_notes();
+    let echo: gantry_node::Echo = Box::new(move |level, text| match level {
+        Level::Info => notes.info(text),
+        Level::Warning => notes.warning(&format!("warning: {text}")),
+        Level::Error => notes.warning(&format!("error: {text}")),
     });
-    let log = NodeLog::open(&home.logs(), home.id(), echo)
+    let log = NodeLog::open(&home.logs(), home.id(), Some(echo))
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
@@ -174,7 +173,7 @@ fn gate(
     log: &NodeLog,
     processes: Processes,
 ) -> Result<(Gate, Arc<Desk>)> {
-    let mut closed = vec![places.data.root().to_owned(), places.layers.file.clone()];
+    let mut closed = places.closed();
     closed.extend(joining.token_file.clone());
     let results = Arc::new(KeptResults::new(places.data.results()));
     let setup = Setup {
