@@ -74,6 +74,7 @@ async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
         ("a:file", "nobody:x", "unknown node \"nobody\""),
         ("a:file", "b:/proc/none/x", "on the node \"b\""),
         ("a:/dev/zero", "b:x", "on the node \"a\": not a regular file"),
+        ("a:/proc/version", "b:x", "one that does not tell its size"),
     ] {
         let said = text(fleet.transfer(source, destination).await);
         assert!(said.contains(expected), "{source} → {destination}: {said}");

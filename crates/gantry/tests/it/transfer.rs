@@ -202,3 +202,24 @@ fn a_transfer_from_the_command_line_tells_what_came_of_it() {
     let world = World::new();
     assert_eq!(world.run(&["transfer", "a:x", "b:x"]).code, 4);
 }
+
+#[test]
+fn a_node_that_is_revoked_is_not_waited_for() {
+    let mut fleet = Fleet::start();
+    std::fs::write(fleet.folder("a").join("large"), vec![5; 64 * MIB]).unwrap();
+    // The destination is away in the middle of it, and then for good.
+    let transfer = fleet.transfer("a:large", "b:large");
+    std::thread::sleep(Duration::from_millis(300));
+    fleet.kill_node(1);
+    let revoked = Instant::now();
+    assert_eq!(fleet.world.run(&["nodes", "revoke", "b"]).code, 0);
+    let (code, said, errors) = finished(transfer);
+    if code == 0 {
+        // It was faster than we were.
+        assert_eq!(std::fs::metadata(fleet.folder("b").join("large")).unwrap().len(), 64 * MIB as u64);
+        return;
+    }
+    assert!(revoked.elapsed() < Duration::from_secs(20), "it was waited for: {said} {errors}");
+    assert!(said.contains("revoked"), "{said} {errors}");
+    assert!(!fleet.folder("b").join("large").exists());
+}
