@@ -274,7 +274,13 @@ impl Round<'_> {
             mode,
             target,
         };
+        let to_workspace = matches!(self.errand.destination, Endpoint::Workspace { .. });
         match &entry.kind {
+            WireEntryKind::File { .. } | WireEntryKind::Directory { .. }
+                if to_workspace && gantry_store::check_key(&entry.path).is_err() =>
+            {
+                Ok(Brought::Skipped("the workspace takes no such name".into()))
+            }
             WireEntryKind::File { size, mode } => {
                 let weight = if *size > LARGE { LARGE_WEIGHT } else { 1 };
                 let _room = room.acquire_many(weight).await.map_err(|err| Failure::Lost(err.to_string()))?;
@@ -296,7 +302,7 @@ impl Round<'_> {
                     self.destination.request(method::TRANSFER_MAKE, &make(Some(*mode), None)).await?;
                 Ok(Brought::Made)
             }
-            WireEntryKind::Link { .. } if matches!(self.errand.destination, Endpoint::Workspace { .. }) => {
+            WireEntryKind::Link { .. } if to_workspace => {
                 Ok(Brought::Skipped("it is a link, and the workspace has none".into()))
             }
             WireEntryKind::Link { target } => {
