@@ -114,7 +114,7 @@ pub(crate) struct UpArgs {
     /// Where relative paths start [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// How others reach this gateway, such as https://gantry.example.com
+    /// The address by which others reach this gateway, with its scheme
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
     /// Certificate chain as a PEM file

@@ -47,7 +47,9 @@ fn render() -> Result<String> {
     let tools: Vec<Value> = serde_json::from_str(&listing)?;
     let mut page = LEAD.to_owned();
     let mut toolset = "";
-    for tool in &tools {
+    // A node's tools stand here once, as they are called with `node`; `local__Bash` is the same without it.
+    let once = |tool: &&Value| !tool["name"].as_str().is_some_and(|name| name.starts_with("local__"));
+    for tool in tools.iter().filter(once) {
         let own = tool["toolset"].as_str().unwrap_or_default();
         if own != toolset {
             toolset = own;
