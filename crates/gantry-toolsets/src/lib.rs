@@ -22,7 +22,7 @@ pub use machine::{
     Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
 };
 
-pub use native::{Copy, Endpoint, Hub, HubFuture, Native, NodeLogs, Transferred, WorkspacePath};
+pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";

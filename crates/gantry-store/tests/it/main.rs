@@ -1,6 +1,6 @@
 //! The data directory from outside: the audit log as its attackers see it, objects in both their homes.
 #![expect(clippy::disallowed_methods, reason = "tests play the attacker on the files")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test may panic")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod audit;
 mod crash;

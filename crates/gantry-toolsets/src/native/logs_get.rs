@@ -63,7 +63,7 @@ mod tests {
     #[tokio::test]
     async fn asks_the_gateway_for_a_node_or_the_only_one() {
         let bench = Bench::new();
-        bench.native.connect(std::sync::Arc::new(ScriptedHub::default()));
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
         for (input, node, count) in [
             (json!({}), "only", 100),
             (json!({"nodeId": "box", "lines": 2}), "box", 2),

@@ -184,7 +184,7 @@ mod tests {
         let bench = Bench::new();
         let error = transfer(&bench, "box:/a", "gsv:a").await.unwrap_err();
         assert!(error["error"].as_str().unwrap().contains("needs a running gateway"), "{error}");
-        bench.native.connect(std::sync::Arc::new(ScriptedHub::default()));
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
         for (source, destination) in [("box:/a", "gsv:a"), ("gsv:a", "box:rel"), ("box:/a", "other:/a")] {
             let done = transfer(&bench, source, destination).await.unwrap();
             assert_eq!(done["bytesTransferred"], 42);
@@ -196,7 +196,7 @@ mod tests {
     #[tokio::test]
     async fn keys_on_a_node_are_sensitive_there_too() {
         let bench = Bench::new();
-        bench.native.connect(std::sync::Arc::new(ScriptedHub::default()));
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
         for (source, destination) in
             [("box:/home/u/.ssh/id_ed25519", "gsv:a"), ("gsv:a", "box:.ssh/authorized_keys")]
         {
