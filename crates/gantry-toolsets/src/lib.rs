@@ -23,7 +23,7 @@ pub use machine::{
     Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
 };
 
-pub use native::{Copy, Endpoint, Hub, HubFuture, Native, NodeLogs, Transferred, WorkspacePath};
+pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};
 pub use node::{CommandNote, process_end};
 pub use transfer::transfer_desk;
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use endpoint::Endpoint;
 pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
-pub use workspace::{Copy, WorkspacePath};
+pub use workspace::{SkillSource, WorkspacePath};
 
 type Ctx = gantry_tool::Ctx<Native>;
 

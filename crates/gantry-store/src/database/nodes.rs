@@ -179,19 +179,34 @@ impl Database {
         row.as_ref().map(node_row).transpose()
     }
 
-    /// Gives a node another id; its token goes with it.
+    /// Gives a node another id; its token and its reports go with it.
     pub async fn rename_node(&self, id: &str, new_id: &str) -> Result<(), DatabaseError> {
         check_joining(new_id).map_err(DatabaseError::Refused)?;
-        let renamed = sqlx::query("UPDATE OR IGNORE nodes SET id = $2 WHERE id = $1")
-            .bind(id)
+        const DOING: &str = "rename the node";
+        let mut transaction = self.write(DOING).await?;
+        let taken = sqlx::query("SELECT 1 FROM nodes WHERE id = $1")
             .bind(new_id)
-            .execute(&self.writer)
+            .fetch_optional(&mut *transaction)
             .await
-            .map_err(query_error("rename the node"))?;
-        if renamed.rows_affected() == 0 && self.node(id).await?.is_some() {
+            .map_err(query_error(DOING))?;
+        if taken.is_some() {
             return Err(DatabaseError::Refused(format!("there is a node {new_id:?} already")));
         }
-        found(id, renamed.rows_affected())
+        let renamed = sqlx::query("UPDATE nodes SET id = $2 WHERE id = $1")
+            .bind(id)
+            .bind(new_id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(query_error(DOING))?;
+        found(id, renamed.rows_affected())?;
+        // A node that had the new name before may have left reports with the same ids; they are not this one's.
+        for statement in
+            ["DELETE FROM process_ends WHERE node = $2", "UPDATE process_ends SET node = $2 WHERE node = $1"]
+        {
+            let moved = sqlx::query(statement).bind(id).bind(new_id).execute(&mut *transaction);
+            moved.await.map_err(query_error(DOING))?;
+        }
+        transaction.commit().await.map_err(query_error(DOING))
     }
 
     /// Makes a node's token worthless; the node stays listed.
@@ -351,11 +366,16 @@ mod tests {
                 "{new_id}"
             );
         }
+        database.record_process_end("box", "e1", &json!({}), 60).await.unwrap();
+        database.record_process_end("crate", "e1", &json!({}), 60).await.unwrap();
         database.rename_node("box", "crate").await.unwrap();
+        assert_eq!(database.list_process_ends(Some("crate"), 9).await.unwrap().len(), 1);
+        assert_eq!(database.list_process_ends(Some("box"), 9).await.unwrap().len(), 0);
         assert_eq!(database.check_node_token("crate", token.expose()).await.unwrap(), TokenCheck::Ok);
         assert_eq!(database.check_node_token("box", token.expose()).await.unwrap(), TokenCheck::Unknown);
         database.set_node_tags("crate", &["db".into()]).await.unwrap();
         database.forget_node("crate").await.unwrap();
+        assert_eq!(database.list_process_ends(None, 9).await.unwrap().len(), 0);
         let ids: Vec<String> = database.list_nodes().await.unwrap().into_iter().map(|node| node.id).collect();
         assert_eq!(ids, ["other"]);
         assert!(matches!(database.forget_node("crate").await, Err(DatabaseError::Refused(_))));

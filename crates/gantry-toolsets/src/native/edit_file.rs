@@ -8,7 +8,7 @@ use gantry_tool::{Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::workspace::{Copy, WorkspacePath};
+use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, Native, done, object_error, write_file};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
@@ -41,7 +41,7 @@ struct Output {
     edited: bool,
     /// For skills: whose copy was read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    resolved_source: Option<Copy>,
+    resolved_source: Option<SkillSource>,
     /// For skills: the key that was read. Your own copy is what was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     resolved_path: Option<String>,
@@ -68,8 +68,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let Input { old_string, new_string, .. } = input;
     let change = move |own: Option<Object>| {
         let (copy, read) = match (own, &shared) {
-            (Some(own), _) => (Copy::Agent, own),
-            (None, Some(shared)) => (Copy::Global, shared.clone()),
+            (Some(own), _) => (SkillSource::Agent, own),
+            (None, Some(shared)) => (SkillSource::Global, shared.clone()),
             (None, None) => return Err(Unedited::Missing),
         };
         let edited = edit(&read.bytes, &old_string, &new_string, occurrences).map_err(Unedited::Refused)?;

@@ -9,7 +9,7 @@ use gantry_tool::{Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::workspace::{Copy, WorkspacePath};
+use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, Native, done, object_error};
 
 /// Larger files are for a node's tools.
@@ -49,7 +49,7 @@ struct FileOutput {
     resolved_path: Option<String>,
     /// For skills: whose copy it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    resolved_source: Option<Copy>,
+    resolved_source: Option<SkillSource>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,7 +82,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     directory(objects, &path).await.map(Output::Directory).map(done)
 }
 
-fn file(path: &WorkspacePath, copy: Copy, object: &Object) -> Result<FileOutput, ToolError> {
+fn file(path: &WorkspacePath, copy: SkillSource, object: &Object) -> Result<FileOutput, ToolError> {
     let decoded = text::decode(&object.bytes).map_err(|err| {
         let hint = "send it to a node with gsv__Transfer and read it there";
         ToolError::failed(format!("cannot read {}: {err}", path.shown())).with_hint(hint)

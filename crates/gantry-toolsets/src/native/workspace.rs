@@ -25,7 +25,7 @@ pub struct WorkspacePath {
 /// Whose copy of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Copy {
+pub enum SkillSource {
     Agent,
     Global,
 }
@@ -84,9 +84,9 @@ impl WorkspacePath {
     }
 
     /// The keys to look at for reading, the agent's own first.
-    pub fn candidates(&self) -> Vec<(Copy, String)> {
-        let own = (Copy::Agent, self.key());
-        std::iter::once(own).chain(self.global_key().map(|key| (Copy::Global, key))).collect()
+    pub fn candidates(&self) -> Vec<(SkillSource, String)> {
+        let own = (SkillSource::Agent, self.key());
+        std::iter::once(own).chain(self.global_key().map(|key| (SkillSource::Global, key))).collect()
     }
 
     /// The prefixes whose listings make up this directory. The root shows `skills/` also when only the global ones exist.
@@ -95,7 +95,7 @@ impl WorkspacePath {
     }
 
     /// The copy that a read gets, if there is one.
-    pub async fn find(&self, objects: &Objects) -> Result<Option<(Copy, ObjectInfo)>, ToolError> {
+    pub async fn find(&self, objects: &Objects) -> Result<Option<(SkillSource, ObjectInfo)>, ToolError> {
         for (copy, key) in self.candidates() {
             if let Some(info) = objects.head(&key).await.map_err(object_error)? {
                 return Ok(Some((copy, info)));
