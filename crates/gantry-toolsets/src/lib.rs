@@ -14,18 +14,18 @@ mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transfer;
+mod web;
 
 use std::sync::Arc;
 
 use gantry_tool::Tool;
 
-pub use machine::{
-    Isolation, IsolationLevel, Machine, MachineParts, NetworkPolicy, SandboxMode, ShellSettings,
-};
+pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 
 pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};
 pub use node::{CommandNote, process_end};
 pub use transfer::transfer_desk;
+pub use web::Web;
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{FileError, Files, PathTest, Scope};
+use gantry_net::NetworkPolicy;
 use gantry_process::{Network, ProcessError, Processes, Sandbox, env};
 use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
+
+use crate::web::Web;
 
 /// What every tool is made with.
 pub struct Machine {
@@ -33,6 +36,8 @@ pub struct MachineParts {
     pub agent_isolation: BTreeMap<String, Isolation>,
     /// The process ends with this call: nothing can go on in the background.
     pub one_shot: bool,
+    /// What the web tools work with.
+    pub web: Web,
     /// No tool reaches beyond the call's workspace, whoever calls: paths are contained, and every shell is confined by the
     /// kernel, or refused where it cannot be.
     pub contain: bool,
@@ -69,6 +74,7 @@ pub struct Isolation {
     pub level: IsolationLevel,
     /// Given to commands of sandboxed agents.
     pub variables: Vec<(String, String)>,
+    /// Whom the web tools reach. Commands start without sockets unless it is everybody.
     pub network: NetworkPolicy,
 }
 
@@ -79,14 +85,6 @@ pub enum IsolationLevel {
     Scoped,
     Sandboxed,
     AirGapped,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum NetworkPolicy {
-    #[default]
-    AllowAll,
-    /// Commands start without sockets.
-    NoSockets,
 }
 
 impl Machine {
@@ -208,14 +206,27 @@ impl Machine {
         self.parts.agent_isolation.get(&call.agent).unwrap_or(&self.parts.isolation)
     }
 
+    /// Sockets of commands cannot be limited to some hosts: they have all or none.
     pub(crate) fn network(&self, call: &Call) -> Network {
-        let isolation = self.isolation(call);
-        match (isolation.network, isolation.level) {
-            (NetworkPolicy::AllowAll, IsolationLevel::AirGapped) | (NetworkPolicy::NoSockets, _) => {
-                Network::Denied
-            }
-            (NetworkPolicy::AllowAll, _) => Network::Allowed,
+        match self.reachable(call) {
+            NetworkPolicy::AllowAll => Network::Allowed,
+            NetworkPolicy::AllowList(_) | NetworkPolicy::DenyAll => Network::Denied,
         }
+    }
+
+    /// Whom the web tools may reach for this call.
+    pub(crate) fn reachable(&self, call: &Call) -> NetworkPolicy {
+        let isolation = self.isolation(call);
+        match isolation.level {
+            IsolationLevel::AirGapped => NetworkPolicy::DenyAll,
+            IsolationLevel::Shared | IsolationLevel::Scoped | IsolationLevel::Sandboxed => {
+                isolation.network.clone()
+            }
+        }
+    }
+
+    pub(crate) fn web(&self) -> &Web {
+        &self.parts.web
     }
 
     /// The confinement of a free shell: none for the operator on an open network, else all but what is Gantry's own

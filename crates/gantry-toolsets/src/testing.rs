@@ -87,6 +87,7 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
+            web: crate::Web::default(),
             contain: false,
         };
         change(&mut parts);

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gantry_net::{HostPattern, HostPatternError, NetworkPolicy};
 use gantry_tool::{
     Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, RegistryError,
     Rule, RuleError, ToolScope, Touching, Violation,
 };
-use gantry_toolsets::{Isolation, IsolationLevel, NetworkPolicy, SandboxMode, ShellSettings};
+use gantry_toolsets::{Isolation, IsolationLevel, SandboxMode, ShellSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,10 +16,12 @@ use serde_json::Value;
 mod layers;
 mod node;
 mod storage;
+mod web;
 
 pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
+pub(crate) use web::WebConfig;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -31,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) node: NodeConfig,
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
+    pub(crate) web: WebConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -41,7 +45,12 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         self.policy.build_rules()?;
         let mut violations = self.storage.violations();
+        violations.extend(self.web.violations());
+        violations.extend(self.isolation.violations("isolation"));
         for (id, agent) in &self.agents {
+            let isolation = agent.isolation.as_ref();
+            let key = format!("agents.{id}.isolation");
+            violations.extend(isolation.into_iter().flat_map(|isolation| isolation.violations(&key)));
             let scope = agent.scope().err();
             violations.extend(
                 scope.map(|err| Violation { path: format!("agents.{id}"), message: err.to_string() }),
@@ -116,6 +125,7 @@ impl Default for Config {
             node: NodeConfig::default(),
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
+            web: WebConfig::default(),
             agents: BTreeMap::new(),
         }
     }
@@ -223,6 +233,17 @@ enum NetworkConfig {
 }
 
 impl IsolationConfig {
+    fn hosts(&self) -> impl Iterator<Item = Result<HostPattern, HostPatternError>> {
+        self.allowed_hosts.iter().map(|host| HostPattern::parse(host))
+    }
+
+    fn violations(&self, key: &str) -> Vec<Violation> {
+        let wrong = self.hosts().filter_map(Result::err);
+        let wrong =
+            wrong.map(|err| Violation { path: format!("{key}.allowedHosts"), message: err.to_string() });
+        wrong.collect()
+    }
+
     pub(crate) fn settings(&self) -> Isolation {
         Isolation {
             level: match self.level {
@@ -234,7 +255,8 @@ impl IsolationConfig {
             variables: self.env_vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             network: match self.network_policy {
                 NetworkConfig::AllowAll => NetworkPolicy::AllowAll,
-                NetworkConfig::AllowList | NetworkConfig::DenyAll => NetworkPolicy::NoSockets,
+                NetworkConfig::AllowList => NetworkPolicy::AllowList(self.hosts().flatten().collect()),
+                NetworkConfig::DenyAll => NetworkPolicy::DenyAll,
             },
         }
     }

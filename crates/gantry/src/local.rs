@@ -126,6 +126,7 @@ impl Setup {
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
+            web: config.web.settings(),
             one_shot: self.one_shot,
             contain: self.contain,
         }))

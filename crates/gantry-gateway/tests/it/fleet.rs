@@ -255,6 +255,7 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         isolation: gantry_toolsets::Isolation::default(),
         agent_isolation: BTreeMap::new(),
         one_shot: false,
+        web: gantry_toolsets::Web::default(),
         contain: false,
     }))
 }

@@ -8,6 +8,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-protocol", &[]),
     ("gantry-link", &["gantry-protocol"]),
     ("gantry-net", &[]),
+    ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-store", &["gantry-protocol", "gantry-tool"]),
@@ -16,6 +17,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "gantry-toolsets",
         &[
             "gantry-files",
+            "gantry-net",
+            "gantry-page",
             "gantry-process",
             "gantry-protocol",
             "gantry-store",

@@ -4,7 +4,8 @@ use gantry_tool::{Call, Principal, Surface};
 use serde_json::{Value, json};
 
 use crate::testing::Bench;
-use crate::{Isolation, IsolationLevel, MachineParts, NetworkPolicy};
+use crate::{Isolation, IsolationLevel, MachineParts};
+use gantry_net::NetworkPolicy;
 
 async fn check(bench: &Bench, command: &str, expected: Result<&str, &str>) {
     let actual = bench.call("bash", json!({"command": command})).await;
@@ -154,7 +155,7 @@ async fn without_network_no_socket_opens_and_the_error_says_so() {
     let command = json!({"command": "exec 3<>/dev/tcp/127.0.0.1/9"});
     for (level, network) in [
         (IsolationLevel::AirGapped, NetworkPolicy::AllowAll),
-        (IsolationLevel::Shared, NetworkPolicy::NoSockets),
+        (IsolationLevel::Shared, NetworkPolicy::DenyAll),
     ] {
         let bench = Bench::with(with_variables(level, network));
         let error = bench.call("bash", command.clone()).await.unwrap_err();

@@ -7,8 +7,9 @@ use gantry_process::sandbox_support;
 use gantry_tool::{Answer, Reply, ToolScope};
 use serde_json::{Value, json};
 
+use crate::MachineParts;
 use crate::testing::Bench;
-use crate::{MachineParts, NetworkPolicy};
+use gantry_net::NetworkPolicy;
 
 /// The home of the bench, with the given start file for bash and zsh.
 fn with_home(parts: &mut MachineParts, start_file: Option<&str>) -> PathBuf {
@@ -233,7 +234,7 @@ async fn children_see_neither_our_variables_nor_the_data_directory() {
 async fn the_network_policy_binds_commands_and_they_say_so() {
     let bench = Bench::with(|parts| {
         with_home(parts, None);
-        parts.isolation.network = NetworkPolicy::NoSockets;
+        parts.isolation.network = NetworkPolicy::DenyAll;
     });
     let command = "python3 -c 'import socket; socket.socket()'";
     let reply = bench.call("exec", json!({"command": command})).await.unwrap();

@@ -9,7 +9,8 @@ use gantry_tool::{Call, Principal, Surface};
 use serde_json::{Value, json};
 
 use crate::testing::{Bench, set_variable};
-use crate::{MachineParts, NetworkPolicy, SandboxMode};
+use crate::{MachineParts, SandboxMode};
+use gantry_net::NetworkPolicy;
 
 fn reply(stdout: &str, stderr: &str, exit_code: i32) -> Value {
     json!({"stdout": stdout, "stderr": stderr, "exitCode": exit_code, "timedOut": false, "signal": null, "truncated": false})
@@ -220,7 +221,7 @@ async fn the_network_follows_the_policy() {
     let code = ["python3", "-c", "import socket; socket.socket(); print('open')"];
     let open = Bench::new();
     assert_eq!(exec(&open, &code).await, Ok(reply("open\n", "", 0)));
-    let shut = Bench::with(|parts| parts.isolation.network = NetworkPolicy::NoSockets);
+    let shut = Bench::with(|parts| parts.isolation.network = NetworkPolicy::DenyAll);
     let denied = exec(&shut, &code).await.unwrap();
     assert_eq!(
         (&denied["exitCode"], &denied["stdout"], &denied["network"]),

@@ -331,7 +331,7 @@ async fn the_working_directory_is_judged_by_policy() {
 
 #[tokio::test]
 async fn a_shell_without_network_says_so() {
-    let bench = Bench::with(|parts| parts.isolation.network = crate::NetworkPolicy::NoSockets);
+    let bench = Bench::with(|parts| parts.isolation.network = gantry_net::NetworkPolicy::DenyAll);
     let answer = bash(&bench, json!({"command": "echo x"})).await;
     assert_eq!(json!([answer["network"], answer["output"]]), json!(["denied", "x\n"]));
 }
