@@ -154,7 +154,7 @@ impl Client {
         let until = Until {
             host: request.url.host_str().unwrap_or_default().to_owned(),
             deadline: request.deadline,
-            limit: request.deadline.saturating_duration_since(Instant::now()),
+            limit: rounded(request.deadline.saturating_duration_since(Instant::now())),
         };
         match tokio::time::timeout_at(request.deadline, Box::pin(self.follow(request, until.clone()))).await {
             Ok(answer) => answer,
@@ -254,6 +254,11 @@ impl Client {
             Wire { guard, http }
         })
     }
+}
+
+/// To milliseconds, for people.
+fn rounded(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from((time.as_micros() + 500) / 1000).unwrap_or(u64::MAX))
 }
 
 /// Whether what follows the headers is anything to decode.

@@ -101,7 +101,11 @@ pub async fn converse(
                     if stream.write_all(&bytes).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(pause).await;
+                    if pause.is_zero() {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(pause).await;
+                    }
                 },
                 Say::Close => return,
             }

@@ -8,4 +8,6 @@
 )]
 
 mod answers;
+mod classifier;
+mod hostile;
 mod internet;
