@@ -111,7 +111,7 @@ impl Internet {
             OWN[0],
             OWN[1],
         ));
-        let (acceptor, authority) = certificates();
+        let (acceptor, authority) = certificates(&[CERTIFIED, PUBLIC[0]]);
         let servers = Servers {
             names: names.clone(),
             heard: Arc::clone(&heard),
@@ -289,8 +289,9 @@ fn page(heard: &Heard) -> Vec<Say> {
     answer(&format!("{status} Moved"), &[("Location", &to)], b"moved")
 }
 
-fn certificates() -> (TlsAcceptor, Vec<u8>) {
-    let names = vec![CERTIFIED.to_owned(), PUBLIC[0].to_owned()];
+/// A server's side of TLS for these names, and the certificate that a client has to believe, as PEM.
+pub fn certificates(names: &[&str]) -> (TlsAcceptor, Vec<u8>) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

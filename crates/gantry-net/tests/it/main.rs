@@ -11,3 +11,4 @@ mod answers;
 mod classifier;
 mod hostile;
 mod internet;
+mod proxy;
