@@ -204,7 +204,8 @@ async fn ask(
         SearchProvider::Searxng => (searxng::ask(settings, query)?, searxng::read),
         SearchProvider::Duckduckgo => (duckduckgo::ask(settings, query)?, duckduckgo::read),
     };
-    read(query, &ask.send(&web.client, policy, deadline).await?)
+    let client = settings.client.as_ref().unwrap_or(&web.client);
+    read(query, &ask.send(client, policy, deadline).await?)
 }
 
 fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {

@@ -1,5 +1,7 @@
 //! Which search providers there are, as the operator has set them up.
 
+use gantry_net::Client;
+
 use super::SearchProvider;
 
 #[derive(Debug, Clone)]
@@ -11,6 +13,8 @@ pub struct SearchSettings {
     /// Who is asked, in this order. Others never are.
     pub order: Vec<SearchProvider>,
     pub endpoints: SearchEndpoints,
+    /// Reaches a SearXNG instance on a private address, which other tools may not; none when the common one will do.
+    pub client: Option<Client>,
 }
 
 /// Where the providers are.
@@ -33,6 +37,7 @@ impl Default for SearchSettings {
                 brave: "https://api.search.brave.com".to_owned(),
                 duckduckgo: "https://html.duckduckgo.com".to_owned(),
             },
+            client: None,
         }
     }
 }
