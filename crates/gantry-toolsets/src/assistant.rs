@@ -14,8 +14,12 @@ use gantry_tool::Tool;
 use crate::Machine;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    let mut tools =
-        vec![bash::tool(machine), read_file::tool(machine), write_file::tool(machine), batch_files::tool(machine)];
+    let mut tools = vec![
+        bash::tool(machine),
+        read_file::tool(machine),
+        write_file::tool(machine),
+        batch_files::tool(machine),
+    ];
     // Without a provider of the operator's choice there is nothing to search with that could be relied on.
     if machine.web().search.is_configured() {
         tools.push(web_research::tool(machine));

@@ -40,8 +40,12 @@ pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
 
 /// What the guard refuses is a denial, the rest is how the world is.
 pub(crate) fn net_error(err: &NetError) -> ToolError {
-    match err {
-        NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. } => ToolError::denied(err.to_string()),
-        _ => ToolError::failed(err.to_string()),
-    }
+    if is_denial(err) { ToolError::denied(err.to_string()) } else { ToolError::failed(err.to_string()) }
+}
+
+pub(crate) fn is_denial(err: &NetError) -> bool {
+    matches!(
+        err,
+        NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. }
+    )
 }

@@ -88,9 +88,10 @@ impl Config {
 
     /// What is configured, but hardly meant.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let agents = self.agents.iter().filter_map(|(id, agent)| {
-            Some((format!("agents.{id}.isolation"), agent.isolation.as_ref()?))
-        });
+        let agents = self
+            .agents
+            .iter()
+            .filter_map(|(id, agent)| Some((format!("agents.{id}.isolation"), agent.isolation.as_ref()?)));
         let common = std::iter::once(("isolation".to_owned(), &self.isolation));
         common.chain(agents).filter_map(|(key, isolation)| isolation.warning(&key)).collect()
     }

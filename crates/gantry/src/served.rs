@@ -118,7 +118,18 @@ impl Served {
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let warnings = config.warnings();
-        Ok(Served { url, workspace, warnings, serving, processes, database, gate, drain, telling, _lock: lock })
+        Ok(Served {
+            url,
+            workspace,
+            warnings,
+            serving,
+            processes,
+            database,
+            gate,
+            drain,
+            telling,
+            _lock: lock,
+        })
     }
 
     /// Calls are drained, sockets closed with a reason; what runs in the background stays.

@@ -151,7 +151,10 @@ fn shortened(page: &str) -> String {
     match page.char_indices().nth(PAGE_CHARS) {
         Some((end, _)) => {
             let total = page.chars().count();
-            format!("{}\n[… the first {PAGE_CHARS} of {total} characters; read the URL for more]", &page[..end])
+            format!(
+                "{}\n[… the first {PAGE_CHARS} of {total} characters; read the URL for more]",
+                &page[..end]
+            )
         }
         None => page.to_owned(),
     }

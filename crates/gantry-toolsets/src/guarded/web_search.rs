@@ -73,6 +73,3 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         notes: served.notes,
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -110,7 +110,11 @@ async fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, say: &(dyn Fn(&As
     let Some(asked) = read(&mut stream).await else { return };
     let said = say(&asked);
     log.lock().unwrap().push(asked);
-    let mut head = format!("HTTP/1.1 {} Said\r\nconnection: close\r\ncontent-length: {}\r\n", said.status, said.body.len());
+    let mut head = format!(
+        "HTTP/1.1 {} Said\r\nconnection: close\r\ncontent-length: {}\r\n",
+        said.status,
+        said.body.len()
+    );
     said.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
     head.push_str("\r\n");
     let _ = stream.write_all(head.as_bytes()).await;

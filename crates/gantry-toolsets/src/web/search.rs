@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::Machine;
-use crate::web::{Web, deadline};
+use crate::web::{Web, deadline, is_denial};
 use ask::{Ask, Reply};
-use results::Page;
 pub(crate) use results::Found;
+use results::Page;
 pub use settings::{SearchEndpoints, SearchKey, SearchSettings};
 
 /// For each provider; a slow one must leave time for the next.
@@ -43,12 +43,8 @@ pub enum SearchProvider {
 }
 
 impl SearchProvider {
-    pub const ALL: [SearchProvider; 4] = [
-        SearchProvider::Tavily,
-        SearchProvider::Brave,
-        SearchProvider::Searxng,
-        SearchProvider::Duckduckgo,
-    ];
+    pub const ALL: [SearchProvider; 4] =
+        [SearchProvider::Tavily, SearchProvider::Brave, SearchProvider::Searxng, SearchProvider::Duckduckgo];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -176,10 +172,7 @@ pub(crate) async fn search(
                 return Ok(Served { provider, results, fallbacks, notes });
             }
             Err(err) => {
-                all_denied &= matches!(
-                    err,
-                    SearchError::Net(NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. })
-                );
+                all_denied &= matches!(&err, SearchError::Net(err) if is_denial(err));
                 fallbacks.push(Fallback { provider, error: err.to_string() });
             }
         }
@@ -221,4 +214,4 @@ fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

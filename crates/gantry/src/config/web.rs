@@ -72,11 +72,7 @@ impl WebConfig {
 }
 
 impl SearchConfig {
-    fn settings(
-        &self,
-        options: &ClientOptions,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> SearchSettings {
+    fn settings(&self, options: &ClientOptions, variable: &dyn Fn(&str) -> Option<String>) -> SearchSettings {
         let key = |configured: &Option<String>, name: &str| {
             let configured = configured.as_deref().and_then(SearchKey::new);
             configured.or_else(|| SearchKey::new(&variable(name)?))
@@ -215,9 +211,15 @@ mod tests {
         let empty = read(json!({})).unwrap();
         assert_eq!(usable(&empty.settings(&none)), ["duckduckgo"]);
         assert!(!empty.settings(&none).search.is_configured());
-        assert_eq!(usable(&empty.settings(&|_| Some("  ".into()))), ["duckduckgo"], "an empty variable is none");
+        assert_eq!(
+            usable(&empty.settings(&|_| Some("  ".into()))),
+            ["duckduckgo"],
+            "an empty variable is none"
+        );
         assert_eq!(usable(&empty.settings(&environment)), ["tavily", "brave", "duckduckgo"]);
-        let own = read(json!({"web": {"search": {"tavilyKey": "configured", "searxngUrl": "http://10.0.0.1:8080/x"}}}));
+        let own = read(
+            json!({"web": {"search": {"tavilyKey": "configured", "searxngUrl": "http://10.0.0.1:8080/x"}}}),
+        );
         let search = own.unwrap().settings(&environment).search;
         assert_eq!(search.tavily_key, SearchKey::new("configured"));
         assert_eq!(search.brave_key, SearchKey::new("variable-BRAVE_API_KEY"));
@@ -248,7 +250,10 @@ mod tests {
             assert!(told.contains(part), "{part} not in {told}");
         }
         for (search, part) in [
-            (json!({"order": ["google"]}), "is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\""),
+            (
+                json!({"order": ["google"]}),
+                "is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\"",
+            ),
             (json!({"order": []}), "is empty"),
             (json!({"searxngUrl": "https://user:pass@searx.example"}), "must not hold a user"),
             (json!({"searxngUrl": "https://searx.example/?q=1"}), "without ? and #"),

@@ -31,7 +31,8 @@ pub(super) fn address(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("url has {} bytes, at most {MAX_URL_BYTES}", text.len()));
     }
-    let url = Url::parse(text).map_err(|err| format!("url is not an address such as https://example.com/: {err}"))?;
+    let url = Url::parse(text)
+        .map_err(|err| format!("url is not an address such as https://example.com/: {err}"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         scheme => Err(format!("url begins with \"{scheme}:\"; only http and https can be read")),
@@ -79,7 +80,9 @@ fn show(fetched: &Fetched, offset: usize) -> Result<String, ToolError> {
         told.push_str(&format!(" Truncated; read on with \"offset\": {end} (the page is fetched again)."));
     }
     if fetched.cut {
-        told.push_str(&format!(" The page is longer than {MAX_PAGE_BYTES} bytes; the rest of it was not read."));
+        told.push_str(&format!(
+            " The page is longer than {MAX_PAGE_BYTES} bytes; the rest of it was not read."
+        ));
     }
     let byline = byline.map(|byline| format!("\nBy: {byline}")).unwrap_or_default();
     let head = format!("Title: {title}\nURL: {}{byline}", fetched.url);
@@ -96,14 +99,16 @@ fn content(fetched: &Fetched) -> Result<Article, ToolError> {
     {
         return Ok(article);
     }
-    let all = readable(&fetched.bytes, content_type, base)
-        .map_err(|unreadable| ToolError::failed(format!("{} cannot be read: {}", fetched.url, unreadable.0)))?;
+    let all = readable(&fetched.bytes, content_type, base).map_err(|unreadable| {
+        ToolError::failed(format!("{} cannot be read: {}", fetched.url, unreadable.0))
+    })?;
     let words = all.text.split_whitespace().count();
     Ok(Article { title: all.title.unwrap_or_default(), byline: None, words, text: all.text })
 }
 
 fn is_html(content_type: Option<&str>, bytes: &[u8]) -> bool {
-    let kind = content_type.and_then(|value| value.split(';').next()).map(|kind| kind.trim().to_ascii_lowercase());
+    let kind =
+        content_type.and_then(|value| value.split(';').next()).map(|kind| kind.trim().to_ascii_lowercase());
     match kind.as_deref() {
         Some("text/html" | "application/xhtml+xml") => true,
         Some(_) => false,

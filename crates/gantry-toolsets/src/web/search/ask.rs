@@ -65,12 +65,7 @@ impl Ask {
     }
 
     /// `prefix` stands before the key, as in `Bearer `.
-    pub(super) fn key(
-        mut self,
-        name: HeaderName,
-        prefix: &str,
-        key: &SearchKey,
-    ) -> Result<Ask, SearchError> {
+    pub(super) fn key(mut self, name: HeaderName, prefix: &str, key: &SearchKey) -> Result<Ask, SearchError> {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.text()))
             .map_err(|_| SearchError::UnusableKey)?;
         value.set_sensitive(true);

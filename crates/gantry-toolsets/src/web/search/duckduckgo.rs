@@ -11,7 +11,8 @@ use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 const SNIPPET_CHARS: usize = 4_000;
 
 pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, SearchError> {
-    let mut ask = Ask::get(&settings.endpoints.duckduckgo, "html/")?.accept("text/html").parameter("q", &query.text);
+    let mut ask =
+        Ask::get(&settings.endpoints.duckduckgo, "html/")?.accept("text/html").parameter("q", &query.text);
     if let Some(range) = query.time_range {
         let range = match range {
             TimeRange::Day => "d",
@@ -28,7 +29,9 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     let document = Document::from(String::from_utf8_lossy(&reply.body).into_owned());
     let is_there = |selector: &str| document.select(selector).exists();
     // The challenge comes as a success.
-    if reply.status == StatusCode::ACCEPTED || is_there(".anomaly-modal, .anomaly-modal__modal, #challenge-form") {
+    if reply.status == StatusCode::ACCEPTED
+        || is_there(".anomaly-modal, .anomaly-modal__modal, #challenge-form")
+    {
         return Err(SearchError::Challenge);
     }
     let mut page = Page::default();
@@ -46,7 +49,9 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     if page.results.is_empty() {
         return match is_there(".no-results, .result--no-result") {
             true => Ok(Page::default()),
-            false => Err(SearchError::Odd("the page holds no results and does not say that there are none".to_owned())),
+            false => Err(SearchError::Odd(
+                "the page holds no results and does not say that there are none".to_owned(),
+            )),
         };
     }
     page.note_left_out(unusable);
@@ -140,7 +145,9 @@ mod tests {
             result("web-result", "https://untitled.example/", "", ""),
         ]
         .concat();
-        let page = check(200, &format!("<html><body><div id='links' class='results'>{html}</div></body></html>")).unwrap();
+        let page =
+            check(200, &format!("<html><body><div id='links' class='results'>{html}</div></body></html>"))
+                .unwrap();
         let seen: Vec<_> =
             page.results.iter().map(|found| (&*found.url, &*found.title, &*found.content)).collect();
         assert_eq!(
@@ -160,17 +167,29 @@ mod tests {
         let none = r#"<div class="result results_links result--no-result"><div class="no-results">No results.</div></div>"#;
         assert_eq!(check(200, none).unwrap(), Page::default());
         let challenge = r#"<form id="challenge-form" action="//duckduckgo.com/anomaly.js?cc=botnet"><div class="anomaly-modal__title">Unfortunately, bots use DuckDuckGo too.</div></form>"#;
-        for (status, html) in [(202, challenge), (200, challenge), (202, ""), (200, "<div class='anomaly-modal'></div>")] {
+        for (status, html) in
+            [(202, challenge), (200, challenge), (202, ""), (200, "<div class='anomaly-modal'></div>")]
+        {
             assert!(matches!(check(status, html), Err(SearchError::Challenge)), "{status} {html}");
         }
-        for html in ["", "<html><body>hello</body></html>", "{\"results\": []}", "<div class=result><a>no link</a></div>"] {
+        for html in [
+            "",
+            "<html><body>hello</body></html>",
+            "{\"results\": []}",
+            "<div class=result><a>no link</a></div>",
+        ] {
             assert!(matches!(check(200, html), Err(SearchError::Odd(_))), "{html}");
         }
     }
 
     #[test]
     fn a_page_that_talks_about_challenges_is_none() {
-        let html = result("web-result", "https://a.example/", "anomaly-modal", "Unfortunately, bots use DuckDuckGo too. challenge-form");
+        let html = result(
+            "web-result",
+            "https://a.example/",
+            "anomaly-modal",
+            "Unfortunately, bots use DuckDuckGo too. challenge-form",
+        );
         assert_eq!(check(200, &html).unwrap().results.len(), 1);
     }
 

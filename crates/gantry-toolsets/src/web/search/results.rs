@@ -137,8 +137,7 @@ mod tests {
 
     use super::*;
 
-    const FIELDS: Fields =
-        Fields { content: "text", published: "date", page: "page", markup: Markup::Stray };
+    const FIELDS: Fields = Fields { content: "text", published: "date", page: "page", markup: Markup::Stray };
 
     #[test]
     fn what_is_missing_or_of_another_type_is_told_and_not_invented() {
@@ -149,7 +148,8 @@ mod tests {
             {"title": "no address"}, {"url": 5}, {"url": "javascript:alert(1)"}, {"url": "/relative"}, "text", null,
         ]);
         let page = listed(Some(&list), &FIELDS).unwrap();
-        let seen: Vec<_> = page.results.iter().map(|found| (&*found.url, &*found.title, &*found.content)).collect();
+        let seen: Vec<_> =
+            page.results.iter().map(|found| (&*found.url, &*found.title, &*found.content)).collect();
         assert_eq!(
             seen,
             [
