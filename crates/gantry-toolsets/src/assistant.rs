@@ -4,6 +4,7 @@ mod bash;
 mod batch_files;
 mod paths;
 mod read_file;
+mod web_research;
 mod write_file;
 
 use std::sync::Arc;
@@ -13,5 +14,15 @@ use gantry_tool::Tool;
 use crate::Machine;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![bash::tool(machine), read_file::tool(machine), write_file::tool(machine), batch_files::tool(machine)]
+    let mut tools = vec![
+        bash::tool(machine),
+        read_file::tool(machine),
+        write_file::tool(machine),
+        batch_files::tool(machine),
+    ];
+    // Without a provider of the operator's choice there is nothing to search with that could be relied on.
+    if machine.web().search.is_configured() {
+        tools.push(web_research::tool(machine));
+    }
+    tools
 }

@@ -6,6 +6,8 @@
     reason = "tests set up their own world"
 )]
 
+pub mod web_server;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +89,7 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
-            web: crate::Web::default(),
+            web: web(),
             contain: false,
         };
         change(&mut parts);
@@ -197,6 +199,16 @@ fn folder() -> tempfile::TempDir {
 
 fn processes_options(folder: &tempfile::TempDir) -> ProcessesOptions {
     ProcessesOptions::new(keeper(), folder.path().canonicalize().unwrap().join("data/processes"))
+}
+
+/// A configured provider of each kind, at an address where nobody listens: tests do not search the real web.
+fn web() -> crate::Web {
+    let mut web = crate::Web::default();
+    let nowhere = || "http://127.0.0.1:1".to_owned();
+    web.search.searxng_url = Some(nowhere());
+    web.search.endpoints =
+        crate::SearchEndpoints { tavily: nowhere(), brave: nowhere(), duckduckgo: nowhere() };
+    web
 }
 
 /// Sets a variable of the machine's environment.

@@ -1,6 +1,15 @@
 //! What the web tools of all toolsets work with.
 
-use gantry_net::Client;
+pub(crate) mod search;
+pub(crate) mod untrusted;
+
+use std::time::Duration;
+
+use gantry_net::{Client, NetError};
+use gantry_tool::{Call, ToolError};
+use tokio::time::Instant;
+
+pub use search::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings};
 
 /// The client, and how the operator has set up the tools that use it.
 #[derive(Debug, Clone)]
@@ -8,12 +17,35 @@ pub struct Web {
     pub client: Client,
     /// Of an answer to `http_request`, in bytes.
     pub http_response_limit: usize,
+    pub search: SearchSettings,
 }
 
 pub(crate) const HTTP_RESPONSE_LIMIT: usize = 100 * 1024;
 
 impl Default for Web {
     fn default() -> Self {
-        Web { client: Client::default(), http_response_limit: HTTP_RESPONSE_LIMIT }
+        Web {
+            client: Client::default(),
+            http_response_limit: HTTP_RESPONSE_LIMIT,
+            search: SearchSettings::default(),
+        }
     }
+}
+
+/// When work that may take this long has to be over: never later than the call itself.
+pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
+    let own = Instant::now() + limit;
+    call.deadline.map_or(own, |deadline| own.min(deadline.into()))
+}
+
+/// What the guard refuses is a denial, the rest is how the world is.
+pub(crate) fn net_error(err: &NetError) -> ToolError {
+    if is_denial(err) { ToolError::denied(err.to_string()) } else { ToolError::failed(err.to_string()) }
+}
+
+pub(crate) fn is_denial(err: &NetError) -> bool {
+    matches!(
+        err,
+        NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. }
+    )
 }

@@ -12,7 +12,7 @@ use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
 };
-use gantry_toolsets::{Machine, MachineParts, Native};
+use gantry_toolsets::{Machine, MachineParts, Native, Web};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
@@ -126,11 +126,16 @@ impl Setup {
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
-            web: config.web.settings(),
+            web: web(places, config),
             one_shot: self.one_shot,
             contain: self.contain,
         }))
     }
+}
+
+/// With the keys of search providers that the environment holds.
+pub(crate) fn web(places: &Places, config: &Config) -> Web {
+    config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned))
 }
 
 pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
