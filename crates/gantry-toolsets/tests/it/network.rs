@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 /// How each tool is made to connect to the server: the one list to add to when a tool that reaches outside arrives.
 fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
     let (url, port) = (server.url(), server.port());
-    let connect = format!("import socket; socket.create_connection(('127.0.0.1', {port})).close(); print('conn' + 'ected')");
+    let connect = format!(
+        "import socket; socket.create_connection(('127.0.0.1', {port})).close(); print('conn' + 'ected')"
+    );
     let command = format!("python3 -c \"{connect}\"");
     Some(match tool {
         "local__Bash" => vec![json!({"command": command}), json!({"command": command, "yieldMs": 20_000})],
@@ -64,13 +66,21 @@ fn agents(parts: &mut MachineParts, server: &WebServer) {
 
 async fn server() -> WebServer {
     WebServer::start(|asked| match asked.path() {
-        "/html/" | "/" => Said::html("<div class=result><a class=result__a href=https://a.example>A</a></div>"),
+        "/html/" | "/" => {
+            Said::html("<div class=result><a class=result__a href=https://a.example>A</a></div>")
+        }
         _ => Said::json(200, &json!({"type": "search", "results": [], "web": {"results": []}})),
     })
     .await
 }
 
-async fn connections_as(bench: &Bench, server: &WebServer, agent: &str, tool: &str, input: &Value) -> (usize, Result<Value, Value>) {
+async fn connections_as(
+    bench: &Bench,
+    server: &WebServer,
+    agent: &str,
+    tool: &str,
+    input: &Value,
+) -> (usize, Result<Value, Value>) {
     let before = server.connections();
     let answer = bench.call_as(bench.agent_call(agent), tool, input.clone()).await;
     (server.connections() - before, answer)
@@ -82,8 +92,9 @@ async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
     let bench = Bench::with(|parts| agents(parts, &server));
     for tool in open_world(&bench) {
         let name = tool.name();
-        let inputs = reaching(name, &server)
-            .unwrap_or_else(|| panic!("{name} reaches outside; say in network.rs how, so that it can be stopped"));
+        let inputs = reaching(name, &server).unwrap_or_else(|| {
+            panic!("{name} reaches outside; say in network.rs how, so that it can be stopped")
+        });
         for input in &inputs {
             let (made, answer) = connections_as(&bench, &server, "open", name, input).await;
             assert!(made > 0, "{name} {input} reaches the server when it may: {answer:?}");
@@ -107,12 +118,18 @@ async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
 async fn a_page_cannot_lead_an_agent_off_its_list() {
     let other = server().await;
     let target = other.url().replace("127.0.0.1", "localhost");
-    let server = WebServer::start(move |_| Said { status: 302, headers: vec![("location", target.clone())], body: Vec::new() }).await;
+    let server = WebServer::start(move |_| Said {
+        status: 302,
+        headers: vec![("location", target.clone())],
+        body: Vec::new(),
+    })
+    .await;
     let bench = Bench::with(|parts| {
         agents(parts, &server);
         // The operator opens both names to everybody; the agent's own list has one.
         let allowed_hosts = ["127.0.0.1", "localhost"].map(|host| HostPattern::parse(host).unwrap()).to_vec();
-        parts.web.client = gantry_net::Client::new(gantry_net::ClientOptions { allowed_hosts, ..Default::default() });
+        parts.web.client =
+            gantry_net::Client::new(gantry_net::ClientOptions { allowed_hosts, ..Default::default() });
     });
     let input = json!({"action": "read", "url": server.url()});
     let (_, answer) = connections_as(&bench, &server, "listed", "web_research", &input).await;
