@@ -5,6 +5,8 @@ mod decode;
 mod html;
 mod pdf;
 mod readable;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use article::{Article, article};
 pub use decode::decode;

@@ -7,7 +7,7 @@ use crate::html::page;
 use crate::pdf::pdf_text;
 
 /// What a body says, whatever its kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readable {
     pub text: String,
     /// Of a page that has one.

@@ -5,6 +5,7 @@ mod file_list;
 mod file_read;
 mod file_write;
 mod shell_exec;
+mod web_fetch;
 mod web_search;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         file_list::tool(machine),
         apply_patch::tool(machine),
         shell_exec::tool(machine),
+        web_fetch::tool(machine),
         web_search::tool(machine),
     ]
 }

@@ -1,0 +1,63 @@
+//! Character sets.
+
+use gantry_page::decode;
+
+#[test]
+fn the_most_certain_word_on_the_character_set_counts() {
+    let html = Some("text/html");
+    for (bytes, content_type, text) in [
+        (&b"plain"[..], None, "plain"),
+        // A byte-order mark before the header, the header before the meta tag, the meta tag before a guess.
+        (b"\xef\xbb\xbf\xc3\xa9", Some("text/html; charset=latin1"), "é"),
+        (b"\xff\xfea\0b\0", Some("text/plain; charset=utf-8"), "ab"),
+        (b"\xfe\xff\0a\0b", None, "ab"),
+        (b"<meta charset=utf-8>\xe9", Some("text/html; charset=ISO-8859-1"), "<meta charset=utf-8>é"),
+        (b"<meta charset=koi8-r>\xf0", html, "<meta charset=koi8-r>П"),
+        (
+            b"<META http-equiv=content-type content='text/html; CharSet = koi8-r'>\xf0",
+            html,
+            "<META http-equiv=content-type content='text/html; CharSet = koi8-r'>П",
+        ),
+        (b"<meta charset=\"koi8-r\"/>\xf0", None, "<meta charset=\"koi8-r\"/>П"),
+        (
+            b"<?xml version='1.0' encoding='iso-8859-2'?>\xb3",
+            Some("application/xml"),
+            "<?xml version='1.0' encoding='iso-8859-2'?>ł",
+        ),
+        // Read as ASCII, it cannot be UTF-16.
+        (b"<meta charset=utf-16>\xc3\xa9", html, "<meta charset=utf-16>é"),
+        // Only markup is asked what it says about itself.
+        (b"<meta charset=koi8-r>\xc3\xa9", Some("text/plain"), "<meta charset=koi8-r>é"),
+        ("größe €".as_bytes(), None, "größe €"),
+        (b"\x93curly\x94", Some("text/plain; charset=\"Windows-1252\"; x=y"), "“curly”"),
+        (b"\xc3\xa9\xff", Some("text/plain; charset=utf-8"), "é\u{fffd}"),
+        (b"caf\xc3", None, "caf\u{fffd}"),
+        (b"a", Some("text/plain; charset=no-such-thing"), "a"),
+    ] {
+        assert_eq!(decode(bytes, content_type), text, "{content_type:?} {}", String::from_utf8_lossy(bytes));
+    }
+}
+
+#[test]
+fn what_nobody_names_is_guessed() {
+    for (label, text) in [
+        ("windows-1252", "Die größten Straßen führen über Brücken und Flüsse, sagte die Köchin."),
+        ("windows-1251", "Съешь же ещё этих мягких французских булок, да выпей чаю."),
+        ("shift_jis", "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"),
+        ("gbk", "人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心。"),
+        ("euc-kr", "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다."),
+    ] {
+        let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap();
+        let (bytes, _, unmappable) = encoding.encode(text);
+        assert!(!unmappable, "{label}");
+        assert_eq!(decode(&bytes, Some("text/plain")), text, "{label}");
+    }
+}
+
+#[test]
+fn a_meta_tag_counts_within_the_beginning() {
+    let page =
+        |before: usize| [" ".repeat(before).into_bytes(), b"<meta charset=koi8-r>\xf0".to_vec()].concat();
+    assert!(decode(&page(3_000), None).ends_with('П'));
+    assert!(!decode(&page(10_000), None).ends_with('П'));
+}

@@ -1,0 +1,40 @@
+//! The main content of real pages, against what Mozilla wants of them.
+
+use gantry_page::article;
+use gantry_page::testing::mozilla::{Case, Score, cases, score};
+
+use crate::soak;
+
+/// Over all pages. `cargo xtask bench web` shows them beside Mozilla's own library.
+const LEAST_MEAN_RECALL: f64 = 0.97;
+const MOST_MEAN_NOISE: f64 = 0.05;
+/// A sample may be unlucky.
+const SAMPLE_ALLOWANCE: f64 = 0.06;
+
+#[test]
+fn the_main_content_is_found_and_little_else() {
+    let cases = cases();
+    assert!(cases.len() >= 130, "{} pages", cases.len());
+    let (chosen, allowance): (Vec<&Case>, f64) = if soak::whole() {
+        (cases.iter().collect(), 0.0)
+    } else {
+        let seed = soak::seed() as usize;
+        (cases.iter().skip(seed % 10).step_by(10).collect(), SAMPLE_ALLOWANCE)
+    };
+    let scores: Vec<(&str, Score)> = chosen
+        .iter()
+        .map(|case| {
+            let found = article(&case.source, None).map(|article| article.text).unwrap_or_default();
+            (case.name.as_str(), score(&case.expected, &found))
+        })
+        .collect();
+    for (name, Score { recall, noise }) in &scores {
+        println!("{name}: recall {recall:.3}, noise {noise:.3}");
+    }
+    let mean =
+        |of: fn(&Score) -> f64| scores.iter().map(|(_, score)| of(score)).sum::<f64>() / scores.len() as f64;
+    let (recall, noise) = (mean(|score| score.recall), mean(|score| score.noise));
+    println!("mean: recall {recall:.3}, noise {noise:.3}");
+    assert!(recall >= LEAST_MEAN_RECALL - allowance, "recall {recall}");
+    assert!(noise <= MOST_MEAN_NOISE + allowance, "noise {noise}");
+}
