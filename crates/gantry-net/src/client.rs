@@ -1,14 +1,27 @@
 //! The guarded HTTP client: everything that speaks HTTP to an address which an agent, a page or a provider named.
 
+use std::error::Error;
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode, Uri, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use url::Url;
 
+use crate::body::{Body, Until, innermost};
+use crate::connect::{Connector, proxy_authorization};
+use crate::decode::encodings;
+use crate::guard::Guard;
 use crate::policy::{HostPattern, NetworkPolicy};
+use crate::redirect::{Hop, location, refused};
+use crate::target::{Target, shown};
 
 /// What the operator has decided for every call.
 #[derive(Debug, Clone, Default)]
@@ -23,10 +36,23 @@ pub struct ClientOptions {
     pub extra_roots: Option<Vec<u8>>,
 }
 
-/// Cheap to clone; connections are shared between clones.
+/// Cheap to make and to clone; connections are shared between clones.
 #[derive(Debug, Clone, Default)]
 pub struct Client {
-    options: std::sync::Arc<ClientOptions>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    options: Arc<ClientOptions>,
+    /// Made at the first request.
+    wire: OnceLock<Wire>,
+}
+
+#[derive(Debug)]
+struct Wire {
+    guard: Arc<Guard>,
+    http: legacy::Client<Connector, Full<Bytes>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +80,28 @@ pub enum Redirects {
 
 pub const MAX_REDIRECTS: usize = 5;
 
+/// Of an answer's status line and headers together; the body is read in pieces of at most this size.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+const MAX_HEADERS: usize = 256;
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+const MAX_IDLE_PER_HOST: usize = 4;
+const USER_AGENT: &str = concat!("gantry/", env!("CARGO_PKG_VERSION"));
+
+/// They say how a message is carried, which is this client's business alone.
+const OUR_HEADERS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 #[derive(Debug)]
 pub struct Response {
     pub status: StatusCode,
@@ -66,19 +114,7 @@ pub struct Response {
     pub body: Body,
 }
 
-/// Decoded bytes, as they come, until the request's deadline.
-#[derive(Debug)]
-pub struct Body {}
-
-/// A body, as far as it was wanted.
-#[derive(Debug)]
-pub struct ReadBody {
-    pub bytes: Vec<u8>,
-    /// There was more.
-    pub cut: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum NetError {
     #[error("\"{url}\" cannot be reached: {reason}")]
     BadUrl { url: String, reason: &'static str },
@@ -86,6 +122,10 @@ pub enum NetError {
     NotAllowed { host: String },
     #[error("{host} is at {address}, which is {why}; such addresses are closed to tools")]
     ForbiddenAddress { host: String, address: IpAddr, why: &'static str },
+    #[error("{host} is {why}; such names are closed to tools")]
+    ForbiddenName { host: String, why: &'static str },
+    #[error("the header {name} is not for callers to set")]
+    BadHeader { name: String },
     #[error("{host} cannot be found: {reason}")]
     Name { host: String, reason: String },
     #[error("cannot connect to {host}: {reason}")]
@@ -102,13 +142,135 @@ pub enum NetError {
 
 impl Client {
     pub fn new(options: ClientOptions) -> Client {
-        Client { options: std::sync::Arc::new(options) }
+        Client { shared: Arc::new(Shared { options: Arc::new(options), wire: OnceLock::new() }) }
     }
 
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
-        let _ = (&self.options, request);
-        Err(NetError::BadUrl { url: String::new(), reason: "the client is being written" })
+        for name in request.headers.keys().chain(request.secret_headers.keys()) {
+            if OUR_HEADERS.contains(&name.as_str()) {
+                return Err(NetError::BadHeader { name: name.to_string() });
+            }
+        }
+        let until = Until {
+            host: request.url.host_str().unwrap_or_default().to_owned(),
+            deadline: request.deadline,
+            limit: request.deadline.saturating_duration_since(Instant::now()),
+        };
+        match tokio::time::timeout_at(request.deadline, Box::pin(self.follow(request, until.clone()))).await {
+            Ok(answer) => answer,
+            Err(_) => Err(until.passed()),
+        }
     }
+
+    /// Hop by hop: check → send → where next?
+    async fn follow(&self, request: Request, until: Until) -> Result<Response, NetError> {
+        let Request { method, url, headers, secret_headers, body, policy, redirects, .. } = request;
+        let mut hop = Hop { method, url, headers, secret_headers, body };
+        let mut hops = 0;
+        loop {
+            let target = Target::of(&mut hop.url)?;
+            self.wire().guard.check(&target, &policy)?;
+            let answer = self.exchange(&target, &hop).await?;
+            let to = match redirects {
+                Redirects::Follow => location(answer.status(), answer.headers(), &hop.url)?,
+                Redirects::Stop => None,
+            };
+            let Some(to) = to else {
+                let (parts, wire) = answer.into_parts();
+                let until = Until { host: target.host, ..until };
+                let encodings =
+                    if has_body(&hop.method, parts.status) { encodings(&parts.headers)? } else { vec![] };
+                return Ok(Response {
+                    status: parts.status,
+                    version: parts.version,
+                    headers: parts.headers,
+                    url: hop.url,
+                    hops,
+                    body: Body::new(wire, encodings, until),
+                });
+            };
+            if hops == MAX_REDIRECTS {
+                return Err(refused(&to, "there were too many before it"));
+            }
+            hops += 1;
+            hop = hop.next(answer.status(), to);
+        }
+    }
+
+    async fn exchange(&self, target: &Target, hop: &Hop) -> Result<http::Response<Incoming>, NetError> {
+        let bad = || NetError::BadUrl {
+            url: shown(&hop.url),
+            reason: "it has characters that no request can have",
+        };
+        let path = &hop.url[url::Position::BeforePath..url::Position::AfterQuery];
+        let uri = Uri::builder()
+            .scheme(if target.secure { "https" } else { "http" })
+            .authority(target.authority())
+            .path_and_query(path)
+            .build()
+            .map_err(|_| bad())?;
+        let mut message = http::Request::new(Full::new(hop.body.clone()));
+        *message.method_mut() = hop.method.clone();
+        *message.uri_mut() = uri;
+        *message.headers_mut() = self.headers(target, hop);
+        self.wire().http.request(message).await.map_err(|err| told(target, &err))
+    }
+
+    fn headers(&self, target: &Target, hop: &Hop) -> HeaderMap {
+        let mut headers = hop.headers.clone();
+        for (name, value) in [
+            (header::ACCEPT, "*/*"),
+            (header::ACCEPT_ENCODING, "gzip, deflate, br, zstd"),
+            (header::USER_AGENT, USER_AGENT),
+        ] {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        for (name, value) in &hop.secret_headers {
+            let mut value = value.clone();
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let proxy = self.shared.options.proxy.as_ref().filter(|_| !target.secure);
+        let credentials =
+            proxy.and_then(proxy_authorization).and_then(|text| HeaderValue::try_from(text).ok());
+        if let Some(mut credentials) = credentials {
+            credentials.set_sensitive(true);
+            headers.insert(header::PROXY_AUTHORIZATION, credentials);
+        }
+        headers
+    }
+
+    fn wire(&self) -> &Wire {
+        self.shared.wire.get_or_init(|| {
+            let guard = Arc::new(Guard::new(Arc::clone(&self.shared.options)));
+            let connector = Connector::new(Arc::clone(&self.shared.options), Arc::clone(&guard));
+            let http = legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_LIMIT)
+                .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+                .http1_max_buf_size(MAX_HEADER_BYTES)
+                .http1_max_headers(MAX_HEADERS)
+                .build(connector);
+            Wire { guard, http }
+        })
+    }
+}
+
+/// Whether what follows the headers is anything to decode.
+fn has_body(method: &Method, status: StatusCode) -> bool {
+    *method != Method::HEAD && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
+}
+
+/// The guard's own words, if it was the guard that refused.
+fn told(target: &Target, err: &legacy::Error) -> NetError {
+    let mut source = err.source();
+    while let Some(inner) = source {
+        if let Some(ours) = inner.downcast_ref::<NetError>() {
+            return ours.clone();
+        }
+        source = inner.source();
+    }
+    NetError::Protocol { host: target.host.clone(), reason: innermost(err) }
 }
 
 impl Request {
@@ -123,25 +285,5 @@ impl Request {
             redirects: Redirects::Follow,
             deadline,
         }
-    }
-}
-
-impl Body {
-    /// The next decoded bytes; `None` at the end.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
-        Ok(None)
-    }
-
-    /// At most `limit` decoded bytes; the rest is left on the wire.
-    pub async fn read(mut self, limit: usize) -> Result<ReadBody, NetError> {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = self.chunk().await? {
-            let room = limit - bytes.len();
-            bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() > room {
-                return Ok(ReadBody { bytes, cut: true });
-            }
-        }
-        Ok(ReadBody { bytes, cut: false })
     }
 }

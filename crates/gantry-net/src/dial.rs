@@ -1,34 +1,22 @@
 //! Connects to a gateway, with TLS when its address says so.
 
 use std::io;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::gateway_url::GatewayUrl;
+use crate::tls::{Trust, tls_config};
 
 /// Over name, connection and TLS together.
 const DIAL_LIMIT: Duration = Duration::from_secs(15);
-
-/// Whom to believe that they are who they say.
-#[derive(Debug, Clone, Default)]
-pub enum Trust {
-    /// The authorities this system trusts.
-    #[default]
-    System,
-    /// Those, and one that is given as PEM.
-    And { name: PathBuf, pem: Vec<u8> },
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
@@ -41,6 +29,7 @@ pub enum DialError {
 }
 
 /// A connection, plain or not.
+#[derive(Debug)]
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -62,31 +51,9 @@ async fn connect(url: &GatewayUrl, trust: &Trust, address: &str) -> Result<Strea
         return Ok(Stream::Plain(tcp));
     }
     let name = ServerName::try_from(url.host.clone()).map_err(|err| DialError::Tls(err.to_string()))?;
-    let connector = TlsConnector::from(Arc::new(tls_config(trust)?));
+    let connector = TlsConnector::from(Arc::new(tls_config(trust).map_err(DialError::Tls)?));
     let tls = connector.connect(name, tcp).await.map_err(failed)?;
     Ok(Stream::Tls(Box::new(tls)))
-}
-
-fn tls_config(trust: &Trust) -> Result<ClientConfig, DialError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Trust::And { name, pem } = trust {
-        let refused = |reason: String| DialError::Tls(format!("{}: {reason}", name.display()));
-        let mut found = false;
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|err| refused(err.to_string()))?;
-            roots.add(certificate).map_err(|err| refused(err.to_string()))?;
-            found = true;
-        }
-        if !found {
-            return Err(refused("there is no certificate in it".into()));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|err| DialError::Tls(err.to_string()))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 impl AsyncRead for Stream {

@@ -2,17 +2,26 @@
 //! [`dial`] is for gateways, whose addresses operators give.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the network")]
 
+mod addresses;
+mod body;
 mod client;
+mod connect;
+mod decode;
 mod dial;
 mod gateway_url;
+mod guard;
 mod policy;
+mod redirect;
+mod target;
+mod tls;
 
-pub use client::{
-    Body, Client, ClientOptions, MAX_REDIRECTS, NetError, ReadBody, Redirects, Request, Response,
-};
-pub use dial::{DialError, Stream, Trust, dial};
+pub use addresses::why_closed;
+pub use body::{Body, ReadBody};
+pub use client::{Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response};
+pub use dial::{DialError, Stream, dial};
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
+pub use tls::Trust;
 pub use url::Url;

@@ -51,10 +51,12 @@ fn host(text: &str) -> Option<String> {
     if text.is_empty() || text.contains(['/', '@', '?', '#', '*', '\\', ' ']) {
         return None;
     }
+    // The scheme's own port would vanish from the parsed URL.
+    let has_port = text.rfind(':') > text.rfind(']') && text.parse::<std::net::Ipv6Addr>().is_err();
     let bracketed = text.parse::<std::net::Ipv6Addr>().map(|address| format!("[{address}]"));
     let url = url::Url::parse(&format!("http://{}/", bracketed.unwrap_or_else(|_| text.to_owned()))).ok()?;
     let name = url.host_str()?.trim_end_matches('.').to_owned();
-    (url.port().is_none() && !name.is_empty()).then_some(name)
+    (!has_port && !name.is_empty()).then_some(name)
 }
 
 /// Whom an agent may reach with its tools.
@@ -109,7 +111,21 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_refused() {
-        for text in ["", "*.", "*", "http://a", "a/b", "a b", "u@a", "a:80", "*.*.a", "a?b"] {
+        for text in [
+            "",
+            "*.",
+            "*",
+            "http://a",
+            "a/b",
+            "a b",
+            "u@a",
+            "a:80",
+            "a:443",
+            "[::1]:80",
+            "10.0.0.1:8080",
+            "*.*.a",
+            "a?b",
+        ] {
             assert!(HostPattern::parse(text).is_err(), "{text}");
         }
     }

@@ -1,0 +1,198 @@
+//! Decides where a connection may go: names by name, then the answers of one lookup as numbers. What it returns is connected to
+//! as it is; nobody resolves the name again.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::addresses::{faces, why_metadata, why_special};
+use crate::client::{ClientOptions, NetError};
+use crate::policy::{HostPattern, NetworkPolicy};
+use crate::target::Target;
+
+/// A resolver that stalls holds a thread each; further ones wait in line until their deadline.
+const MAX_LOOKUPS: usize = 32;
+
+/// Names of this machine and of private networks; whatever they resolve to is not the internet.
+const LOCAL_NAMES: &[&str] = &["localhost", "localdomain", "local", "internal", "svc", "home.arpa"];
+const METADATA_NAMES: &[&str] =
+    &["metadata", "metadata.google.internal", "instance-data", "metadata.tencentyun.com"];
+
+#[derive(Debug)]
+pub(crate) struct Guard {
+    options: Arc<ClientOptions>,
+    lookups: Arc<Semaphore>,
+}
+
+impl Guard {
+    pub(crate) fn new(options: Arc<ClientOptions>) -> Guard {
+        Guard { options, lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)) }
+    }
+
+    /// What can be said before any name is looked up.
+    pub(crate) fn check(&self, target: &Target, policy: &NetworkPolicy) -> Result<(), NetError> {
+        if !policy.allows(&target.host) {
+            return Err(NetError::NotAllowed { host: target.host.clone() });
+        }
+        match target.address {
+            Some(address) => self.check_address(target, address),
+            None => self.check_name(&target.host),
+        }
+    }
+
+    /// Where to connect to; one closed address among the answers closes the name.
+    pub(crate) async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, NetError> {
+        if let Some(address) = target.address {
+            self.check_address(target, address)?;
+            return Ok(vec![SocketAddr::new(address, target.port)]);
+        }
+        self.check_name(&target.host)?;
+        let found = self.look_up(&target.host, target.port).await?;
+        for address in &found {
+            self.check_address(target, address.ip())?;
+        }
+        Ok(found)
+    }
+
+    /// One question to the system's resolver; what it answers is not judged here.
+    pub(crate) async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NetError> {
+        let failed = |reason: String| NetError::Name { host: host.to_owned(), reason };
+        let permit = Arc::clone(&self.lookups).acquire_owned().await;
+        let permit = permit.map_err(|err| failed(err.to_string()))?;
+        let (tell, told) = oneshot::channel();
+        let name = host.to_owned();
+        // A thread of its own: nobody, the end of the runtime included, has to wait for a resolver that stalls.
+        let thread = std::thread::Builder::new().name("look up".into()).spawn(move || {
+            let found = (name.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+            drop(permit);
+            // Nobody waits any more if the deadline has passed.
+            let _ = tell.send(found);
+        });
+        thread.map_err(|err| failed(err.to_string()))?;
+        let found = told.await.map_err(|err| failed(err.to_string()))?;
+        let found = found.map_err(|err| failed(resolver_words(&err)))?;
+        if found.is_empty() { Err(failed("it has no addresses".into())) } else { Ok(found) }
+    }
+
+    fn check_name(&self, host: &str) -> Result<(), NetError> {
+        let refused = |why| Err(NetError::ForbiddenName { host: host.to_owned(), why });
+        if METADATA_NAMES.contains(&host) && !self.names_exactly(host) {
+            return refused("the name of a cloud's metadata service");
+        }
+        let is_local = LOCAL_NAMES
+            .iter()
+            .any(|name| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+        if is_local && !self.opens_host(host) {
+            return refused("a name of this machine or of a private network");
+        }
+        Ok(())
+    }
+
+    fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), NetError> {
+        let refused = |why| {
+            let host = target.host.clone();
+            Err(NetError::ForbiddenAddress { host, address, why })
+        };
+        if let Some(why) = faces(address).find_map(why_metadata) {
+            // A name that happens to lead here is no reason: its owner could make it lead anywhere.
+            let is_meant = target.address.is_some() || METADATA_NAMES.contains(&target.host.as_str());
+            return if is_meant && self.names_exactly(&target.host) { Ok(()) } else { refused(why) };
+        }
+        if self.opens_host(&target.host) {
+            return Ok(());
+        }
+        let mut closed = faces(address).filter(|face| !self.opens_address(*face)).peekable();
+        if closed.peek().is_none() {
+            return Ok(());
+        }
+        let own = own_addresses()
+            .map_err(|err| NetError::Connect { host: target.host.clone(), reason: err.to_string() })?;
+        let why = closed.find_map(|face| {
+            why_special(face).or_else(|| own.contains(&face).then_some("an address of this machine"))
+        });
+        why.map_or(Ok(()), refused)
+    }
+
+    fn opens_host(&self, host: &str) -> bool {
+        self.options.allowed_hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
+    fn names_exactly(&self, host: &str) -> bool {
+        let exact = |pattern: &&HostPattern| matches!(pattern, HostPattern::Exact(_));
+        self.options.allowed_hosts.iter().filter(exact).any(|pattern| pattern.matches(host))
+    }
+
+    fn opens_address(&self, address: IpAddr) -> bool {
+        self.options.allowed_ranges.iter().any(|range| range.contains(&address))
+    }
+}
+
+/// Of all interfaces, now: addresses come and go.
+fn own_addresses() -> io::Result<Vec<IpAddr>> {
+    let interfaces = if_addrs::get_if_addrs()?;
+    Ok(interfaces.into_iter().map(|interface| interface.ip()).collect())
+}
+
+/// Without the name of the C function that failed.
+fn resolver_words(err: &io::Error) -> String {
+    let text = err.to_string();
+    text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(hosts: &[&str], ranges: &[&str], url: &str) -> Result<(), String> {
+        let options = ClientOptions {
+            allowed_hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+            allowed_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            ..ClientOptions::default()
+        };
+        let target = Target::of(&mut url.parse().unwrap()).unwrap();
+        let guard = Guard::new(Arc::new(options));
+        guard.check(&target, &NetworkPolicy::AllowAll).map_err(|err| err.to_string())
+    }
+
+    #[test]
+    fn operators_open_hosts_and_ranges_but_metadata_only_by_its_own_name() {
+        let opened: &[(&[&str], &[&str], &str)] = &[
+            (&["127.0.0.1"], &[], "http://127.0.0.1:11434/"),
+            (&[], &["127.0.0.0/8"], "http://127.0.0.1:11434/"),
+            (&[], &["10.0.0.0/8"], "http://[::ffff:10.1.2.3]/"),
+            (&["::1"], &[], "http://[::1]/"),
+            (&["localhost"], &[], "http://localhost./"),
+            (&["*.lab.internal"], &[], "http://gpu.lab.internal/"),
+            (&["169.254.169.254"], &[], "http://169.254.169.254/"),
+            (&["metadata.google.internal"], &[], "http://metadata.google.internal/"),
+            (&["fd00:ec2::254"], &[], "http://[fd00:ec2::254]/"),
+        ];
+        for (hosts, ranges, url) in opened {
+            assert_eq!(check(hosts, ranges, url), Ok(()), "{hosts:?} {ranges:?} {url}");
+        }
+        let closed: &[(&[&str], &[&str], &str)] = &[
+            (&[], &[], "http://127.0.0.1/"),
+            (&["127.0.0.2"], &[], "http://127.0.0.1/"),
+            (&[], &["10.0.0.0/8"], "http://192.168.0.1/"),
+            (&[], &["0.0.0.0/0", "::/0"], "http://169.254.169.254/"),
+            (&[], &["0.0.0.0/0", "::/0"], "http://168.63.129.16/"),
+            (&[], &["0.0.0.0/0", "::/0"], "http://[fd00:ec2::254]/"),
+            (&[], &["0.0.0.0/0", "::/0"], "http://[64:ff9b::a9fe:a9fe]/"),
+            (&["169.254.169.254"], &[], "http://[64:ff9b::a9fe:a9fe]/"),
+            (&["*.google.internal"], &[], "http://metadata.google.internal/"),
+            (&[], &["0.0.0.0/0"], "http://localhost/"),
+            // The outer prefix is open, what it carries is not.
+            (&[], &["2002::/16"], "http://[2002:a00:1::]/"),
+        ];
+        for (hosts, ranges, url) in closed {
+            assert!(check(hosts, ranges, url).is_err(), "{hosts:?} {ranges:?} {url}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_this_machine_are_known() {
+        assert!(own_addresses().unwrap().contains(&IpAddr::from([127, 0, 0, 1])));
+    }
+}

@@ -1,0 +1,154 @@
+//! The host and port of a URL, once the URL is one that may be reached at all. Which addresses it leads to is the guard's question.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use crate::client::NetError;
+
+const MAX_URL_BYTES: usize = 8 * 1024;
+const MAX_NAME_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
+
+/// Ports of services that take a request for something else, as the Fetch standard lists them.
+const BAD_PORTS: &[u16] = &[
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
+    104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
+    515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723,
+    2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) secure: bool,
+    /// As URLs spell it: lower case, IPv6 in brackets, no dot at the end.
+    pub(crate) host: String,
+    /// Where the host is an address itself.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) port: u16,
+}
+
+impl Target {
+    /// Takes the dot off the end of the URL's host.
+    pub(crate) fn of(url: &mut Url) -> Result<Target, NetError> {
+        match check(url) {
+            Ok(target) => Ok(target),
+            Err(reason) => Err(NetError::BadUrl { url: shown(url), reason }),
+        }
+    }
+
+    /// As it stands in a request: the port only where it is not the scheme's own.
+    pub(crate) fn authority(&self) -> String {
+        match (self.secure, self.port) {
+            (false, 80) | (true, 443) => self.host.clone(),
+            _ => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A URL to show: bounded, without credentials.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail where there is no host, and then there is nothing to take away.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    let mut text = String::from(url);
+    if let Some((end, _)) = text.char_indices().nth(200) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+fn check(url: &mut Url) -> Result<Target, &'static str> {
+    let secure = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        _ => return Err("only http and https addresses are"),
+    };
+    if url.as_str().len() > MAX_URL_BYTES {
+        return Err("it is longer than 8192 bytes");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("credentials do not belong into an address");
+    }
+    let address = match url.host().ok_or("it has no host")? {
+        Host::Ipv4(address) => Some(IpAddr::V4(address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(address)),
+        Host::Domain(name) => {
+            let trimmed = name.strip_suffix('.').unwrap_or(name).to_owned();
+            check_name(&trimmed)?;
+            if trimmed.len() != name.len() {
+                url.set_host(Some(&trimmed)).map_err(|_| "its host is no name")?;
+            }
+            None
+        }
+    };
+    let host = url.host_str().ok_or("it has no host")?.to_owned();
+    let port = url.port_or_known_default().ok_or("it has no port")?;
+    if BAD_PORTS.contains(&port) {
+        return Err("its port belongs to another protocol");
+    }
+    Ok(Target { secure, host, address, port })
+}
+
+fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("it has no host");
+    }
+    if name.len() > MAX_NAME_BYTES || name.split('.').any(|label| label.len() > MAX_LABEL_BYTES) {
+        return Err("its host is too long for a name");
+    }
+    if name.split('.').any(str::is_empty) {
+        return Err("its host has an empty part between dots");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str) -> String {
+        let mut url = Url::parse(url).unwrap();
+        match Target::of(&mut url) {
+            Ok(target) => format!("{} {} {}", target.authority(), target.port, url),
+            Err(err) => err.to_string(),
+        }
+    }
+
+    #[test]
+    fn hosts_take_one_form() {
+        assert_eq!(check("HTTP://Example.COM./a?b#c"), "example.com 80 http://example.com/a?b#c");
+        assert_eq!(
+            check("https://[::FFFF:1.2.3.4]:444/"),
+            "[::ffff:102:304]:444 444 https://[::ffff:102:304]:444/"
+        );
+        assert_eq!(check("http://0x7f.1/"), "127.0.0.1 80 http://127.0.0.1/");
+        assert_eq!(check("http://127.0.0.1./"), "127.0.0.1 80 http://127.0.0.1/");
+    }
+
+    #[test]
+    fn what_is_no_web_address_is_refused_in_words() {
+        for (url, reason) in [
+            ("ftp://a/", "only http and https addresses are"),
+            ("file:///etc/passwd", "only http and https addresses are"),
+            ("http://u@a/", "credentials do not belong into an address"),
+            ("http://:p@a/", "credentials do not belong into an address"),
+            ("http://a..b/", "its host has an empty part between dots"),
+            ("http://.a/", "its host has an empty part between dots"),
+            ("http://a../", "its host has an empty part between dots"),
+            ("http://./", "it has no host"),
+            ("http://a:22/", "its port belongs to another protocol"),
+            ("https://a:6667/", "its port belongs to another protocol"),
+            ("http://a:0/", "its port belongs to another protocol"),
+        ] {
+            let told = check(url);
+            assert!(told.ends_with(&format!("cannot be reached: {reason}")), "{url}: {told}");
+        }
+        assert!(check(&format!("http://{}.b/", "a".repeat(64))).contains("too long"));
+        assert!(check(&format!("http://{}b/", "a.".repeat(130))).contains("too long"));
+        assert!(check(&format!("http://a/{}", "b".repeat(9000))).contains("longer"));
+        assert!(!check("ftp://user:password@a/").contains("password"), "credentials are not shown");
+    }
+}

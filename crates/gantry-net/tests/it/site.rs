@@ -1,0 +1,145 @@
+//! A small HTTP server that says exactly what a test wants, byte for byte, and remembers what it heard.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    pub(crate) method: String,
+    /// As it stands in the request's first line.
+    pub(crate) target: String,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Heard {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Say {
+    Bytes(Vec<u8>),
+    Wait(Duration),
+    /// The same again until nobody listens.
+    Forever(Vec<u8>, Duration),
+    Close,
+}
+
+pub(crate) struct Site {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) heard: Arc<Mutex<Vec<Heard>>>,
+}
+
+type Script = Arc<dyn Fn(&Heard) -> Vec<Say> + Send + Sync>;
+
+impl Site {
+    pub(crate) async fn start(script: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static) -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let script: Script = Arc::new(script);
+        let site = Site {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+            heard: Arc::default(),
+        };
+        let (connections, heard) = (Arc::clone(&site.connections), Arc::clone(&site.heard));
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(converse(stream, Arc::clone(&script), Arc::clone(&heard)));
+            }
+        });
+        site
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn heard(&self) -> Vec<Heard> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+/// Requests of one connection, one after the other, until either side has enough.
+pub(crate) async fn converse(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    script: Script,
+    heard: Arc<Mutex<Vec<Heard>>>,
+) {
+    let mut read = Vec::new();
+    while let Some(request) = hear(&mut stream, &mut read).await {
+        let said = script(&request);
+        heard.lock().unwrap().push(request);
+        for say in said {
+            match say {
+                Say::Bytes(bytes) => {
+                    if stream.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Say::Wait(time) => tokio::time::sleep(time).await,
+                Say::Forever(bytes, pause) => loop {
+                    if stream.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(pause).await;
+                },
+                Say::Close => return,
+            }
+        }
+    }
+}
+
+async fn hear(stream: &mut (impl AsyncRead + Unpin), read: &mut Vec<u8>) -> Option<Heard> {
+    let end = loop {
+        if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if stream.read_buf(read).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(read.drain(..end).collect()).ok()?;
+    let mut lines = head.trim_end().split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let mut heard =
+        Heard { method: first.next()?.into(), target: first.next()?.into(), headers, body: Vec::new() };
+    let length: usize = heard.header("content-length").map_or(0, |text| text.parse().unwrap());
+    while read.len() < length {
+        if stream.read_buf(read).await.ok()? == 0 {
+            return None;
+        }
+    }
+    heard.body = read.drain(..length).collect();
+    Some(heard)
+}
+
+/// A whole answer with its length.
+pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<Say> {
+    let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str("\r\n");
+    let mut bytes = text.into_bytes();
+    bytes.extend_from_slice(body);
+    vec![Say::Bytes(bytes)]
+}
