@@ -1,15 +1,12 @@
 //! Readable text from what the web sends. Bytes and strings in, text out: nothing here connects or opens anything.
 
-/// The main content of a page, without what surrounds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Article {
-    pub title: String,
-    pub byline: Option<String>,
-    /// Readable text, in the form of [`html_to_text`].
-    pub text: String,
-    /// Of `text`.
-    pub words: usize,
-}
+mod article;
+mod decode;
+mod html;
+
+pub use article::{Article, article};
+pub use decode::decode;
+pub use html::html_to_text;
 
 /// A document that cannot be read as text.
 #[derive(Debug, Clone, PartialEq, Eq)]

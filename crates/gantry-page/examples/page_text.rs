@@ -1,0 +1,19 @@
+//! Prints the text of HTML files: what the benchmarks measure as a whole program.
+//!
+//! `page_text FILE…` prints each page's text; `page_text --article FILE…` prints, for each, its main content or the whole.
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, not the library")]
+
+fn main() -> std::io::Result<()> {
+    let mut paths: Vec<_> = std::env::args_os().skip(1).collect();
+    let article = paths.first().is_some_and(|first| first == "--article");
+    if article {
+        paths.remove(0);
+    }
+    for path in paths {
+        let bytes = std::fs::read(path)?;
+        let html = gantry_page::decode(&bytes, Some("text/html"));
+        let main = if article { gantry_page::article(&html, None).map(|found| found.text) } else { None };
+        println!("{}", main.unwrap_or_else(|| gantry_page::html_to_text(&html, None)));
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Whether a page can be made into a tree at a cost that grows with its length. Some pages cannot: each start tag looks through all
+//! that is open, formatting that is never closed is opened again in every paragraph, and attributes are compared with each other.
+
+use super::element::{self, Content, Kind};
+use super::token::{Token, Tokenizer};
+
+const MAX_DEPTH: usize = 400;
+const MAX_OPEN_FORMATTING: usize = 200;
+const MAX_ATTRIBUTES: usize = 200;
+
+pub(crate) fn is_bounded(html: &str) -> bool {
+    let mut tokens = Tokenizer::new(html);
+    let (mut depth, mut formatting) = (0usize, 0usize);
+    while let Some(token) = tokens.next() {
+        match token {
+            Token::Text(_) => {}
+            Token::End(name) => {
+                depth = depth.saturating_sub(1);
+                let (kind, _) = element::element(name);
+                formatting -= usize::from(kind.is_formatting() && formatting > 0);
+            }
+            Token::Start(tag) => {
+                let (kind, content) = element::element(tag.name);
+                match content {
+                    Content::Markup => {}
+                    Content::Escapable | Content::Raw => drop(tokens.raw_text(tag.name)),
+                    Content::Plain => drop(tokens.rest()),
+                }
+                if tag.attributes.count > MAX_ATTRIBUTES {
+                    return false;
+                }
+                let holds = !matches!(
+                    kind,
+                    Kind::Void
+                        | Kind::Break
+                        | Kind::Rule
+                        | Kind::Image
+                        | Kind::Base
+                        | Kind::Paragraph
+                        | Kind::Item
+                        | Kind::Term
+                        | Kind::Definition
+                        | Kind::Row
+                        | Kind::Cell { .. }
+                        | Kind::Option
+                ) && !tag.self_closing;
+                depth += usize::from(holds);
+                formatting += usize::from(kind.is_formatting());
+            }
+        }
+        if depth > MAX_DEPTH || formatting > MAX_OPEN_FORMATTING {
+            return false;
+        }
+    }
+    true
+}
