@@ -1,7 +1,9 @@
 //! The `assistant` toolset: tools that answer in plain text, errors included.
 
+mod api_setup;
 mod bash;
 mod batch_files;
+mod http_request;
 mod paths;
 mod read_file;
 mod write_file;
@@ -10,8 +12,17 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
+pub use http_request::TokenCache;
+
 use crate::Machine;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![bash::tool(machine), read_file::tool(machine), write_file::tool(machine), batch_files::tool(machine)]
+    vec![
+        bash::tool(machine),
+        read_file::tool(machine),
+        write_file::tool(machine),
+        batch_files::tool(machine),
+        http_request::tool(machine),
+        api_setup::tool(machine),
+    ]
 }

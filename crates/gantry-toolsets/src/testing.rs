@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{Files, FilesOptions};
+use gantry_net::{Client, ClientOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{DataDir, Depth, KeptResults, Objects};
+use gantry_store::{Apis, DataDir, Depth, KeptResults, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
-use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface};
+use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;
 
 use crate::{Endpoint, Hub, HubFuture, Machine, MachineParts, Native, NodeLogs, ShellSettings, Transferred};
@@ -87,10 +88,11 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
-            web: crate::Web::default(),
+            web: web(&data),
             contain: false,
         };
         change(&mut parts);
+        let masker = parts.web.masker.clone();
         let registry = Registry::default();
         let objects = Objects::folder(&DataDir::new(data));
         let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap()));
@@ -99,8 +101,12 @@ impl Bench {
         }
         let audit = Arc::new(MemoryAudit::default());
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
-        let gate =
-            Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
+        let gate = Gate::new(GateParts {
+            registry,
+            policy,
+            masker,
+            ..GateParts::new(audit.clone(), results.clone())
+        });
         Bench { folder, gate, audit, results, native, processes }
     }
 
@@ -112,6 +118,15 @@ impl Bench {
     /// Gantry's own directory, which no tool may enter.
     pub fn data(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("data")
+    }
+
+    /// The secrets of the data directory, as the operator's commands have them.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(&DataDir::new(self.data()), None)
+    }
+
+    pub fn apis(&self) -> Apis {
+        Apis::new(&DataDir::new(self.data()))
     }
 
     /// Writes a file of the workspace, with its parents.
@@ -184,6 +199,21 @@ impl Hub for ScriptedHub {
     ) -> HubFuture<'_, Transferred> {
         let mime = Some(format!("{} {source} {destination}", call.agent));
         Box::pin(async { Ok(Transferred { bytes_transferred: 42, mime, files: None, skipped: Vec::new() }) })
+    }
+}
+
+/// With the data directory's secrets and profiles, and a client that reaches the servers tests start on this machine.
+fn web(data: &Path) -> crate::Web {
+    let data = DataDir::new(data.to_owned());
+    let secrets = Secrets::new(&data, None);
+    let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
+    let options = ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() };
+    crate::Web {
+        client: Client::new(options),
+        masker: Masker::default().following(Arc::new(secrets.clone())),
+        secrets: Some(secrets),
+        apis: Some(Apis::new(&data)),
+        ..crate::Web::default()
     }
 }
 
