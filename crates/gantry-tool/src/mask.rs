@@ -25,6 +25,8 @@ pub trait SecretSource: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone, Default)]
 pub struct Masker {
     known: Arc<[String]>,
+    /// What the source held, once asked.
+    stored: Arc<[String]>,
     source: Option<Arc<dyn SecretSource>>,
 }
 
@@ -35,12 +37,18 @@ impl Masker {
         // The longest first, so that a secret which contains another is masked whole.
         known.sort_by_key(|value| std::cmp::Reverse(value.len()));
         known.dedup();
-        Masker { known: known.into(), source: None }
+        Masker { known: known.into(), ..Masker::default() }
     }
 
     /// Also what the source holds at the time of each call.
     pub fn following(self, source: Arc<dyn SecretSource>) -> Masker {
         Masker { source: Some(source), ..self }
+    }
+
+    /// As it is now, for work on many texts: the source is asked once.
+    pub(crate) fn now(&self) -> Masker {
+        let [stored, known] = self.lists();
+        Masker { known, stored, source: None }
     }
 
     /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `MY_AUTH`, `password`.
@@ -75,7 +83,7 @@ impl Masker {
 
     /// What is known now; the source's values first, since they are the ones tools send out.
     fn lists(&self) -> [Arc<[String]>; 2] {
-        let stored = self.source.as_ref().map(|source| source.values()).unwrap_or_default();
+        let stored = self.source.as_ref().map_or_else(|| self.stored.clone(), |source| source.values());
         [stored, self.known.clone()]
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
-pub use http_request::TokenCache;
+pub use http_request::{TokenCache, missing_secrets};
 
 use crate::Machine;
 

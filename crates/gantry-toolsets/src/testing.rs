@@ -18,6 +18,8 @@ use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;
 
+pub mod site;
+
 use crate::{Endpoint, Hub, HubFuture, Machine, MachineParts, Native, NodeLogs, ShellSettings, Transferred};
 
 /// What `gsv__ConfigGet` shows on a bench: a configuration as the binary hands it over, masked.

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLog, DataDir, KeptResults};
+use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
 };
-use gantry_toolsets::{Machine, MachineParts, Native};
+use gantry_toolsets::{Machine, MachineParts, Native, Web};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
@@ -53,7 +53,7 @@ impl Local {
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
-            masker: Masker::new(known_secrets(&places, &config)),
+            masker: masker(&places, &config),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
                 log: OnceLock::new(),
@@ -126,7 +126,7 @@ impl Setup {
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
-            web: config.web.settings(),
+            web: web(places, config),
             one_shot: self.one_shot,
             contain: self.contain,
         }))
@@ -137,9 +137,23 @@ pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
     SensitivePaths::new(config.policy.sensitive_paths.clone())
 }
 
+/// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.
+pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
+    Masker::new(known_secrets(places, config)).following(Arc::new(places.secrets()))
+}
+
 /// Values that are never to be recorded or shown, from the environment and from the configuration.
 pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
     secrets(places).into_iter().chain(config.secrets()).collect()
+}
+
+fn web(places: &Places, config: &Config) -> Web {
+    Web {
+        secrets: Some(places.secrets()),
+        apis: Some(Apis::new(&places.data)),
+        masker: masker(places, config),
+        ..config.web.settings()
+    }
 }
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {

@@ -17,6 +17,7 @@ use crate::{Ctx, Machine};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
+    /// What to do.
     action: Action,
     /// The profile's id; for update, delete and view.
     id: Option<String>,

@@ -20,11 +20,12 @@ use crate::{Ctx, Machine};
 mod answer;
 mod api_like;
 mod credentials;
+mod form;
 mod oauth2;
 mod plan;
 mod used;
 
-pub(super) use credentials::missing_secrets;
+pub use credentials::missing_secrets;
 pub use oauth2::TokenCache;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,26 +75,45 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let started = Instant::now();
+    let prepared = blocking(&ctx, move |ctx, _| prepare(ctx, input)).await?;
+    let deadline = started + prepared.plan.timeout;
+    let deadline = ctx.call.deadline.map_or(deadline, |call| call.min(deadline)).into();
+    tokio::select! {
+        text = exchange(&ctx, prepared, deadline) => text.map(Text),
+        () = ctx.call.cancel.cancelled() => Err(ToolError::Cancelled),
+    }
+}
+
+/// A request that may be sent.
+struct Prepared {
+    plan: Plan,
+    credentials: Credentials,
+    profile: Option<Arc<Profile>>,
+    file: Option<Vec<u8>>,
+}
+
+/// check → cover → fill in → read → count. Whatever is wrong, nothing has been sent.
+fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     let (planned, mut problems) = plan::plan(input);
     let profile = match &planned.url {
-        Some(url) => covering_profile(&ctx, url, &planned, &mut problems)?,
+        Some(url) => covering_profile(ctx, url, &planned, &mut problems)?,
         None => None,
     };
-    let credentials = credentials::resolve(&ctx, &planned, profile.as_deref(), &mut problems);
+    let credentials = credentials::resolve(ctx, &planned, profile.as_deref(), &mut problems);
     let (Some(plan), Some(credentials), true) = (planned.complete(), credentials, problems.is_empty()) else {
         return Err(listed(&problems));
     };
-    let content = read_file(&ctx, &plan).await?;
-    if let Some((apis, profile)) = apis(&ctx).zip(profile.as_deref()) {
+    let file = match &plan.content {
+        Content::File(path) => {
+            let file = ctx.state.contained(&ctx.call)?.open(path).map_err(file_error)?;
+            Some(file.read_all(MAX_FILE_BYTES).map_err(file_error)?)
+        }
+        _ => None,
+    };
+    if let Some((apis, profile)) = apis(ctx).zip(profile.as_deref()) {
         count(apis, profile)?;
     }
-    let deadline = started + plan.timeout;
-    let deadline = ctx.call.deadline.map_or(deadline, |call| call.min(deadline)).into();
-    let exchange = exchange(&ctx, plan, content, credentials, profile.as_deref(), deadline);
-    tokio::select! {
-        text = exchange => text.map(Text),
-        () = ctx.call.cancel.cancelled() => Err(ToolError::Cancelled),
-    }
+    Ok(Prepared { plan, credentials, profile, file })
 }
 
 fn apis(ctx: &Ctx) -> Option<&Apis> {
@@ -162,24 +182,12 @@ fn count(apis: &Apis, profile: &Profile) -> Result<(), ToolError> {
     }
 }
 
-async fn read_file(ctx: &Ctx, plan: &Plan) -> Result<Option<Vec<u8>>, ToolError> {
-    let Content::File(path) = &plan.content else { return Ok(None) };
-    let path = path.clone();
-    blocking(ctx, move |ctx, _| {
-        let file = ctx.state.contained(&ctx.call)?.open(&path).map_err(file_error)?;
-        file.read_all(MAX_FILE_BYTES).map_err(file_error).map(Some)
-    })
-    .await
-}
-
 async fn exchange(
     ctx: &Ctx,
-    plan: Plan,
-    file: Option<Vec<u8>>,
-    credentials: Credentials,
-    profile: Option<&Profile>,
+    prepared: Prepared,
     deadline: tokio::time::Instant,
 ) -> Result<String, ToolError> {
+    let Prepared { plan, credentials, profile, file } = prepared;
     let Credentials { mut secret_headers, mut used, url, body, token, .. } = credentials;
     let fetched = match &token {
         None => None,
@@ -206,7 +214,7 @@ async fn exchange(
     if let (401, Some(wanted)) = (response.status.as_u16(), &token) {
         ctx.state.web().tokens.forget(wanted);
     }
-    answer::show(ctx, &method, response, redirects, &used, profile).await
+    answer::show(ctx, &method, response, redirects, used, profile.as_deref()).await
 }
 
 /// Every problem at once.

@@ -20,17 +20,20 @@ pub(crate) struct WebConfig {
 
 impl WebConfig {
     pub(crate) fn settings(&self) -> Web {
+        let allowed_hosts: Vec<HostPattern> =
+            self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
         let client = Client::new(ClientOptions {
-            allowed_hosts: self
-                .allowed_hosts
-                .iter()
-                .filter_map(|host| HostPattern::parse(host).ok())
-                .collect(),
+            allowed_hosts: allowed_hosts.clone(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             ..ClientOptions::default()
         });
         let usual = Web::default();
-        Web { client, http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit) }
+        Web {
+            client,
+            http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
+            plain_hosts: allowed_hosts,
+            ..usual
+        }
     }
 
     /// What the types cannot say.

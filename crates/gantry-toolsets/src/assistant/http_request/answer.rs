@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use gantry_net::{HeaderMap, Method, Redirects, Response, header};
+use gantry_net::{HeaderMap, Method, ReadBody, Redirects, Response, header};
 use gantry_store::Profile;
 use gantry_tool::ToolError;
 
@@ -23,7 +23,7 @@ pub(super) async fn show(
     method: &Method,
     response: Response,
     redirects: Redirects,
-    used: &Used,
+    used: Used,
     profile: Option<&Profile>,
 ) -> Result<String, ToolError> {
     let Response { status, version, headers, url, hops, body } = response;
@@ -48,9 +48,11 @@ pub(super) async fn show(
     }
     if *method != Method::HEAD {
         let read = body.read(MAX_KEPT_BYTES).await.map_err(|err| used.masked_error(net_error(err)))?;
-        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let (shown, note) =
-            shown_body(ctx, used.mask_bytes(read.bytes), read.cut, content_type, used).await?;
+        let content_type =
+            headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let known = used.clone();
+        let shaping = move |ctx: &Ctx, _: &_| shown_body(ctx, read, content_type.as_deref(), &known);
+        let (shown, note) = blocking(ctx, shaping).await?;
         text.push('\n');
         text.push_str(&shown);
         notes.extend(note);
@@ -81,14 +83,15 @@ fn shown_headers(headers: &HeaderMap) -> String {
     text
 }
 
-/// The body, or as much of it as is shown, and a note on the rest.
-async fn shown_body(
+/// The body, or as much of it as is shown, and a note on the rest. Masking, decoding and keeping take their time.
+fn shown_body(
     ctx: &Ctx,
-    bytes: Vec<u8>,
-    cut: bool,
+    read: ReadBody,
     content_type: Option<&str>,
     used: &Used,
 ) -> Result<(String, Option<String>), ToolError> {
+    let ReadBody { bytes, cut } = read;
+    let bytes = used.mask_bytes(bytes);
     let read = bytes.len();
     let there = if cut { format!("more than {read}") } else { read.to_string() };
     let unread = if cut { "; what comes after that was not read" } else { "" };
@@ -97,7 +100,7 @@ async fn shown_body(
     }
     if !is_text(&bytes, content_type) {
         let kind = content_type.unwrap_or("of no stated type").chars().take(100).collect::<String>();
-        let handle = keep(ctx, STANDARD.encode(&bytes)).await?;
+        let handle = keep(ctx, &STANDARD.encode(&bytes))?;
         let note = format!(
             "binary, {kind}, {there} bytes, not shown; kept as base64: result_read with handle {handle}{unread}"
         );
@@ -114,7 +117,7 @@ async fn shown_body(
     let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let shown = text[..end].to_owned();
     let whole = text.len();
-    let handle = keep(ctx, text).await?;
+    let handle = keep(ctx, &text)?;
     let note = format!(
         "cut: {end} of {whole} bytes shown; result_read with handle {handle} reads on{unread}; the limit is \
          web.httpResponseLimit"
@@ -122,13 +125,9 @@ async fn shown_body(
     Ok((shown, Some(note)))
 }
 
-async fn keep(ctx: &Ctx, text: String) -> Result<String, ToolError> {
-    blocking(ctx, move |ctx, _| {
-        let owner = ctx.call.principal.to_string();
-        let kept = ctx.state.results().keep(&owner, "http_request", &text);
-        kept.map(|kept| kept.handle).map_err(|err| ToolError::failed(err.to_string()))
-    })
-    .await
+fn keep(ctx: &Ctx, text: &str) -> Result<String, ToolError> {
+    let kept = ctx.state.results().keep(&ctx.call.principal.to_string(), "http_request", text);
+    kept.map(|kept| kept.handle).map_err(|err| ToolError::failed(err.to_string()))
 }
 
 /// By what it says it is, and by what it is: a NUL is in no text but UTF-16.

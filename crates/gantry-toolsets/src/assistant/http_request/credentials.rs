@@ -11,6 +11,7 @@ use gantry_store::{Auth, Profile, Secret, references};
 use gantry_tool::{Violation, nearest};
 use serde_json::Value;
 
+use super::form;
 use super::oauth2::WantedToken;
 use super::plan::{Content, Planned, holds_credential};
 use super::used::Used;
@@ -54,7 +55,7 @@ pub(super) fn resolve(
 }
 
 /// What is still to be stored before a profile's requests can be sent.
-pub(in super::super) fn missing_secrets(web: &Web, profile: &Profile) -> Vec<String> {
+pub fn missing_secrets(web: &Web, profile: &Profile) -> Vec<String> {
     let mut problems = Vec::new();
     let mut resolver = Resolver { web, stored: None, used: Used::default(), problems: &mut problems };
     let plan = Planned {
@@ -127,6 +128,8 @@ impl Resolver<'_> {
                 url.query_pairs_mut().append_pair(name, &value);
             }
             Auth::OAuth2 { token_url, client_id, client_secret, scope, style } => {
+                // What the secret buys goes to the API: it has to be meant for that host, too.
+                self.fill(&place, client_secret, &target);
                 return Some(WantedToken {
                     profile: profile.id.clone(),
                     client_id: self.fill(&place, client_id, token_url),
@@ -155,7 +158,7 @@ impl Resolver<'_> {
                     .iter()
                     .map(|(name, value)| (name.as_str(), self.fill(&format!("form.{name}"), value, url)))
                     .collect();
-                (encoded(&filled), secret)
+                (form::encoded(&filled), secret)
             }
         }
     }
@@ -249,13 +252,6 @@ impl Resolver<'_> {
             self.problems.push(problem);
         }
     }
-}
-
-/// A form as browsers send it.
-pub(super) fn encoded(fields: &[(&str, String)]) -> Vec<u8> {
-    let Ok(mut url) = Url::parse("http://form.invalid/") else { return Vec::new() };
-    url.query_pairs_mut().extend_pairs(fields);
-    url.query().unwrap_or_default().as_bytes().to_vec()
 }
 
 impl Web {

@@ -10,7 +10,7 @@ use gantry_net::{HeaderValue, Method, Redirects, Request, Url, header};
 use gantry_tool::ToolError;
 use serde::Deserialize;
 
-use super::credentials::encoded;
+use super::form;
 use super::net_error;
 use super::used::Used;
 use crate::Ctx;
@@ -112,15 +112,18 @@ async fn fetch(
     deadline: tokio::time::Instant,
     used: &mut Used,
 ) -> Result<(String, Duration), ToolError> {
-    let mut form = vec![("grant_type", "client_credentials".to_owned())];
-    form.extend(wanted.scope.clone().map(|scope| ("scope", scope)));
+    let mut fields = vec![("grant_type", "client_credentials".to_owned())];
+    fields.extend(wanted.scope.clone().map(|scope| ("scope", scope)));
     let mut request = Request { method: Method::POST, ..Request::get(wanted.token_url.clone(), deadline) };
     if wanted.in_body {
-        form.push(("client_id", wanted.client_id.clone()));
-        form.push(("client_secret", wanted.client_secret.clone()));
+        fields.push(("client_id", wanted.client_id.clone()));
+        fields.push(("client_secret", wanted.client_secret.clone()));
     } else {
-        let pair =
-            STANDARD.encode(format!("{}:{}", form_word(&wanted.client_id), form_word(&wanted.client_secret)));
+        let pair = STANDARD.encode(format!(
+            "{}:{}",
+            form::word(&wanted.client_id),
+            form::word(&wanted.client_secret)
+        ));
         used.add(&pair);
         let value = HeaderValue::try_from(format!("Basic {pair}"))
             .map_err(|_| failed(wanted, "the client's id or secret does not fit into a header"))?;
@@ -129,7 +132,7 @@ async fn fetch(
     request.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
     request.headers.insert(header::CONTENT_TYPE, form_type);
-    request.body = encoded(&form).into();
+    request.body = form::encoded(&fields).into();
     // A credential goes where it was stored for, not where that place points.
     request.redirects = Redirects::Stop;
     request.policy = ctx.state.reachable(&ctx.call);
@@ -164,10 +167,4 @@ fn failed(wanted: &WantedToken, why: &str) -> ToolError {
     ToolError::failed(format!(
         "no access token for API profile \"{profile}\" from {host}: {why}; the request was not sent"
     ))
-}
-
-/// Id and secret are encoded as a form's words before they are joined (RFC 6749, section 2.3.1).
-fn form_word(text: &str) -> String {
-    let pair = encoded(&[("", text.to_owned())]);
-    String::from_utf8_lossy(&pair).trim_start_matches('=').to_owned()
 }

@@ -3,11 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use gantry_tool::{Masker, Message, ToolError};
+use memchr::memmem;
+
+use super::form;
 
 const MASK: &[u8] = b"[masked]";
 
 /// What was sent, in every form in which a server is likely to say it back.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Used {
     forms: Vec<String>,
 }
@@ -21,6 +24,7 @@ impl Used {
             json.trim_matches('"').to_owned(),
             percent_encoded(value, "%20"),
             percent_encoded(value, "+"),
+            form::word(value),
             STANDARD.encode(bytes),
             STANDARD_NO_PAD.encode(bytes),
             URL_SAFE_NO_PAD.encode(bytes),
@@ -72,18 +76,17 @@ pub(super) fn mask_all(used: &Used, masker: &Masker, text: String) -> String {
 }
 
 fn replaced(bytes: Vec<u8>, needle: &[u8]) -> Vec<u8> {
-    let mut found = bytes.windows(needle.len()).position(|window| window == needle);
-    if found.is_none() {
+    let found: Vec<usize> = memmem::find_iter(&bytes, needle).collect();
+    if found.is_empty() {
         return bytes;
     }
-    let (mut masked, mut rest) = (Vec::with_capacity(bytes.len()), bytes.as_slice());
-    while let Some(at) = found {
-        masked.extend_from_slice(&rest[..at]);
+    let (mut masked, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    for at in found {
+        masked.extend_from_slice(&bytes[from..at]);
         masked.extend_from_slice(MASK);
-        rest = &rest[at + needle.len()..];
-        found = rest.windows(needle.len()).position(|window| window == needle);
+        from = at + needle.len();
     }
-    masked.extend_from_slice(rest);
+    masked.extend_from_slice(&bytes[from..]);
     masked
 }
 
