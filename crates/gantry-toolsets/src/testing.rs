@@ -221,9 +221,10 @@ fn web(data: &Path) -> crate::Web {
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
-    for name in ["workspace", "data", "tmp", "home"] {
+    for name in ["workspace", "tmp", "home"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
+    DataDir::new(folder.path().join("data")).create().unwrap();
     folder
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn show(
     let reason = status.canonical_reason().unwrap_or_default();
     let mut text = format!("{version:?} {} {reason}", status.as_u16()).trim_end().to_owned();
     text.push('\n');
-    text.push_str(&shown_headers(&headers));
+    text.push_str(&shown_headers(&headers, &used));
     let mut notes = Vec::new();
     if hops > 0 {
         notes.push(format!("after {hops} redirect{}, from {url}", if hops == 1 { "" } else { "s" }));
@@ -64,13 +64,14 @@ pub(super) async fn show(
     Ok(used.mask_text(text))
 }
 
-fn shown_headers(headers: &HeaderMap) -> String {
+fn shown_headers(headers: &HeaderMap, used: &Used) -> String {
     let mut text = String::new();
     for (name, value) in headers.iter().take(MAX_SHOWN_HEADERS) {
         let value = match is_credential_name(name) {
             true => "[redacted]".to_owned(),
             false => {
-                let value = String::from_utf8_lossy(value.as_bytes());
+                // Masked before it is cut: half a credential is one too.
+                let value = used.mask_text(String::from_utf8_lossy(value.as_bytes()).into_owned());
                 let cut = if value.chars().count() > MAX_SHOWN_VALUE { "…" } else { "" };
                 format!("{}{cut}", value.chars().take(MAX_SHOWN_VALUE).collect::<String>())
             }
@@ -91,7 +92,10 @@ fn shown_body(
     used: &Used,
 ) -> Result<(String, Option<String>), ToolError> {
     let ReadBody { bytes, cut } = read;
-    let bytes = used.mask_bytes(bytes);
+    let mut bytes = used.mask_bytes(bytes);
+    if cut {
+        used.drop_torn_end(&mut bytes);
+    }
     let read = bytes.len();
     let there = if cut { format!("more than {read}") } else { read.to_string() };
     let unread = if cut { "; what comes after that was not read" } else { "" };

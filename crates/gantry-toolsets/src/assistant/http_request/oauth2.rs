@@ -155,9 +155,10 @@ async fn fetch(
         }
         None => {
             let words = [answer.error, answer.error_description].into_iter().flatten();
-            let words: Vec<String> = words.map(|word| word.chars().take(200).collect()).collect();
-            let said = used.mask_text(format!("it answered {status} {}", words.join(": ")));
-            Err(failed(wanted, said.trim_end()))
+            // Masked before it is cut: half a credential is one too.
+            let words: Vec<String> =
+                words.map(|word| used.mask_text(word).chars().take(200).collect()).collect();
+            Err(failed(wanted, format!("it answered {status} {}", words.join(": ")).trim_end()))
         }
     }
 }

@@ -111,7 +111,7 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
         (json!({"url": "http://a\r\nb/"}), "url: holds control characters"),
         (json!({"url": site.url("/"), "body": "x"}), "body: GET has no body"),
         (json!({"url": site.url("/"), "method": "HEAD", "json": {}}), "json: HEAD has no body"),
-        (json!({"url": site.url("/"), "method": "GTE"}), "did you mean GET?"),
+        (json!({"url": site.url("/"), "method": "DELET"}), "did you mean DELETE?"),
         (json!({"url": site.url("/"), "headers": {"A": "1", "a": "2"}}), "headers.a: given twice"),
         (json!({"url": site.url("/"), "timeout_ms": 0}), "timeout_ms: from 1"),
         (

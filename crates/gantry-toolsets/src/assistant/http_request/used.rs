@@ -42,6 +42,16 @@ impl Used {
         self.forms.iter().fold(bytes, |bytes, form| replaced(bytes, form.as_bytes()))
     }
 
+    /// Removes the beginning of a credential that a cut has torn off its end.
+    pub(super) fn drop_torn_end(&self, bytes: &mut Vec<u8>) {
+        let torn = |form: &String| {
+            let form = form.as_bytes();
+            (1..form.len()).rev().find(|length| bytes.ends_with(&form[..*length])).unwrap_or(0)
+        };
+        let longest = self.forms.iter().map(torn).max().unwrap_or(0);
+        bytes.truncate(bytes.len() - longest);
+    }
+
     pub(super) fn mask_text(&self, text: String) -> String {
         self.forms.iter().fold(text, |text, form| match text.contains(form.as_str()) {
             true => text.replace(form.as_str(), "[masked]"),
@@ -124,6 +134,9 @@ mod tests {
             assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{said}");
         }
         assert_eq!(used.mask_bytes(vec![0xff, 0, 1]), [0xff, 0, 1]);
+        let mut torn = b"said: se\"cret/va".to_vec();
+        used.drop_torn_end(&mut torn);
+        assert_eq!(torn, b"said: ");
         assert!(!format!("{used:?}").contains("cret"));
     }
 }
