@@ -1,10 +1,11 @@
-//! The guarded toolset: files contained in the workspace, and listed commands in a kernel sandbox.
+//! The guarded toolset: files contained in the workspace, listed commands in a kernel sandbox, the web.
 
 mod apply_patch;
 mod file_list;
 mod file_read;
 mod file_write;
 mod shell_exec;
+mod web_search;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         file_list::tool(machine),
         apply_patch::tool(machine),
         shell_exec::tool(machine),
+        web_search::tool(machine),
     ]
 }
 

@@ -8,6 +8,7 @@ mod blocking;
 mod gantry;
 mod guarded;
 mod machine;
+mod model_tools;
 mod native;
 mod node;
 mod run_to_end;
@@ -22,11 +23,11 @@ use gantry_tool::Tool;
 
 pub use assistant::{TokenCache, missing_secrets};
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
-
+pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};
 pub use node::{CommandNote, process_end};
 pub use transfer::transfer_desk;
-pub use web::Web;
+pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
 
 /// The node that is this very machine.
 pub const LOCAL_NODE: &str = "local";

@@ -6,6 +6,8 @@
     reason = "tests set up their own world"
 )]
 
+pub mod web_server;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -210,11 +212,17 @@ fn web(data: &Path) -> crate::Web {
     let secrets = Secrets::new(&data, None);
     let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
     let options = ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() };
+    // Providers at an address where nobody answers.
+    let nowhere = || "http://127.0.0.1:1".to_owned();
+    let endpoints = crate::SearchEndpoints { tavily: nowhere(), brave: nowhere(), duckduckgo: nowhere() };
+    let search =
+        crate::SearchSettings { searxng_url: Some(nowhere()), endpoints, ..crate::SearchSettings::default() };
     crate::Web {
         client: Client::new(options),
         masker: Masker::default().following(Arc::new(secrets.clone())),
         secrets: Some(secrets),
         apis: Some(Apis::new(&data)),
+        search,
         ..crate::Web::default()
     }
 }

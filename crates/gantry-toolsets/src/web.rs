@@ -1,12 +1,19 @@
 //! What the web tools of all toolsets work with.
 
-use std::sync::Arc;
+pub(crate) mod search;
+pub(crate) mod untrusted;
 
-use gantry_net::{Client, HostPattern};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_net::{Client, HostPattern, NetError};
 use gantry_store::{Apis, Secrets};
-use gantry_tool::Masker;
+use gantry_tool::{Call, Masker, ToolError};
+use tokio::time::Instant;
 
 use crate::assistant::TokenCache;
+
+pub use search::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings};
 
 /// The client, and how the operator has set up the tools that use it.
 #[derive(Debug, Clone)]
@@ -14,6 +21,7 @@ pub struct Web {
     pub client: Client,
     /// Of an answer to `http_request`, in bytes.
     pub http_response_limit: usize,
+    pub search: SearchSettings,
     /// Hosts to which credentials may go without TLS, beside this machine.
     pub plain_hosts: Vec<HostPattern>,
     /// What `secret:NAME` stands for; without them no credential can be sent.
@@ -33,6 +41,7 @@ impl Default for Web {
         Web {
             client: Client::default(),
             http_response_limit: HTTP_RESPONSE_LIMIT,
+            search: SearchSettings::default(),
             plain_hosts: Vec::new(),
             secrets: None,
             apis: None,
@@ -40,4 +49,22 @@ impl Default for Web {
             tokens: Arc::default(),
         }
     }
+}
+
+/// When work that may take this long has to be over: never later than the call itself.
+pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
+    let own = Instant::now() + limit;
+    call.deadline.map_or(own, |deadline| own.min(deadline.into()))
+}
+
+/// What the guard refuses is a denial, the rest is how the world is.
+pub(crate) fn net_error(err: &NetError) -> ToolError {
+    if is_denial(err) { ToolError::denied(err.to_string()) } else { ToolError::failed(err.to_string()) }
+}
+
+pub(crate) fn is_denial(err: &NetError) -> bool {
+    matches!(
+        err,
+        NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. }
+    )
 }

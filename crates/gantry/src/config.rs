@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gantry_net::{HostPattern, HostPatternError, NetworkPolicy};
 use gantry_tool::{
     Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, RegistryError,
     Rule, RuleError, ToolScope, Touching, Violation,
 };
-use gantry_toolsets::{Isolation, IsolationLevel, SandboxMode, ShellSettings};
+use gantry_toolsets::{SandboxMode, ShellSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod isolation;
 mod layers;
 mod node;
 mod storage;
 mod web;
 
+pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
@@ -85,14 +86,24 @@ impl Config {
         }
     }
 
-    /// Configured values that must not be shown: the node's token, keys of the store, variables of commands with
-    /// secret-looking names.
+    /// What is configured, but hardly meant.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let agents = self
+            .agents
+            .iter()
+            .filter_map(|(id, agent)| Some((format!("agents.{id}.isolation"), agent.isolation.as_ref()?)));
+        let common = std::iter::once(("isolation".to_owned(), &self.isolation));
+        common.chain(agents).filter_map(|(key, isolation)| isolation.warning(&key)).collect()
+    }
+
+    /// Configured values that must not be shown: the node's token, keys of the store and of search providers, variables
+    /// of commands with secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
-        let variables = agents.chain([&self.isolation]).flat_map(|isolation| &isolation.env_vars);
+        let variables = agents.chain([&self.isolation]).flat_map(|isolation| isolation.env_vars());
         let variables =
             variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
-        variables.chain(self.storage.secrets()).chain(self.node.token.clone())
+        variables.chain(self.storage.secrets()).chain(self.web.secrets()).chain(self.node.token.clone())
     }
 
     /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
@@ -196,68 +207,6 @@ impl ShellConfig {
             allow: self.allow.clone(),
             readable: self.readable.clone(),
             caches: self.caches.clone(),
-        }
-    }
-}
-
-/// What the environment and the network of an agent's commands look like.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub(crate) struct IsolationConfig {
-    level: LevelConfig,
-    /// Variables given to commands of sandboxed agents.
-    env_vars: BTreeMap<String, String>,
-    /// `allow-list` and `deny-all` start commands without sockets.
-    network_policy: NetworkConfig,
-    /// Hosts that `allow-list` lets the web tools reach.
-    allowed_hosts: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum LevelConfig {
-    #[default]
-    Shared,
-    Scoped,
-    Sandboxed,
-    AirGapped,
-}
-
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum NetworkConfig {
-    #[default]
-    AllowAll,
-    AllowList,
-    DenyAll,
-}
-
-impl IsolationConfig {
-    fn hosts(&self) -> impl Iterator<Item = Result<HostPattern, HostPatternError>> {
-        self.allowed_hosts.iter().map(|host| HostPattern::parse(host))
-    }
-
-    fn violations(&self, key: &str) -> Vec<Violation> {
-        let wrong = self.hosts().filter_map(Result::err);
-        let wrong =
-            wrong.map(|err| Violation { path: format!("{key}.allowedHosts"), message: err.to_string() });
-        wrong.collect()
-    }
-
-    pub(crate) fn settings(&self) -> Isolation {
-        Isolation {
-            level: match self.level {
-                LevelConfig::Shared => IsolationLevel::Shared,
-                LevelConfig::Scoped => IsolationLevel::Scoped,
-                LevelConfig::Sandboxed => IsolationLevel::Sandboxed,
-                LevelConfig::AirGapped => IsolationLevel::AirGapped,
-            },
-            variables: self.env_vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            network: match self.network_policy {
-                NetworkConfig::AllowAll => NetworkPolicy::AllowAll,
-                NetworkConfig::AllowList => NetworkPolicy::AllowList(self.hosts().flatten().collect()),
-                NetworkConfig::DenyAll => NetworkPolicy::DenyAll,
-            },
         }
     }
 }

@@ -133,6 +133,16 @@ impl Setup {
     }
 }
 
+/// With the keys of search providers that the environment holds, and what the data directory keeps.
+pub(crate) fn web(places: &Places, config: &Config) -> Web {
+    Web {
+        secrets: Some(places.secrets()),
+        apis: Some(Apis::new(&places.data)),
+        masker: masker(places, config),
+        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned))
+    }
+}
+
 pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
     SensitivePaths::new(config.policy.sensitive_paths.clone())
 }
@@ -145,15 +155,6 @@ pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
 /// Values that are never to be recorded or shown, from the environment and from the configuration.
 pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
     secrets(places).into_iter().chain(config.secrets()).collect()
-}
-
-fn web(places: &Places, config: &Config) -> Web {
-    Web {
-        secrets: Some(places.secrets()),
-        apis: Some(Apis::new(&places.data)),
-        masker: masker(places, config),
-        ..config.web.settings()
-    }
 }
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {

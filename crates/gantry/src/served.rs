@@ -26,6 +26,8 @@ use crate::places::{Places, own_program};
 pub(crate) struct Served {
     pub(crate) url: GatewayUrl,
     pub(crate) workspace: PathBuf,
+    /// What is configured, but hardly meant.
+    pub(crate) warnings: Vec<String>,
     serving: Serving,
     processes: Processes,
     database: Database,
@@ -115,7 +117,19 @@ impl Served {
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
-        Ok(Served { url, workspace, serving, processes, database, gate, drain, telling, _lock: lock })
+        let warnings = config.warnings();
+        Ok(Served {
+            url,
+            workspace,
+            warnings,
+            serving,
+            processes,
+            database,
+            gate,
+            drain,
+            telling,
+            _lock: lock,
+        })
     }
 
     /// Calls are drained, sockets closed with a reason; what runs in the background stays.

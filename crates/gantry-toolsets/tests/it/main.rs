@@ -11,4 +11,5 @@ mod containment;
 mod denials;
 mod descriptions;
 mod encodings;
+mod network;
 mod probes;

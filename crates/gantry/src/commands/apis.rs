@@ -154,8 +154,7 @@ fn save(output: &Output, places: &Places, apis: &Apis, profile: &Profile, replac
     let there = matches!(apis.get(&profile.id), Ok(_) if replace);
     apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
     output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
-    let settings = places.layers.load()?.web.settings();
-    let web = gantry_toolsets::Web { secrets: Some(places.secrets()), ..settings };
+    let web = crate::local::web(places, &places.layers.load()?);
     for message in gantry_toolsets::missing_secrets(&web, profile) {
         output.warning(&message);
     }

@@ -31,6 +31,7 @@ pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exi
 
 fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> Result<Exit> {
     let local = Local::open(places)?;
+    local.config.warnings().iter().for_each(|warning| output.warning(warning));
     let mut call = local.call(args.agent.as_deref(), args.workspace)?;
     call.deadline = deadline(args.deadline);
     output.note(&format!("in-process, workspace {}, as {}", call.workspace.display(), call.principal));

@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use gantry_tool::ToolScope;
+use gantry_toolsets::SearchProvider;
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::local::{Local, processes};
+use crate::local::{Local, processes, web};
 use crate::output::Output;
 use crate::places::Places;
 
@@ -34,6 +35,8 @@ pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     checks.extend(gateway::checks(&places, output));
     match Local::open(places) {
         Ok(local) => {
+            checks.push(web_search(&local));
+            checks.extend(network_policies(&local));
             checks.extend(agents(&local));
             checks.extend(rules(&local));
         }
@@ -160,6 +163,30 @@ fn workspace(places: &Places) -> Check {
         return Check { name: "workspace", health: Health::Warning, text };
     }
     Check { name: "workspace", health: Health::Good, text }
+}
+
+/// Who is asked for results, in order.
+fn web_search(local: &Local) -> Check {
+    let search = web(&local.places, &local.config).search;
+    let names: Vec<&str> = search.usable().map(SearchProvider::name).collect();
+    let (health, text) = match (search.is_configured(), names.as_slice()) {
+        (true, names) => (Health::Good, format!("{}; web_research is there", names.join(", then "))),
+        (false, []) => (Health::Warning, "no provider of web.search.order is set up".to_owned()),
+        (false, names) => {
+            let text = format!(
+                "{}, which needs no key; TAVILY_API_KEY, BRAVE_API_KEY or web.search.searxngUrl add others and web_research",
+                names.join(", ")
+            );
+            (Health::Good, text)
+        }
+    };
+    Check { name: "web search", health, text }
+}
+
+/// A network policy that is misspelt denies more than was meant.
+fn network_policies(local: &Local) -> Vec<Check> {
+    let warning = |text| Check { name: "network", health: Health::Warning, text };
+    local.config.warnings().into_iter().map(warning).collect()
 }
 
 /// A selector that matches no tool is likely a typing mistake.

@@ -58,6 +58,7 @@ fn refuse(output: &Output, err: anyhow::Error) -> Result<Exit> {
 
 fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode) {
     let token = places.data.operator_token_file();
+    served.warnings.iter().for_each(|warning| output.warning(warning));
     if output.json {
         return output.value(&json!({
             "url": served.url.to_string(),

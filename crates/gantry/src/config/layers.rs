@@ -60,10 +60,7 @@ impl Layers {
             let (key, text) = text.split_once('=').ok_or_else(|| ConfigError::BadSet(text.clone()))?;
             set(&mut value, key.trim(), parse_value(text.trim()));
         }
-        let config: Config =
-            parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
-        config.check()?;
-        Ok(config)
+        parse(value)
     }
 
     fn read_file(&self) -> Result<Value, ConfigError> {
@@ -105,12 +102,22 @@ impl Layers {
         }
         let changed = document.to_string();
         let value: Value = toml::from_str(&changed).map_err(|err| syntax(err.to_string()))?;
-        let config: Config =
-            parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
-        config.check()?;
+        let warnings = parse(value)?.warnings();
+        // Nobody means to write down what is not understood.
+        if let Some(warning) = warnings.into_iter().find(|warning| warning.starts_with(key)) {
+            let violations = vec![Violation { path: String::new(), message: warning }];
+            return Err(ConfigError::Invalid { violations });
+        }
         DataDir::write_config(&self.file, &changed)
             .map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
     }
+}
+
+fn parse(mut value: Value) -> Result<Config, ConfigError> {
+    super::web::accept_older_names(&mut value);
+    let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+    config.check()?;
+    Ok(config)
 }
 
 /// The value under a dotted key of the whole configuration.
@@ -266,6 +273,8 @@ mod tests {
             layers.write("shell.sandbx", "off").unwrap_err().to_string().contains("did you mean \"sandbox\"")
         );
         assert!(layers.write("maxToolResultChars", "many").is_err());
+        let unknown = layers.write("agents.bot.isolation.networkPolicy", "allow").unwrap_err().to_string();
+        assert!(unknown.contains("is not allow-all, allow-list or deny-all"), "{unknown}");
         let after = DataDir::read_config(&layers.file).unwrap();
         assert_eq!(before, after, "a refused change changes nothing");
         let text = after.unwrap();

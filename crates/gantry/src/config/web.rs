@@ -1,10 +1,11 @@
-//! `[web]`: how tools reach the outside.
+//! `[web]`: how tools reach the outside, and with whom they search.
 
-use gantry_net::{Client, ClientOptions, HostPattern, IpNet};
+use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Url};
 use gantry_tool::Violation;
-use gantry_toolsets::Web;
+use gantry_toolsets::{SearchKey, SearchProvider, SearchSettings, Web};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -14,26 +15,47 @@ pub(crate) struct WebConfig {
     /// Ranges of addresses that count as public, such as `192.168.7.0/24`. Metadata services stay closed.
     allowed_ranges: Vec<String>,
     /// Bytes of an answer that `http_request` shows.
-    #[serde(alias = "http_response_limit")]
     http_response_limit: Option<usize>,
+    search: SearchConfig,
+}
+
+/// Whom `tool::web_search` and `web_research` ask.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct SearchConfig {
+    /// In place of the variable `TAVILY_API_KEY`.
+    tavily_key: Option<String>,
+    /// In place of the variable `BRAVE_API_KEY`.
+    brave_key: Option<String>,
+    /// A SearXNG instance that answers in JSON. It may be on a private address.
+    searxng_url: Option<String>,
+    /// Who is asked, in this order, and nobody else.
+    order: Option<Vec<SearchProvider>>,
 }
 
 impl WebConfig {
-    pub(crate) fn settings(&self) -> Web {
+    /// `variable` is the environment.
+    pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>) -> Web {
         let allowed_hosts: Vec<HostPattern> =
             self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
-        let client = Client::new(ClientOptions {
+        let options = ClientOptions {
             allowed_hosts: allowed_hosts.clone(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             ..ClientOptions::default()
-        });
+        };
         let usual = Web::default();
         Web {
-            client,
+            search: self.search.settings(&options, variable),
+            client: Client::new(options),
             http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
             plain_hosts: allowed_hosts,
             ..usual
         }
+    }
+
+    /// Values that must not be shown.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
+        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().cloned()
     }
 
     /// What the types cannot say.
@@ -45,6 +67,221 @@ impl WebConfig {
             path: "web.allowedRanges".into(),
             message: format!("{range:?} is no range; write it as 192.168.7.0/24"),
         });
-        hosts.chain(ranges).collect()
+        hosts.chain(ranges).chain(self.search.violations()).collect()
+    }
+}
+
+impl SearchConfig {
+    fn settings(&self, options: &ClientOptions, variable: &dyn Fn(&str) -> Option<String>) -> SearchSettings {
+        let key = |configured: &Option<String>, name: &str| {
+            let configured = configured.as_deref().and_then(SearchKey::new);
+            configured.or_else(|| SearchKey::new(&variable(name)?))
+        };
+        let usual = SearchSettings::default();
+        SearchSettings {
+            tavily_key: key(&self.tavily_key, "TAVILY_API_KEY"),
+            brave_key: key(&self.brave_key, "BRAVE_API_KEY"),
+            client: self.instance().map(|url| Client::new(reaching(options, &url))),
+            searxng_url: self.instance().map(String::from),
+            order: self.order.clone().unwrap_or(usual.order),
+            endpoints: usual.endpoints,
+        }
+    }
+
+    fn instance(&self) -> Option<Url> {
+        self.searxng_url.as_deref().and_then(|url| instance(url).ok())
+    }
+
+    fn violations(&self) -> Vec<Violation> {
+        let violation = |key: &str, message: &str| Violation {
+            path: format!("web.search.{key}"),
+            message: message.to_owned(),
+        };
+        let mut violations = Vec::new();
+        for (key, value) in [("tavilyKey", &self.tavily_key), ("braveKey", &self.brave_key)] {
+            if value.as_ref().is_some_and(|value| value.trim().chars().any(|c| !c.is_ascii_graphic())) {
+                violations.push(violation(key, "is no key: it holds characters that cannot be sent"));
+            }
+        }
+        if let Some(Err(message)) = self.searxng_url.as_deref().map(instance) {
+            violations.push(violation("searxngUrl", message));
+        }
+        let order = self.order.as_deref().unwrap_or(&[SearchProvider::Duckduckgo]);
+        if order.is_empty() {
+            violations.push(violation("order", "is empty; leave it out for the usual order"));
+        }
+        if order.iter().enumerate().any(|(index, provider)| order[..index].contains(provider)) {
+            violations.push(violation("order", "names a provider twice"));
+        }
+        violations
+    }
+}
+
+/// Where a SearXNG instance is.
+fn instance(text: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(text).map_err(|_| "is no address; write it as https://searx.example.org")?;
+    match url.scheme() {
+        "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
+            Err("must not hold a user or a password")
+        }
+        "http" | "https" if url.query().is_some() || url.fragment().is_some() => {
+            Err("is the instance's address alone, without ? and #")
+        }
+        "http" | "https" => Ok(url),
+        _ => Err("must begin with https:// or http://"),
+    }
+}
+
+/// The operator has named the instance, so searching may reach it wherever it is; other tools may not.
+fn reaching(options: &ClientOptions, instance: &Url) -> ClientOptions {
+    let mut options = options.clone();
+    options.allowed_hosts.extend(instance.host_str().and_then(|host| HostPattern::parse(host).ok()));
+    options
+}
+
+/// Keys under the names that other assistants' configurations have for them, put where they belong. One that is given both
+/// ways is left, to be refused.
+pub(super) fn accept_older_names(config: &mut Value) {
+    let Value::Object(root) = config else { return };
+    let limit = root.remove("http_response_limit");
+    let limit = limit.or_else(|| root.get_mut("web")?.as_object_mut()?.remove("http_response_limit"));
+    let provider = root.remove("search_provider");
+    let key = root.remove("search_api_key");
+    let key_name = match provider.as_ref().and_then(Value::as_str) {
+        Some("brave") => "braveKey",
+        _ => "tavilyKey",
+    };
+    place(root, &["web"], "httpResponseLimit", limit, "http_response_limit");
+    place(root, &["web", "search"], key_name, key, "search_api_key");
+    place(root, &["web", "search"], "order", provider.map(|first| first_of(&first)), "search_provider");
+}
+
+/// All providers, one of them first. A name that is none stays, and is refused with those there are.
+fn first_of(first: &Value) -> Value {
+    let others = SearchProvider::ALL.map(|provider| json!(provider.name()));
+    let others = others.into_iter().filter(|name| name != first);
+    std::iter::once(first.clone()).chain(others).collect()
+}
+
+fn place(root: &mut Map<String, Value>, tables: &[&str], name: &str, value: Option<Value>, older: &str) {
+    let Some(value) = value else { return };
+    let mut table = &mut *root;
+    for step in tables {
+        match table.entry(*step).or_insert_with(|| json!({})) {
+            Value::Object(next) => table = next,
+            // Not a table: said when the whole is checked.
+            _ => return,
+        }
+    }
+    let name = if table.contains_key(name) { older } else { name };
+    table.insert(name.to_owned(), value);
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::parse_checked;
+
+    use super::*;
+
+    fn read(mut config: Value) -> Result<WebConfig, String> {
+        accept_older_names(&mut config);
+        let listed = |violations: Vec<Violation>| violations.iter().map(|each| format!("{each}\n")).collect();
+        let web: WebConfig =
+            parse_checked(config.get("web").cloned().unwrap_or_else(|| json!({}))).map_err(listed)?;
+        match web.violations() {
+            wrong if wrong.is_empty() => Ok(web),
+            wrong => Err(listed(wrong)),
+        }
+    }
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    fn environment(name: &str) -> Option<String> {
+        matches!(name, "TAVILY_API_KEY" | "BRAVE_API_KEY").then(|| format!("variable-{name}"))
+    }
+
+    fn usable(web: &Web) -> Vec<&'static str> {
+        web.search.usable().map(SearchProvider::name).collect()
+    }
+
+    #[test]
+    fn keys_come_from_the_configuration_or_else_from_the_environment() {
+        let empty = read(json!({})).unwrap();
+        assert_eq!(usable(&empty.settings(&none)), ["duckduckgo"]);
+        assert!(!empty.settings(&none).search.is_configured());
+        assert_eq!(
+            usable(&empty.settings(&|_| Some("  ".into()))),
+            ["duckduckgo"],
+            "an empty variable is none"
+        );
+        assert_eq!(usable(&empty.settings(&environment)), ["tavily", "brave", "duckduckgo"]);
+        let own = read(
+            json!({"web": {"search": {"tavilyKey": "configured", "searxngUrl": "http://10.0.0.1:8080/x"}}}),
+        );
+        let search = own.unwrap().settings(&environment).search;
+        assert_eq!(search.tavily_key, SearchKey::new("configured"));
+        assert_eq!(search.brave_key, SearchKey::new("variable-BRAVE_API_KEY"));
+        assert_eq!(search.searxng_url.as_deref(), Some("http://10.0.0.1:8080/x"));
+        assert!(search.is_configured() && !format!("{search:?}").contains("configured"), "{search:?}");
+    }
+
+    #[test]
+    fn the_order_is_who_is_asked_and_nobody_else() {
+        let web = read(json!({"web": {"search": {"order": ["brave", "searxng"]}}})).unwrap();
+        assert_eq!(usable(&web.settings(&environment)), ["brave"]);
+        assert_eq!(usable(&web.settings(&none)), [""; 0]);
+    }
+
+    #[test]
+    fn everything_that_cannot_be_used_is_said() {
+        let wrong = read(json!({"web": {"allowedHosts": ["a b"], "allowedRanges": ["x"], "search": {
+            "tavilyKey": "two words", "braveKey": "line\nbreak", "searxngUrl": "ftp://x", "order": ["brave", "brave"]}}}));
+        let told = wrong.unwrap_err();
+        for part in [
+            "web.allowedHosts: \"a b\" is no host",
+            "web.allowedRanges: \"x\" is no range",
+            "web.search.tavilyKey: is no key",
+            "web.search.braveKey: is no key",
+            "web.search.searxngUrl: must begin with https://",
+            "web.search.order: names a provider twice",
+        ] {
+            assert!(told.contains(part), "{part} not in {told}");
+        }
+        for (search, part) in [
+            (
+                json!({"order": ["google"]}),
+                "is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\"",
+            ),
+            (json!({"order": []}), "is empty"),
+            (json!({"searxngUrl": "https://user:pass@searx.example"}), "must not hold a user"),
+            (json!({"searxngUrl": "https://searx.example/?q=1"}), "without ? and #"),
+            (json!({"searxngUrl": "searx.example"}), "is no address"),
+            (json!({"tavilykey": "x"}), "did you mean \"tavilyKey\"?"),
+        ] {
+            let told = read(json!({"web": {"search": search}})).unwrap_err();
+            assert!(told.contains(part), "{part} not in {told}");
+        }
+    }
+
+    #[test]
+    fn older_names_are_understood() {
+        for config in [
+            json!({"http_response_limit": 7}),
+            json!({"web": {"http_response_limit": 7}}),
+            json!({"web": {"httpResponseLimit": 7}}),
+        ] {
+            assert_eq!(read(config.clone()).unwrap().settings(&none).http_response_limit, 7, "{config}");
+        }
+        let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
+        assert!(both.contains("unknown field \"http_response_limit\""), "{both}");
+        let search = |config| read(config).unwrap().settings(&none).search;
+        let tavily = search(json!({"search_api_key": "tvly-1"}));
+        assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
+        let brave = search(json!({"search_api_key": "b-1", "search_provider": "brave"}));
+        assert_eq!((brave.brave_key.clone(), brave.tavily_key), (SearchKey::new("b-1"), None));
+        assert_eq!(brave.order[..2], [SearchProvider::Brave, SearchProvider::Tavily]);
+        assert!(read(json!({"search_provider": "bing"})).unwrap_err().contains("\"bing\" is not one of"));
     }
 }

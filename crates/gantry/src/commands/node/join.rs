@@ -31,6 +31,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
     let mut config = places.layers.load()?;
     config.resolve_paths(|path| places.resolve(path));
+    config.warnings().iter().for_each(|warning| output.warning(warning));
     let joining = Joining::new(&places, &config, args)?;
     places.data.create()?;
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;

@@ -1,0 +1,135 @@
+//! One request to a provider, and the answer as far as every provider's is alike.
+
+use gantry_net::{
+    Client, HeaderMap, HeaderName, HeaderValue, Method, NetworkPolicy, Request, StatusCode, Url, header,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::SearchError;
+use super::settings::SearchKey;
+
+/// Pages of results have some ten kilobytes; with the text of twenty pages, megabytes.
+const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// What a provider says about an error is shown up to here.
+const DETAIL_CHARS: usize = 200;
+
+const USER_AGENT: HeaderValue = HeaderValue::from_static("Mozilla/5.0 (compatible; Gantry)");
+
+pub(super) struct Ask {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    secret_headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) body: Vec<u8>,
+}
+
+impl Ask {
+    /// Of a path below a provider's address.
+    pub(super) fn get(base: &str, path: &str) -> Result<Ask, SearchError> {
+        let unusable = || SearchError::Address(base.chars().take(DETAIL_CHARS).collect());
+        let url = format!("{}/{path}", base.trim_end_matches('/'));
+        let headers = HeaderMap::from_iter([
+            (header::USER_AGENT, USER_AGENT),
+            (header::ACCEPT, HeaderValue::from_static("application/json")),
+        ]);
+        Ok(Ask {
+            method: Method::GET,
+            url: Url::parse(&url).map_err(|_| unusable())?,
+            headers,
+            secret_headers: HeaderMap::new(),
+            body: Vec::new(),
+        })
+    }
+
+    pub(super) fn parameter(mut self, name: &str, value: &str) -> Ask {
+        self.url.query_pairs_mut().append_pair(name, value);
+        self
+    }
+
+    pub(super) fn post(mut self, content_type: &'static str, body: Vec<u8>) -> Ask {
+        self.method = Method::POST;
+        self.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.body = body;
+        self
+    }
+
+    pub(super) fn accept(mut self, content_type: &'static str) -> Ask {
+        self.headers.insert(header::ACCEPT, HeaderValue::from_static(content_type));
+        self
+    }
+
+    /// `prefix` stands before the key, as in `Bearer `.
+    pub(super) fn key(mut self, name: HeaderName, prefix: &str, key: &SearchKey) -> Result<Ask, SearchError> {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.text()))
+            .map_err(|_| SearchError::UnusableKey)?;
+        value.set_sensitive(true);
+        self.secret_headers.insert(name, value);
+        Ok(self)
+    }
+
+    /// The answer, if it is one: anything but a success is an error with the provider's own words.
+    pub(super) async fn send(
+        self,
+        client: &Client,
+        policy: &NetworkPolicy,
+        deadline: Instant,
+    ) -> Result<Reply, SearchError> {
+        let request = Request {
+            method: self.method,
+            headers: self.headers,
+            secret_headers: self.secret_headers,
+            body: self.body.into(),
+            policy: policy.clone(),
+            ..Request::get(self.url, deadline)
+        };
+        let response = client.send(request).await?;
+        let status = response.status;
+        let body = response.body.read(MAX_ANSWER_BYTES).await?;
+        if !status.is_success() {
+            return Err(failure(status, &body.bytes));
+        }
+        if body.cut {
+            return Err(SearchError::Odd(format!("it is longer than {MAX_ANSWER_BYTES} bytes")));
+        }
+        Ok(Reply { status, body: body.bytes })
+    }
+}
+
+impl Reply {
+    pub(super) fn json(&self) -> Result<Value, SearchError> {
+        serde_json::from_slice(&self.body).map_err(|err| SearchError::Odd(format!("it is not JSON ({err})")))
+    }
+}
+
+/// Tavily says 432 and 433 when a plan or a pay-as-you-go limit is reached, which no standard knows.
+fn failure(status: StatusCode, body: &[u8]) -> SearchError {
+    let detail = detail(body);
+    match status.as_u16() {
+        401 => SearchError::KeyRefused { status, detail },
+        402 | 429 | 432 | 433 => SearchError::Quota { status, detail },
+        _ => SearchError::Status { status, detail },
+    }
+}
+
+/// What the body of an error says, wherever providers put it.
+fn detail(body: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let places =
+        ["/detail/error", "/error/detail", "/error/message", "/error/code", "/detail", "/error", "/message"];
+    let text = places.iter().find_map(|place| value.pointer(place)?.as_str());
+    match text.map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) => {
+            let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let cut = line.chars().count() > DETAIL_CHARS;
+            let shown: String = line.chars().take(DETAIL_CHARS).collect();
+            format!(": {shown}{}", if cut { "…" } else { "" })
+        }
+        None => String::new(),
+    }
+}

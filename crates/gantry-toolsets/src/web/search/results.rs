@@ -1,0 +1,199 @@
+//! Results as every provider's are shown: plain text, real addresses, and a word about what could not be used.
+
+use dom_query::Document;
+use gantry_net::Url;
+use serde_json::{Map, Value};
+
+use super::SearchError;
+
+/// Longer than any title or snippet; what is over is cut with a mark.
+const TITLE_CHARS: usize = 300;
+const CONTENT_CHARS: usize = 4_000;
+
+/// One result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) title: String,
+    pub(crate) url: String,
+    /// What the page is about, or the part of it that matches.
+    pub(crate) content: String,
+    /// As the provider writes it.
+    pub(crate) published: Option<String>,
+    /// The page's own text.
+    pub(crate) page: Option<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) results: Vec<Found>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What a provider calls the parts of a result.
+pub(super) struct Fields {
+    pub(super) content: &'static str,
+    pub(super) published: &'static str,
+    pub(super) page: &'static str,
+    pub(super) markup: Markup,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Markup {
+    /// The provider sends HTML.
+    Html,
+    /// The provider sends text, in which tags now and then survive.
+    Stray,
+}
+
+/// A list of results in JSON. One that cannot be used is left out; that it was is said.
+pub(super) fn listed(list: Option<&Value>, fields: &Fields) -> Result<Page, SearchError> {
+    let Some(Value::Array(items)) = list else {
+        return Err(SearchError::Odd("it holds no list of results".to_owned()));
+    };
+    let mut page = Page::default();
+    let (mut unusable, mut odd) = (0, 0);
+    for item in items {
+        match item.as_object().and_then(|item| Some((item, address(item.get("url")?.as_str()?)?))) {
+            Some((item, url)) => page.results.push(found(item, url, fields, &mut odd)),
+            None => unusable += 1,
+        }
+    }
+    // An answer of which nothing can be used is no answer.
+    if page.results.is_empty() && unusable > 0 {
+        return Err(SearchError::Odd(format!("none of its {unusable} results has an address")));
+    }
+    page.note_left_out(unusable);
+    if odd > 0 {
+        page.notes.push(format!("{odd} fields of results were not text and are left empty"));
+    }
+    Ok(page)
+}
+
+impl Page {
+    pub(super) fn note_left_out(&mut self, unusable: usize) {
+        if unusable > 0 {
+            self.notes.push(format!("{unusable} results without a usable address were left out"));
+        }
+    }
+}
+
+fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usize) -> Found {
+    let mut text = |name: &str| match item.get(name) {
+        Some(Value::String(text)) => Some(text.as_str()),
+        None | Some(Value::Null) => None,
+        Some(_) => {
+            *odd += 1;
+            None
+        }
+    };
+    let title = text("title").map(|title| plain(title, fields.markup)).unwrap_or_default();
+    Found {
+        title: if title.is_empty() { url.clone() } else { cut(&title, TITLE_CHARS) },
+        content: text(fields.content)
+            .map(|content| cut(&plain(content, fields.markup), CONTENT_CHARS))
+            .unwrap_or_default(),
+        published: text(fields.published).filter(|text| !text.is_empty()).map(|text| cut(text, 40)),
+        page: text(fields.page).filter(|text| !text.trim().is_empty()).map(str::to_owned),
+        url,
+    }
+}
+
+/// An address that can be fetched, as URLs spell it.
+pub(super) fn address(text: &str) -> Option<String> {
+    let url = Url::parse(text).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then(|| url.into())
+}
+
+pub(super) fn title_or(url: &str, title: &str) -> String {
+    if title.is_empty() { url.to_owned() } else { cut(title, TITLE_CHARS) }
+}
+
+/// Text without tags and entities, on one line.
+fn plain(text: &str, markup: Markup) -> String {
+    const TAGS: [&str; 8] = ["</b>", "</strong>", "</em>", "</i>", "</span>", "</a>", "</p>", "<br"];
+    let has_tags = || TAGS.iter().any(|tag| text.contains(tag));
+    match markup {
+        Markup::Stray if !has_tags() => one_line(text),
+        Markup::Html | Markup::Stray => one_line(&Document::fragment(text).text()),
+    }
+}
+
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => {
+            format!("{}… [cut, {} characters in all]", &text[..end], text.chars().count())
+        }
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FIELDS: Fields = Fields { content: "text", published: "date", page: "page", markup: Markup::Stray };
+
+    #[test]
+    fn what_is_missing_or_of_another_type_is_told_and_not_invented() {
+        let list = json!([
+            {"url": "https://a.example/", "title": "A", "text": "about", "date": "2026", "page": "all of it"},
+            {"url": "https://b.example"},
+            {"url": "https://c.example/", "title": 7, "text": ["x"], "date": null},
+            {"title": "no address"}, {"url": 5}, {"url": "javascript:alert(1)"}, {"url": "/relative"}, "text", null,
+        ]);
+        let page = listed(Some(&list), &FIELDS).unwrap();
+        let seen: Vec<_> =
+            page.results.iter().map(|found| (&*found.url, &*found.title, &*found.content)).collect();
+        assert_eq!(
+            seen,
+            [
+                ("https://a.example/", "A", "about"),
+                ("https://b.example/", "https://b.example/", ""),
+                ("https://c.example/", "https://c.example/", ""),
+            ]
+        );
+        assert_eq!(page.results[0].published.as_deref(), Some("2026"));
+        assert_eq!(page.results[0].page.as_deref(), Some("all of it"));
+        assert_eq!(
+            page.notes,
+            [
+                "6 results without a usable address were left out",
+                "2 fields of results were not text and are left empty"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_answer_without_results_is_one_and_an_answer_without_a_list_is_not() {
+        assert_eq!(listed(Some(&json!([])), &FIELDS).unwrap(), Page::default());
+        for list in [None, Some(json!({})), Some(json!("x")), Some(json!([{"title": "x"}, 1]))] {
+            assert!(matches!(listed(list.as_ref(), &FIELDS), Err(SearchError::Odd(_))), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn tags_and_entities_go_where_they_are_markup() {
+        for (text, markup, shown) in [
+            ("a <strong>b</strong> &amp; c&#x27;s", Markup::Html, "a b & c's"),
+            ("Vec&lt;T&gt; <b>x", Markup::Html, "Vec<T> x"),
+            ("Vec<T> & a<b", Markup::Stray, "Vec<T> & a<b"),
+            ("a <b>b</b>\n\n c", Markup::Stray, "a b c"),
+            ("", Markup::Html, ""),
+            ("<<<>&#xffffffff;&nosuch;", Markup::Html, "<<<>\u{fffd}&nosuch;"),
+        ] {
+            assert_eq!(plain(text, markup), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_between_characters_and_says_so() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöü€", 3), "äöü… [cut, 4 characters in all]");
+    }
+}

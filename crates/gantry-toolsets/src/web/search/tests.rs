@@ -1,0 +1,360 @@
+//! The providers as their documentation has them speak, on servers of our own; asked through `tool::web_search`.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::Bench;
+use crate::testing::web_server::{Asked, Said, WebServer, client_to_loopback};
+use crate::{MachineParts, SearchEndpoints};
+
+pub(super) fn query(text: &str) -> Query {
+    Query {
+        text: text.to_owned(),
+        max_results: DEFAULT_RESULTS,
+        topic: Topic::General,
+        time_range: None,
+        with_content: false,
+    }
+}
+
+/// All four providers, on one server that tells them apart by path.
+pub(crate) fn set_up(parts: &mut MachineParts, server: &WebServer) {
+    let url = || server.url();
+    parts.web.client = client_to_loopback();
+    parts.web.search = SearchSettings {
+        tavily_key: SearchKey::new("tvly-a-secret-key"),
+        brave_key: SearchKey::new("a-secret-brave-key"),
+        searxng_url: Some(format!("{}/searx/", url())),
+        endpoints: SearchEndpoints { tavily: url(), brave: url(), duckduckgo: url() },
+        ..SearchSettings::default()
+    };
+}
+
+pub(crate) fn provider_of(asked: &Asked) -> &'static str {
+    match asked.path() {
+        "/search" => "tavily",
+        "/res/v1/web/search" | "/res/v1/news/search" => "brave",
+        "/searx/search" => "searxng",
+        "/html/" => "duckduckgo",
+        other => panic!("{other} is asked for by nobody"),
+    }
+}
+
+/// What each says when all is well, as documented.
+pub(crate) fn well(provider: &str) -> Said {
+    match provider {
+        "tavily" => Said::json(
+            200,
+            &json!({"query": "q", "answer": null, "images": [], "follow_up_questions": null, "response_time": 1.2,
+                "results": [{"title": "T1", "url": "https://t.example/1", "content": "from tavily", "score": 0.9, "raw_content": null}]}),
+        ),
+        "brave" => Said::json(
+            200,
+            &json!({"type": "search", "query": {"original": "q"}, "mixed": {"main": []}, "web": {"type": "search", "results": [
+                {"title": "B&amp;1", "url": "https://b.example/1", "description": "from <strong>brave</strong>", "page_age": "2026-01-02T03:04:05"}]}}),
+        ),
+        "searxng" => Said::json(
+            200,
+            &json!({"query": "q", "number_of_results": 0, "answers": [], "infoboxes": [], "suggestions": [], "unresponsive_engines": [],
+                "results": [{"title": "S1", "url": "https://s.example/1", "content": "from searxng", "engine": "x", "engines": ["x"], "publishedDate": null}]}),
+        ),
+        _ => Said::html(
+            r#"<div id="links" class="results"><div class="result results_links web-result"><h2><a class="result__a"
+            href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fd.example%2F1&amp;rut=1">D1</a></h2><a class="result__snippet">from duckduckgo</a></div></div>"#,
+        ),
+    }
+}
+
+/// Providers that do not do well, by name, and all others that do.
+async fn bench(ill: &'static [(&'static str, fn() -> Said)]) -> (Bench, WebServer) {
+    let server = WebServer::start(move |asked| {
+        let provider = provider_of(asked);
+        ill.iter().find(|(name, _)| *name == provider).map_or_else(|| well(provider), |(_, say)| say())
+    })
+    .await;
+    (Bench::with(|parts| set_up(parts, &server)), server)
+}
+
+async fn call(bench: &Bench, input: Value) -> Value {
+    bench.call("tool::web_search", input).await.unwrap()
+}
+
+#[tokio::test]
+async fn each_provider_is_asked_in_its_own_words() {
+    let (bench, server) = bench(&[]).await;
+    for (provider, title, url, content) in [
+        ("tavily", "T1", "https://t.example/1", "from tavily"),
+        ("brave", "B&1", "https://b.example/1", "from brave"),
+        ("searxng", "S1", "https://s.example/1", "from searxng"),
+        ("duckduckgo", "D1", "https://d.example/1", "from duckduckgo"),
+    ] {
+        let input = json!({"query": " c++ & \"q\" ", "provider": provider, "maxResults": 7});
+        let results = json!([{"title": title, "url": url, "content": content}]);
+        assert_eq!(call(&bench, input).await, json!({"results": results, "provider": provider}));
+    }
+    let [tavily, brave, searxng, duckduckgo] = server.asked().try_into().unwrap();
+    assert_eq!(
+        (tavily.method.as_str(), tavily.header("authorization")),
+        ("POST", Some("Bearer tvly-a-secret-key"))
+    );
+    assert_eq!(
+        serde_json::from_str::<Value>(&tavily.body).unwrap(),
+        json!({"query": "c++ & \"q\"", "max_results": 7, "search_depth": "basic", "topic": "general"})
+    );
+    assert_eq!(tavily.header("content-type"), Some("application/json"));
+    assert_eq!(
+        (brave.method.as_str(), brave.header("x-subscription-token")),
+        ("GET", Some("a-secret-brave-key"))
+    );
+    assert_eq!(
+        brave.target,
+        "/res/v1/web/search?q=c%2B%2B+%26+%22q%22&count=7&text_decorations=false&result_filter=web"
+    );
+    assert_eq!(searxng.target, "/searx/search?q=c%2B%2B+%26+%22q%22&format=json&categories=general");
+    assert_eq!(duckduckgo.target, "/html/?q=c%2B%2B+%26+%22q%22");
+    for (asked, keyless) in [(&searxng, true), (&duckduckgo, true), (&brave, false)] {
+        assert_eq!(asked.header("authorization"), None);
+        assert_eq!(asked.header("x-subscription-token").is_none(), keyless);
+    }
+}
+
+#[tokio::test]
+async fn the_first_that_is_set_up_serves_and_the_asked_one_goes_first() {
+    let (bench, server) = bench(&[]).await;
+    assert_eq!(call(&bench, json!({"query": "q"})).await["provider"], "tavily");
+    assert_eq!(server.asked().len(), 1, "nobody else is asked");
+    let without_keys = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.search.tavily_key = None;
+        parts.web.search.brave_key = None;
+    });
+    let served = call(&without_keys, json!({"query": "q"})).await;
+    assert_eq!((&served["provider"], served.get("fallbacks")), (&json!("searxng"), None));
+    let served = call(&without_keys, json!({"query": "q", "provider": "brave"})).await;
+    let error = "is not set up; the operator sets BRAVE_API_KEY or web.search.braveKey";
+    assert_eq!(served["fallbacks"], json!([{"provider": "brave", "error": error}]));
+    assert_eq!(served["provider"], "searxng");
+    let ordered = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.search.order = vec![SearchProvider::Duckduckgo, SearchProvider::Brave];
+    });
+    assert_eq!(call(&ordered, json!({"query": "q"})).await["provider"], "duckduckgo");
+    let served = call(&ordered, json!({"query": "q", "provider": "tavily"})).await;
+    assert_eq!(served["fallbacks"][0]["error"], "is left out by web.search.order");
+    let unknown =
+        bench.call("tool::web_search", json!({"query": "q", "provider": "bing"})).await.unwrap_err();
+    let known = "\"bing\" is not one of \"tavily\", \"brave\", \"searxng\", \"duckduckgo\"";
+    assert!(unknown.to_string().replace("\\\"", "\"").contains(known), "{unknown}");
+}
+
+#[tokio::test]
+async fn errors_and_quotas_are_reported_and_the_next_one_serves() {
+    let (bench, server) = bench(&[
+        ("tavily", || {
+            Said::json(
+                432,
+                &json!({"detail": {"error": "This request exceeds your plan's set usage limit."}}),
+            )
+        }),
+        ("brave", || {
+            Said::json(
+                429,
+                &json!({"type": "ErrorResponse", "error": {"id": "x", "status": 429, "code": "RATE_LIMITED",
+                "detail": "Request rate limit\n exceeded for plan."}}),
+            )
+        }),
+        ("searxng", || Said::new(403, "text/html", "<title>403 Forbidden</title>")),
+    ])
+    .await;
+    let served = call(&bench, json!({"query": "q"})).await;
+    assert_eq!(served["provider"], "duckduckgo");
+    assert_eq!(
+        served["fallbacks"],
+        json!([
+            {"provider": "tavily", "error": "its quota is used up, or it is asked too often (432 <unknown status code>): This request exceeds your plan's set usage limit."},
+            {"provider": "brave", "error": "its quota is used up, or it is asked too often (429 Too Many Requests): Request rate limit exceeded for plan."},
+            {"provider": "searxng", "error": "answered 403 Forbidden"},
+        ])
+    );
+    assert_eq!(server.asked().len(), 4, "each once: no retries");
+}
+
+#[tokio::test]
+async fn a_refused_key_and_a_lack_of_money_are_told_apart() {
+    let (bench, _server) = bench(&[
+        ("tavily", || {
+            Said::json(401, &json!({"detail": {"error": "Unauthorized: missing or invalid API key."}}))
+        }),
+        ("brave", || Said::json(402, &json!({"message": "pay"}))),
+        ("searxng", || Said::new(500, "text/plain", "x".repeat(100_000))),
+    ])
+    .await;
+    let served = call(&bench, json!({"query": "q"})).await;
+    let told = served["fallbacks"].to_string();
+    for part in [
+        "refuses the key (401 Unauthorized): Unauthorized",
+        "(402 Payment Required): pay",
+        "500 Internal Server Error\"",
+    ] {
+        assert!(told.contains(part), "{part} not in {told}");
+    }
+}
+
+#[tokio::test]
+async fn odd_answers_are_errors_with_words_and_the_next_one_serves() {
+    let (bench, _server) = bench(&[
+        ("tavily", || Said::json(200, &json!({"results": {"0": "no list"}}))),
+        ("brave", || Said::html("<html>a login page</html>")),
+        ("searxng", || {
+            Said::json(
+                200,
+                &json!({"results": [], "unresponsive_engines": [["google", "CAPTCHA"], ["bing"], 7]}),
+            )
+        }),
+        ("duckduckgo", || Said::new(202, "text/html", "<div class='anomaly-modal'>")),
+    ])
+    .await;
+    let failed = bench.call("tool::web_search", json!({"query": "q"})).await.unwrap_err();
+    let told = failed["error"].as_str().unwrap();
+    for part in [
+        "no search provider answered: tavily: its answer is not understood: it holds no list of results; brave: ",
+        "brave: its answer is not understood: it is not JSON (",
+        "searxng: its answer is not understood: no result, and engines did not answer: google (CAPTCHA), bing",
+        "duckduckgo: wants to know whether a human asks",
+    ] {
+        assert!(told.contains(part), "{part} not in {told}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_bounded() {
+    let (bench, _server) =
+        bench(&[("tavily", || Said::new(200, "application/json", vec![b' '; 9 * 1024 * 1024]))]).await;
+    let served = call(&bench, json!({"query": "q"})).await;
+    assert_eq!(
+        served["fallbacks"][0]["error"],
+        "its answer is not understood: it is longer than 8388608 bytes"
+    );
+    assert_eq!(served["provider"], "brave");
+}
+
+#[tokio::test]
+async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
+    let (bench, _server) = bench(&[
+        ("tavily", || {
+            let results: Vec<Value> =
+                (0..30).map(|n| json!({"title": n, "url": format!("https://t.example/{n}")})).collect();
+            Said::json(200, &json!({ "results": results }))
+        }),
+        ("brave", || Said::json(200, &json!({"type": "search", "query": {"original": "q"}}))),
+        ("searxng", || {
+            Said::json(
+                200,
+                &json!({"results": [{"url": "https://s.example/", "content": "a <b>b</b>"}, {"url": ""}],
+                "unresponsive_engines": [["google", "timeout"]]}),
+            )
+        }),
+    ])
+    .await;
+    let served = call(&bench, json!({"query": "q", "maxResults": 20})).await;
+    assert_eq!(served["results"].as_array().unwrap().len(), 20);
+    assert_eq!(
+        served["results"][3],
+        json!({"title": "https://t.example/3", "url": "https://t.example/3", "content": ""})
+    );
+    assert_eq!(served["notes"], json!(["30 fields of results were not text and are left empty"]));
+    assert_eq!(call(&bench, json!({"query": "q"})).await["results"].as_array().unwrap().len(), 5);
+    let served = call(&bench, json!({"query": "q", "provider": "brave"})).await;
+    assert_eq!(served, json!({"results": [], "provider": "brave"}), "no results is an answer");
+    let served = call(&bench, json!({"query": "q", "provider": "searxng"})).await;
+    assert_eq!(served["results"][0]["content"], "a b");
+    assert_eq!(
+        served["notes"],
+        json!([
+            "1 results without a usable address were left out",
+            "engines that did not answer: google (timeout)"
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
+    let other = WebServer::saying(Said::json(200, &json!({"results": []}))).await;
+    let elsewhere = format!("{}/search", other.url());
+    let server = WebServer::start(move |asked| match provider_of(asked) {
+        "tavily" => Said { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() },
+        provider => well(provider),
+    })
+    .await;
+    let bench = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
+    });
+    call(&bench, json!({"query": "q"})).await;
+    let served = call(&bench, json!({"query": "q", "provider": "brave"})).await;
+    assert_eq!(served["fallbacks"][0]["provider"], "brave");
+    for asked in other.asked() {
+        assert!(!format!("{asked:?}").contains("secret-key"), "{asked:?}");
+    }
+    assert!(!other.asked().is_empty());
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_sent_are_told_without_being_shown() {
+    let server = WebServer::start(|asked| well(provider_of(asked))).await;
+    let bench = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
+    });
+    let served = call(&bench, json!({"query": "q"})).await;
+    assert_eq!((&served["provider"], served.to_string().contains("secret")), (&json!("brave"), false));
+    assert!(served["fallbacks"][0]["error"].as_str().unwrap().starts_with("the key cannot be sent"));
+}
+
+#[tokio::test]
+async fn bad_queries_are_refused_and_nothing_is_sent() {
+    let (bench, server) = bench(&[]).await;
+    for (input, part) in [
+        (json!({"query": ""}), "query is empty"),
+        (json!({"query": " \n\t "}), "query is empty"),
+        (json!({"query": "ä".repeat(401)}), "query has 401 characters, at most 400"),
+        (json!({}), "required field \\\"query\\\" is missing"),
+        (json!({"query": "q", "maxResults": 0}), "maxResults"),
+        (json!({"query": "q", "maxResults": 21}), "maxResults"),
+        (json!({"query": "q", "max_results": 2}), "did you mean \\\"maxResults\\\"?"),
+        (json!({"query": ["q"]}), "query"),
+    ] {
+        let refused = bench.call("tool::web_search", input.clone()).await.unwrap_err().to_string();
+        assert!(refused.contains(part), "{input}: {refused}");
+    }
+    assert_eq!(call(&bench, json!({"query": "ä".repeat(400)})).await["provider"], "tavily");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_slow_provider_leaves_time_for_the_next_and_a_cancelled_call_ends() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let bench = Bench::with(|parts| {
+        parts.web.client = client_to_loopback();
+        parts.web.search.tavily_key = SearchKey::new("a-secret-key");
+        parts.web.search.endpoints.tavily = silent;
+    });
+    let mut call = bench.operator_call();
+    call.deadline = Some(std::time::Instant::now() + Duration::from_millis(300));
+    let started = std::time::Instant::now();
+    let late = bench.call_as(call, "tool::web_search", json!({"query": "q"})).await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(3), "{late}");
+    let call = bench.operator_call();
+    let cancel = call.cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cancel.cancel();
+    });
+    let started = std::time::Instant::now();
+    let cancelled = bench.call_as(call, "tool::web_search", json!({"query": "q"})).await.unwrap_err();
+    assert!(
+        cancelled.to_string().contains("cancelled") && started.elapsed() < Duration::from_secs(3),
+        "{cancelled}"
+    );
+}

@@ -1,0 +1,140 @@
+//! An agent's network policy binds every tool that can reach beyond the machine: web tools reach only the hosts it names,
+//! commands have no sockets at all under anything but `allow-all`.
+
+use std::collections::BTreeMap;
+
+use gantry_net::{HostPattern, NetworkPolicy};
+use gantry_tool::Tool;
+use gantry_toolsets::testing::Bench;
+use gantry_toolsets::testing::web_server::{Said, WebServer, client_to_loopback};
+use gantry_toolsets::{Isolation, IsolationLevel, MachineParts, SearchEndpoints, SearchKey, SearchSettings};
+use serde_json::{Value, json};
+
+/// How each tool is made to connect to the server: the one list to add to when a tool that reaches outside arrives.
+fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
+    let (url, port) = (server.url(), server.port());
+    let connect = format!(
+        "import socket; socket.create_connection(('127.0.0.1', {port})).close(); print('conn' + 'ected')"
+    );
+    let command = format!("python3 -c \"{connect}\"");
+    Some(match tool {
+        "local__Bash" => vec![json!({"command": command}), json!({"command": command, "yieldMs": 20_000})],
+        "exec" => vec![json!({"command": command, "source_rc": false})],
+        "bash" => vec![json!({"command": command})],
+        "tool::shell_exec" => vec![json!({"argv": ["python3", "-c", connect]})],
+        "tool::web_search" => vec![json!({"query": "q"}), json!({"query": "q", "provider": "brave"})],
+        "web_research" => {
+            vec![json!({"action": "search", "query": "q"}), json!({"action": "read", "url": url})]
+        }
+        "tool::web_fetch" => vec![json!({"url": url})],
+        "http_request" => vec![json!({"url": url, "method": "GET"})],
+        // Types into a command that is confined by the call which started it.
+        "local__Process" => Vec::new(),
+        _ => return None,
+    })
+}
+
+fn open_world(bench: &Bench) -> Vec<Tool> {
+    bench.gate.registry().entries().into_iter().filter(Tool::is_open_world).collect()
+}
+
+/// A machine whose every search provider is the server, with agents by policy.
+fn agents(parts: &mut MachineParts, server: &WebServer) {
+    let url = || server.url();
+    parts.web.client = client_to_loopback();
+    parts.web.search = SearchSettings {
+        tavily_key: SearchKey::new("a-secret-key"),
+        brave_key: SearchKey::new("a-secret-key"),
+        searxng_url: Some(url()),
+        endpoints: SearchEndpoints { tavily: url(), brave: url(), duckduckgo: url() },
+        ..SearchSettings::default()
+    };
+    let list = |hosts: &[&str]| {
+        NetworkPolicy::AllowList(hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect())
+    };
+    let isolation = |network| Isolation { network, ..Isolation::default() };
+    let gap = Isolation { level: IsolationLevel::AirGapped, ..Isolation::default() };
+    parts.agent_isolation = BTreeMap::from([
+        ("open".into(), isolation(NetworkPolicy::AllowAll)),
+        ("listed".into(), isolation(list(&["127.0.0.1"]))),
+        ("elsewhere".into(), isolation(list(&["api.example.com", "*.example.org"]))),
+        ("empty".into(), isolation(list(&[]))),
+        ("denied".into(), isolation(NetworkPolicy::DenyAll)),
+        ("gap".into(), gap),
+    ]);
+}
+
+async fn server() -> WebServer {
+    WebServer::start(|asked| match asked.path() {
+        "/html/" | "/" => {
+            Said::html("<div class=result><a class=result__a href=https://a.example>A</a></div>")
+        }
+        _ => Said::json(200, &json!({"type": "search", "results": [], "web": {"results": []}})),
+    })
+    .await
+}
+
+async fn connections_as(
+    bench: &Bench,
+    server: &WebServer,
+    agent: &str,
+    tool: &str,
+    input: &Value,
+) -> (usize, Result<Value, Value>) {
+    let before = server.connections();
+    let answer = bench.call_as(bench.agent_call(agent), tool, input.clone()).await;
+    (server.connections() - before, answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
+    let server = server().await;
+    let bench = Bench::with(|parts| agents(parts, &server));
+    for tool in open_world(&bench) {
+        let name = tool.name();
+        let inputs = reaching(name, &server).unwrap_or_else(|| {
+            panic!("{name} reaches outside; say in network.rs how, so that it can be stopped")
+        });
+        for input in &inputs {
+            let (made, answer) = connections_as(&bench, &server, "open", name, input).await;
+            assert!(made > 0, "{name} {input} reaches the server when it may: {answer:?}");
+            for agent in ["elsewhere", "empty", "denied", "gap"] {
+                let (made, answer) = connections_as(&bench, &server, agent, name, input).await;
+                assert_eq!(made, 0, "{name} {input} as {agent}: {answer:?}");
+                let told = format!("{answer:?}");
+                assert!(!told.contains("connected"), "{name} {input} as {agent}: {told}");
+                let is_web = input.get("command").or(input.get("argv")).is_none();
+                assert!(!is_web || told.contains("denied"), "{name} {input} as {agent}: {told}");
+            }
+            // A list can name hosts for web tools; sockets know no names, so commands have none.
+            let is_web = input.get("command").or(input.get("argv")).is_none();
+            let (made, answer) = connections_as(&bench, &server, "listed", name, input).await;
+            assert_eq!(made > 0, is_web, "{name} {input} as listed: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_cannot_lead_an_agent_off_its_list() {
+    let other = server().await;
+    let target = other.url().replace("127.0.0.1", "localhost");
+    let server = WebServer::start(move |_| Said {
+        status: 302,
+        headers: vec![("location", target.clone())],
+        body: Vec::new(),
+    })
+    .await;
+    let bench = Bench::with(|parts| {
+        agents(parts, &server);
+        // The operator opens both names to everybody; the agent's own list has one.
+        let allowed_hosts = ["127.0.0.1", "localhost"].map(|host| HostPattern::parse(host).unwrap()).to_vec();
+        parts.web.client =
+            gantry_net::Client::new(gantry_net::ClientOptions { allowed_hosts, ..Default::default() });
+    });
+    let input = json!({"action": "read", "url": server.url()});
+    let (_, answer) = connections_as(&bench, &server, "listed", "web_research", &input).await;
+    assert!(format!("{answer:?}").contains("not on the list of hosts this agent may reach"), "{answer:?}");
+    assert_eq!((server.connections(), other.connections()), (1, 0));
+    let (_, answer) = connections_as(&bench, &server, "open", "web_research", &input).await;
+    assert!(answer.is_ok() && other.connections() == 1, "{answer:?}");
+}

@@ -1,0 +1,149 @@
+//! `[isolation]`: what the environment and the network of an agent look like, for all agents or for one.
+
+use std::collections::BTreeMap;
+
+use gantry_net::{HostPattern, HostPatternError, NetworkPolicy};
+use gantry_tool::Violation;
+use gantry_toolsets::{Isolation, IsolationLevel};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the environment and the network of an agent's commands look like.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct IsolationConfig {
+    level: LevelConfig,
+    /// Variables given to commands of sandboxed agents.
+    env_vars: BTreeMap<String, String>,
+    /// `allow-all`, `allow-list` or `deny-all`; the last two start commands without sockets. Anything else denies.
+    network_policy: NetworkConfig,
+    /// Hosts that `allow-list` lets the web tools reach.
+    allowed_hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum LevelConfig {
+    #[default]
+    Shared,
+    Scoped,
+    Sandboxed,
+    AirGapped,
+}
+
+/// Any text: one that is misspelt must not open the network, nor keep the gateway and all other agents from running.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "String", into = "String")]
+#[schemars(with = "String")]
+enum NetworkConfig {
+    #[default]
+    AllowAll,
+    AllowList,
+    DenyAll,
+    Unknown(String),
+}
+
+impl From<String> for NetworkConfig {
+    fn from(text: String) -> NetworkConfig {
+        match text.as_str() {
+            "allow-all" => NetworkConfig::AllowAll,
+            "allow-list" => NetworkConfig::AllowList,
+            "deny-all" => NetworkConfig::DenyAll,
+            _ => NetworkConfig::Unknown(text),
+        }
+    }
+}
+
+impl From<NetworkConfig> for String {
+    fn from(policy: NetworkConfig) -> String {
+        match policy {
+            NetworkConfig::AllowAll => "allow-all".to_owned(),
+            NetworkConfig::AllowList => "allow-list".to_owned(),
+            NetworkConfig::DenyAll => "deny-all".to_owned(),
+            NetworkConfig::Unknown(text) => text,
+        }
+    }
+}
+
+impl IsolationConfig {
+    fn hosts(&self) -> impl Iterator<Item = Result<HostPattern, HostPatternError>> {
+        self.allowed_hosts.iter().map(|host| HostPattern::parse(host))
+    }
+
+    pub(super) fn env_vars(&self) -> &BTreeMap<String, String> {
+        &self.env_vars
+    }
+
+    /// A network policy that nobody knows, and what comes of it.
+    pub(super) fn warning(&self, key: &str) -> Option<String> {
+        match &self.network_policy {
+            NetworkConfig::Unknown(text) => Some(format!(
+                "{key}.networkPolicy is {text:?}, which is not allow-all, allow-list or deny-all: no network is allowed"
+            )),
+            NetworkConfig::AllowAll | NetworkConfig::AllowList | NetworkConfig::DenyAll => None,
+        }
+    }
+
+    pub(super) fn violations(&self, key: &str) -> Vec<Violation> {
+        let wrong = self.hosts().filter_map(Result::err);
+        let wrong =
+            wrong.map(|err| Violation { path: format!("{key}.allowedHosts"), message: err.to_string() });
+        wrong.collect()
+    }
+
+    pub(crate) fn settings(&self) -> Isolation {
+        Isolation {
+            level: match self.level {
+                LevelConfig::Shared => IsolationLevel::Shared,
+                LevelConfig::Scoped => IsolationLevel::Scoped,
+                LevelConfig::Sandboxed => IsolationLevel::Sandboxed,
+                LevelConfig::AirGapped => IsolationLevel::AirGapped,
+            },
+            variables: self.env_vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            network: match &self.network_policy {
+                NetworkConfig::AllowAll => NetworkPolicy::AllowAll,
+                NetworkConfig::AllowList => NetworkPolicy::AllowList(self.hosts().flatten().collect()),
+                NetworkConfig::DenyAll | NetworkConfig::Unknown(_) => NetworkPolicy::DenyAll,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn network(policy: &str) -> NetworkPolicy {
+        let config = json!({"networkPolicy": policy, "allowedHosts": ["api.example.com", "*.example.org"]});
+        gantry_tool::parse_checked::<IsolationConfig>(config).unwrap().settings().network
+    }
+
+    #[test]
+    fn the_list_is_exact_hosts_and_whole_domains() {
+        let list = network("allow-list");
+        for (host, allowed) in [
+            ("api.example.com", true),
+            ("a.b.example.org", true),
+            ("x.api.example.com", false),
+            ("example.org", false),
+            ("example.com", false),
+        ] {
+            assert_eq!(list.allows(host), allowed, "{host}");
+        }
+        assert_eq!(network("allow-all"), NetworkPolicy::AllowAll);
+        assert_eq!(network("deny-all"), NetworkPolicy::DenyAll);
+    }
+
+    #[test]
+    fn a_policy_that_nobody_knows_denies_and_is_told() {
+        for policy in ["", "allow", "Allow-All", "allow_all", " allow-all", "allowall", "none"] {
+            assert_eq!(network(policy), NetworkPolicy::DenyAll, "{policy}");
+            let config: IsolationConfig = serde_json::from_value(json!({ "networkPolicy": policy })).unwrap();
+            assert!(config.warning("isolation").unwrap().contains("no network is allowed"), "{policy}");
+            assert_eq!(serde_json::to_value(&config).unwrap()["networkPolicy"], policy, "shown as it stands");
+        }
+        assert_eq!(IsolationConfig::default().warning("isolation"), None);
+    }
+}
