@@ -3,18 +3,11 @@
 mod article;
 mod decode;
 mod html;
+mod pdf;
+mod readable;
 
 pub use article::{Article, article};
 pub use decode::decode;
 pub use html::html_to_text;
-
-/// A document that cannot be read as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable(pub String);
-
-/// What a body says, whatever its kind: HTML, PDF, text. `content_type` is the header as it came.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readable {
-    pub text: String,
-    pub title: Option<String>,
-}
+pub use pdf::{PdfText, pdf_text};
+pub use readable::{Readable, Unreadable, readable};

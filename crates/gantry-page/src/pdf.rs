@@ -1,0 +1,106 @@
+//! The text of a PDF. The document is first reduced to its text by a reader with limits; the one that knows fonts and lines sees no more
+//! than that.
+
+mod reduce;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use pdf_extract::{ConvertToFmt, Document, PlainTextOutput, output_doc_page};
+
+use crate::Unreadable;
+
+/// Pages that are read.
+pub(crate) const MAX_PAGES: usize = 2_000;
+/// No page is begun after this long.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// The text of a PDF, page by page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdfText {
+    pub text: String,
+    /// There is more: characters beyond the limit, pages beyond the 2,000th, or what could not be read in 20 seconds.
+    pub cut: bool,
+}
+
+/// At most `max_chars` characters of the text of a PDF.
+pub fn pdf_text(bytes: &[u8], max_chars: usize) -> Result<PdfText, Unreadable> {
+    let started = Instant::now();
+    let reduced = guarded(|| reduce::reduce(bytes)).unwrap_or_else(|| Err(broken()))?;
+    let document = guarded(|| Document::load_mem(&reduced.bytes)).and_then(Result::ok).ok_or_else(broken)?;
+    let mut text = String::new();
+    let (mut room, mut cut) = (max_chars, reduced.cut);
+    for page in 1..=reduced.pages {
+        if room == 0 || started.elapsed() > TIME_LIMIT {
+            cut = true;
+            break;
+        }
+        let mut written = Bounded { text: String::new(), room, over: false };
+        let read = guarded(|| output_doc_page(&document, &mut PlainTextOutput::new(&mut written), page));
+        if !matches!(read, Some(Ok(()))) && !written.over {
+            written.text.push_str(&format!("\n[page {page} cannot be read to its end]\n"));
+        }
+        (room, cut) = (written.room, cut || written.over);
+        push_page(&mut text, &written.text);
+    }
+    if text.is_empty() {
+        let why = "a PDF without text: its pages are pictures, or in fonts that do not tell their letters";
+        return Err(Unreadable(why.to_owned()));
+    }
+    Ok(PdfText { text, cut })
+}
+
+fn broken() -> Unreadable {
+    Unreadable("a PDF that cannot be read: it is damaged or cut off".to_owned())
+}
+
+/// The readers panic on some documents; the page or the document is then given up, and nothing of their state is used again.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Lines without the blanks around them, at most one of them empty in a row, and a blank line between pages.
+fn push_page(text: &mut String, page: &str) {
+    let mut blank = !text.is_empty();
+    for line in page.lines().map(str::trim_end) {
+        if line.trim_start().is_empty() {
+            blank = true;
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(if blank { "\n\n" } else { "\n" });
+        }
+        blank = false;
+        text.push_str(line);
+    }
+}
+
+/// Takes as many characters as there is room for.
+struct Bounded {
+    text: String,
+    room: usize,
+    over: bool,
+}
+
+impl fmt::Write for &mut Bounded {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        for character in more.chars() {
+            if self.room == 0 {
+                self.over = true;
+                return Err(fmt::Error);
+            }
+            self.room -= 1;
+            self.text.push(character);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> ConvertToFmt for &'a mut Bounded {
+    type Writer = &'a mut Bounded;
+
+    fn convert(self) -> Self::Writer {
+        self
+    }
+}
