@@ -64,10 +64,15 @@ impl Bench {
 
     /// The same machine, after its gantry has gone and come back.
     pub async fn restart(self) -> Bench {
+        self.restart_with(|_| {}).await
+    }
+
+    /// As [`Bench::restart`], with the machine changed as in [`Bench::with`].
+    pub async fn restart_with(self, change: impl FnOnce(&mut MachineParts)) -> Bench {
         let Bench { folder, gate, processes, .. } = self;
         drop((gate, processes));
         let processes = Processes::recover(processes_options(&folder)).await.unwrap();
-        Bench::over(folder, processes, |_| {})
+        Bench::over(folder, processes, change)
     }
 
     fn over(
@@ -206,19 +211,23 @@ impl Hub for ScriptedHub {
     }
 }
 
-/// With the data directory's secrets and profiles, and a client that reaches the servers tests start on this machine.
+/// Lets the web tools reach the servers that a test starts on this machine.
+pub fn reach_this_machine(parts: &mut MachineParts) {
+    let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
+    parts.web.client =
+        Client::new(ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() });
+}
+
+/// With the data directory's secrets and profiles, and search providers at an address where nobody listens: tests do not
+/// search the real web.
 fn web(data: &Path) -> crate::Web {
     let data = DataDir::new(data.to_owned());
     let secrets = Secrets::new(&data, None);
-    let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
-    let options = ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() };
-    // Providers at an address where nobody answers.
     let nowhere = || "http://127.0.0.1:1".to_owned();
     let endpoints = crate::SearchEndpoints { tavily: nowhere(), brave: nowhere(), duckduckgo: nowhere() };
     let search =
         crate::SearchSettings { searxng_url: Some(nowhere()), endpoints, ..crate::SearchSettings::default() };
     crate::Web {
-        client: Client::new(options),
         masker: Masker::default().following(Arc::new(secrets.clone())),
         secrets: Some(secrets),
         apis: Some(Apis::new(&data)),

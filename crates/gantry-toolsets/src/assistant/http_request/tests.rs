@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::testing::Bench;
 use crate::testing::site::{Site, answer, page};
+use crate::testing::{Bench, reach_this_machine};
 
 mod answers;
 mod profiles;
 mod secrets;
+
+fn bench() -> Bench {
+    Bench::with(reach_this_machine)
+}
 
 async fn send(bench: &Bench, input: Value) -> Result<String, String> {
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -24,7 +28,7 @@ fn only_body(site: &Site) -> (String, String) {
 
 #[tokio::test]
 async fn each_method_and_each_kind_of_body_is_sent_as_it_was_meant() {
-    let bench = Bench::new();
+    let bench = bench();
     bench.write("data/upload.bin", "bytes of a file");
     for (input, line, content_type, body) in [
         (json!({}), "GET /x?q=1 HTTP/1.1", None, ""),
@@ -73,7 +77,7 @@ async fn each_method_and_each_kind_of_body_is_sent_as_it_was_meant() {
 
 #[tokio::test]
 async fn every_problem_is_listed_and_nothing_is_sent() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::echo();
     let error = send(
         &bench,
@@ -129,7 +133,7 @@ async fn every_problem_is_listed_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn only_files_of_the_workspace_are_sent() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::echo();
     let outside = bench.workspace().parent().unwrap().join("home/key");
     std::fs::write(&outside, "a key").unwrap();
@@ -148,7 +152,7 @@ async fn only_files_of_the_workspace_are_sent() {
 #[tokio::test]
 async fn addresses_of_the_machine_and_hosts_off_the_list_are_refused() {
     let site = Site::echo();
-    let closed = Bench::with(|parts| parts.web.client = gantry_net::Client::default());
+    let closed = Bench::new();
     let error = send(&closed, json!({"url": site.url("/")})).await.unwrap_err();
     assert!(error.contains("denied") && error.contains("closed to tools"), "{error}");
     let listed = Bench::with(|parts| {
@@ -162,7 +166,7 @@ async fn addresses_of_the_machine_and_hosts_off_the_list_are_refused() {
 
 #[tokio::test]
 async fn a_slow_answer_ends_with_its_time_and_a_cancelled_call_at_once() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::start(|_| {
         std::thread::sleep(std::time::Duration::from_secs(20));
         Vec::new()

@@ -3,14 +3,14 @@
 use super::*;
 
 async fn shown(content_type: &'static str, body: &'static [u8]) -> String {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::start(move |_| page(content_type, body));
     send(&bench, json!({"url": site.url("/")})).await.unwrap()
 }
 
 #[tokio::test]
 async fn status_headers_and_body_with_credentials_redacted() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::start(|_| {
         answer(
             "404 Nope",
@@ -36,7 +36,10 @@ async fn text_is_decoded_by_its_character_set_and_broken_json_is_text() {
 
 #[tokio::test]
 async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
-    let bench = Bench::with(|parts| parts.web.http_response_limit = 1001);
+    let bench = Bench::with(|parts| {
+        reach_this_machine(parts);
+        parts.web.http_response_limit = 1001;
+    });
     let body = "é".repeat(5_000);
     let sent = body.clone();
     let site = Site::start(move |_| page("text/plain; charset=utf-8", &sent));
@@ -52,7 +55,7 @@ async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
 
 #[tokio::test]
 async fn binary_is_kept_and_not_shown() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::start(|_| page("image/png", b"\x89PNG\r\n\x1a\n\0\0"));
     let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
     assert!(text.contains("\n[binary, image/png, 10 bytes, not shown; kept as base64: "), "{text}");
@@ -64,7 +67,7 @@ async fn binary_is_kept_and_not_shown() {
 
 #[tokio::test]
 async fn redirects_are_followed_and_told() {
-    let bench = Bench::new();
+    let bench = bench();
     let site = Site::start(|request| {
         if request.starts_with("GET /from") {
             return answer("302 Found", "Location: /to\r\n", "");

@@ -39,7 +39,7 @@ async fn each_kind_of_auth_is_attached_by_itself_and_never_shown() {
             "GET /v1/things?a=b&key=token-value-1",
         ),
     ] {
-        let (bench, site) = (Bench::new(), Site::echo());
+        let (bench, site) = (bench(), Site::echo());
         keep(&bench, "TOKEN", "token-value-1");
         create(&bench, profile("mine", &site.url("/v1"), auth.clone())).await;
         let path = if auth["type"] == "query" { "/v1/things?a=b" } else { "/v1/things" };
@@ -58,7 +58,7 @@ async fn each_kind_of_auth_is_attached_by_itself_and_never_shown() {
 
 #[tokio::test]
 async fn once_there_is_a_profile_apis_without_one_are_refused() {
-    let (bench, site) = (Bench::new(), Site::echo());
+    let (bench, site) = (bench(), Site::echo());
     send(&bench, json!({"url": site.url("/api/things")})).await.unwrap();
     create(&bench, profile("mine", &site.url("/v1"), json!({"type": "none"}))).await;
     let before = site.connections();
@@ -84,7 +84,7 @@ async fn once_there_is_a_profile_apis_without_one_are_refused() {
 
 #[tokio::test]
 async fn the_longest_path_decides_and_a_change_by_hand_counts_at_once() {
-    let (bench, site) = (Bench::new(), Site::echo());
+    let (bench, site) = (bench(), Site::echo());
     keep(&bench, "OUTER", "outer-value-1");
     keep(&bench, "INNER", "inner-value-1");
     create(&bench, profile("outer", &site.url("/api"), json!({"type": "bearer", "token": "secret:OUTER"})))
@@ -120,15 +120,15 @@ async fn the_longest_path_decides_and_a_change_by_hand_counts_at_once() {
 
 #[tokio::test]
 async fn limits_hold_over_a_restart() {
-    let (bench, site) = (Bench::surviving().await, Site::echo());
+    let (bench, site) = (bench(), Site::echo());
     let mut limited = profile("mine", &site.url("/v1"), json!({"type": "none"}));
     limited["rate_limit"] = json!({"requests_per_hour": 2, "requests_per_day": 100});
     create(&bench, limited).await;
     let url = site.url("/v1/things");
     send(&bench, json!({"url": url})).await.unwrap();
-    let bench = bench.restart().await;
+    let bench = bench.restart_with(reach_this_machine).await;
     send(&bench, json!({"url": url})).await.unwrap();
-    let bench = bench.restart().await;
+    let bench = bench.restart_with(reach_this_machine).await;
     let error = send(&bench, json!({"url": url})).await.unwrap_err();
     assert!(
         error.starts_with(
@@ -145,7 +145,7 @@ async fn tokens_are_fetched_once_kept_until_they_end_and_never_shown() {
         ("basic", "authorization: Basic Y2xpZW50LTE6Y2xpZW50LXNlY3JldC0x"),
         ("body", "client_secret=client-secret-1"),
     ] {
-        let bench = Bench::new();
+        let bench = bench();
         let fetched = Arc::new(AtomicUsize::new(0));
         let (count, life) = (fetched.clone(), if style == "basic" { 3600 } else { 5 });
         let tokens = Site::start(move |request| match request.contains("scope=read+write") {
@@ -186,7 +186,7 @@ async fn tokens_are_fetched_once_kept_until_they_end_and_never_shown() {
 
 #[tokio::test]
 async fn a_token_that_cannot_be_had_is_told_and_the_request_is_not_sent() {
-    let (bench, site) = (Bench::new(), Site::echo());
+    let (bench, site) = (bench(), Site::echo());
     let tokens = Site::start(|request| {
         answer(
             "401 Unauthorized",

@@ -4,8 +4,8 @@ use super::*;
 
 const VALUE: &str = "s3cr3t/value+of \"github\"";
 
-fn bench() -> Bench {
-    let bench = Bench::new();
+fn with_secrets() -> Bench {
+    let bench = bench();
     let set = |name: &str, value: &str, host: &str| {
         bench.secrets().set(name, value, &[host.to_owned()], 1).unwrap();
     };
@@ -40,7 +40,7 @@ fn assert_hidden(bench: &Bench, values: &[&str]) {
 
 #[tokio::test]
 async fn a_secret_is_sent_and_an_echo_of_it_is_masked_in_every_form() {
-    let bench = bench();
+    let bench = with_secrets();
     for (input, sent) in [
         (
             json!({"headers": {"Authorization": "Bearer secret:GITHUB"}}),
@@ -76,7 +76,7 @@ async fn a_secret_is_sent_and_an_echo_of_it_is_masked_in_every_form() {
 
 #[tokio::test]
 async fn what_is_kept_of_a_long_or_binary_echo_is_masked_too() {
-    let bench = bench();
+    let bench = with_secrets();
     let site = Site::start(|request| {
         let said = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
         match request.contains("/binary") {
@@ -103,7 +103,7 @@ async fn what_is_kept_of_a_long_or_binary_echo_is_masked_too() {
 
 #[tokio::test]
 async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
-    let bench = bench();
+    let bench = with_secrets();
     let site = Site::echo();
     for (input, expected) in [
         (
@@ -141,7 +141,7 @@ async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
 
 #[tokio::test]
 async fn a_redirect_to_another_origin_takes_no_credential_along() {
-    let bench = bench();
+    let bench = with_secrets();
     let other = Site::echo();
     let to = other.url("/stolen");
     let site = Site::start(move |request| match request.contains("/same") {
@@ -168,7 +168,7 @@ async fn a_redirect_to_another_origin_takes_no_credential_along() {
 
 #[tokio::test]
 async fn a_secret_stored_while_tools_run_is_masked_in_all_of_them() {
-    let bench = Bench::new();
+    let bench = bench();
     let echo = || async { bench.call("bash", json!({"command": "echo stored-later-value"})).await.unwrap() };
     assert_eq!(echo().await, json!("stored-later-value\n"));
     bench.secrets().set("LATER", "stored-later-value", &["a.example".into()], 1).unwrap();
