@@ -2,6 +2,7 @@
 //! commands have no sockets at all under anything but `allow-all`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gantry_net::{HostPattern, NetworkPolicy};
 use gantry_tool::Tool;
@@ -34,8 +35,8 @@ fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
     })
 }
 
-fn open_world(bench: &Bench) -> Vec<Tool> {
-    bench.gate.registry().entries().into_iter().filter(Tool::is_open_world).collect()
+fn open_world(bench: &Bench) -> Vec<Arc<Tool>> {
+    bench.gate.registry().entries().into_iter().filter(|tool| tool.is_open_world()).collect()
 }
 
 /// A machine whose every search provider is the server, with agents by policy.

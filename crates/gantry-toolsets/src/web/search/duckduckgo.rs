@@ -9,6 +9,10 @@ use super::results::{Found, Page, address, cut, one_line, title_or};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
 const SNIPPET_CHARS: usize = 4_000;
+/// A page has some forty kilobytes and a dozen results. More is not looked at, since results that stand in one another are
+/// looked through again and again.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
+const MAX_LOOKED_AT: usize = 100;
 
 pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, SearchError> {
     let mut ask =
@@ -26,6 +30,9 @@ pub(super) fn ask(settings: &SearchSettings, query: &Query) -> Result<Ask, Searc
 }
 
 pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
+    if reply.body.len() > MAX_PAGE_BYTES {
+        return Err(SearchError::Odd(format!("the page is longer than {MAX_PAGE_BYTES} bytes")));
+    }
     let document = Document::from(String::from_utf8_lossy(&reply.body).into_owned());
     let is_there = |selector: &str| document.select(selector).exists();
     // The challenge comes as a success.
@@ -36,7 +43,7 @@ pub(super) fn read(query: &Query, reply: &Reply) -> Result<Page, SearchError> {
     }
     let mut page = Page::default();
     let mut unusable = 0;
-    for result in document.select("div.result").iter() {
+    for result in document.select("div.result").iter().take(MAX_LOOKED_AT) {
         if result.has_class("result--ad") || result.has_class("result--no-result") {
             continue;
         }
@@ -194,10 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn hostile_pages_end_in_an_error_or_in_results() {
-        let deep = format!("{}{}", "<div class=result>".repeat(20_000), "<b>".repeat(100_000));
-        for html in [deep, "<a class=result__a href=//".repeat(50_000), "\0\u{fffd}<".repeat(10_000)] {
-            let _ = check(200, &html);
+    fn hostile_pages_end_in_time() {
+        let started = std::time::Instant::now();
+        let nested = format!("{}{}", "<div class=result>".repeat(10_000), "<b>".repeat(50_000));
+        for html in [nested, "<a class=result__a href=//".repeat(20_000), "\0\u{fffd}<".repeat(10_000)] {
+            assert!(check(200, &html).is_err());
         }
+        assert!(matches!(check(200, &" ".repeat(MAX_PAGE_BYTES + 1)), Err(SearchError::Odd(_))));
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 }
