@@ -137,7 +137,7 @@ pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// As [`replace_private`], but a file that is there stays as it is.
-fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put_private(path, bytes, |temp| {
         match std::fs::hard_link(temp, path) {
             Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),

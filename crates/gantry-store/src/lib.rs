@@ -4,6 +4,7 @@
 //! Nothing here opens a path that an agent named; that is `gantry-files`.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
 
+mod apis;
 mod audit_log;
 mod audit_read;
 mod data_dir;
@@ -11,9 +12,14 @@ mod database;
 mod gateway_lock;
 mod kept_results;
 mod objects;
+mod secrets;
 mod staged;
 mod token;
 
+pub use apis::{
+    ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
+    ProfileDraft, RateLimit, RateLimited, Saving,
+};
 pub use audit_log::AuditLog;
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
 pub use data_dir::{DataDir, DataDirError};
@@ -28,6 +34,9 @@ pub use kept_results::KeptResults;
 pub use objects::{
     Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader, Objects,
     S3Config, check_key, content_type,
+};
+pub use secrets::{
+    MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };
 pub use staged::Staged;
 pub use token::PlainToken;

@@ -19,7 +19,7 @@ const SHOWN_NAMES: usize = 32;
 const NAME_CHARS: usize = 64;
 
 pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
-    let shortened = shortened(masker, input);
+    let shortened = shortened(&masker.now(), input);
     let text = shortened.to_string();
     if text.len() <= INPUT_BYTES {
         return shortened;

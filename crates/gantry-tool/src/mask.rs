@@ -1,11 +1,13 @@
 //! Secrets out of audit lines and results: known values everywhere, secret-looking names in inputs.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 const MASK: &str = "[masked]";
 
 /// A known value shorter than this would mask half of every text.
-const SHORTEST_SECRET: usize = 8;
+pub const SHORTEST_SECRET: usize = 8;
 
 /// Words that make a name secret wherever they stand in it: `MY_AUTH`, `stripeKey`.
 const SECRET_WORDS: [&str; 6] = ["key", "keys", "auth", "token", "cookie", "passphrase"];
@@ -13,10 +15,19 @@ const SECRET_WORDS: [&str; 6] = ["key", "keys", "auth", "token", "cookie", "pass
 const SECRET_PARTS: [&str; 8] =
     ["secret", "password", "passwd", "credential", "apikey", "accesskey", "authorization", "authtoken"];
 
+/// Secrets that come and go while the process runs. `gantry-store` keeps them.
+pub trait SecretSource: Send + Sync + std::fmt::Debug {
+    /// Every value as it is now, the longest first. Asked with each call: it must be cheap.
+    fn values(&self) -> Arc<[String]>;
+}
+
 /// Knows the secrets of this process and removes them from what is shown or recorded.
 #[derive(Debug, Clone, Default)]
 pub struct Masker {
-    known: Vec<String>,
+    known: Arc<[String]>,
+    /// What the source held, once asked.
+    stored: Arc<[String]>,
+    source: Option<Arc<dyn SecretSource>>,
 }
 
 impl Masker {
@@ -26,7 +37,18 @@ impl Masker {
         // The longest first, so that a secret which contains another is masked whole.
         known.sort_by_key(|value| std::cmp::Reverse(value.len()));
         known.dedup();
-        Masker { known }
+        Masker { known: known.into(), ..Masker::default() }
+    }
+
+    /// Also what the source holds at the time of each call.
+    pub fn following(self, source: Arc<dyn SecretSource>) -> Masker {
+        Masker { source: Some(source), ..self }
+    }
+
+    /// As it is now, for work on many texts: the source is asked once.
+    pub(crate) fn now(&self) -> Masker {
+        let [stored, known] = self.lists();
+        Masker { known, stored, source: None }
     }
 
     /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `MY_AUTH`, `password`.
@@ -39,46 +61,66 @@ impl Masker {
 
     /// The longest known secret, in bytes: how far one can reach across a cut.
     pub(crate) fn longest_secret(&self) -> usize {
-        self.known.first().map_or(0, String::len)
+        self.lists().iter().filter_map(|list| list.first()).map(String::len).max().unwrap_or(0)
     }
 
     /// Known secret values replaced, all else untouched.
     pub fn mask_text(&self, text: &mut String) {
-        for secret in &self.known {
-            if text.contains(secret.as_str()) {
-                *text = text.replace(secret.as_str(), MASK);
-            }
-        }
+        mask_text(&self.lists(), text);
     }
 
     pub fn mask_values(&self, value: &mut Value) {
-        if self.known.is_empty() {
-            return;
-        }
-        match value {
-            Value::String(text) => self.mask_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_values(item)),
-            Value::Object(object) => object.values_mut().for_each(|item| self.mask_values(item)),
-            _ => {}
+        let lists = self.lists();
+        if lists.iter().any(|list| !list.is_empty()) {
+            mask_values(&lists, value);
         }
     }
 
     /// Known values and everything under a secret-looking name replaced.
     pub fn mask_names_and_values(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => self.mask_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_names_and_values(item)),
-            Value::Object(object) => {
-                for (name, item) in object.iter_mut() {
-                    if Masker::is_secret_name(name) && !item.is_null() {
-                        *item = Value::String(MASK.to_owned());
-                    } else {
-                        self.mask_names_and_values(item);
-                    }
+        mask_names_and_values(&self.lists(), value);
+    }
+
+    /// What is known now; the source's values first, since they are the ones tools send out.
+    fn lists(&self) -> [Arc<[String]>; 2] {
+        let stored = self.source.as_ref().map_or_else(|| self.stored.clone(), |source| source.values());
+        [stored, self.known.clone()]
+    }
+}
+
+type Lists = [Arc<[String]>; 2];
+
+fn mask_text(lists: &Lists, text: &mut String) {
+    for secret in lists.iter().flat_map(|list| list.iter()).filter(|secret| secret.len() >= SHORTEST_SECRET) {
+        if text.contains(secret.as_str()) {
+            *text = text.replace(secret.as_str(), MASK);
+        }
+    }
+}
+
+fn mask_values(lists: &Lists, value: &mut Value) {
+    match value {
+        Value::String(text) => mask_text(lists, text),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_values(lists, item)),
+        Value::Object(object) => object.values_mut().for_each(|item| mask_values(lists, item)),
+        _ => {}
+    }
+}
+
+fn mask_names_and_values(lists: &Lists, value: &mut Value) {
+    match value {
+        Value::String(text) => mask_text(lists, text),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_names_and_values(lists, item)),
+        Value::Object(object) => {
+            for (name, item) in object.iter_mut() {
+                if Masker::is_secret_name(name) && !item.is_null() {
+                    *item = Value::String(MASK.to_owned());
+                } else {
+                    mask_names_and_values(lists, item);
                 }
             }
-            _ => {}
         }
+        _ => {}
     }
 }
 
@@ -113,6 +155,34 @@ mod tests {
             value,
             json!({"command": "curl -H [masked]", "env": {"API_TOKEN": "[masked]", "A": "short"}, "key": "[masked]"})
         );
+    }
+
+    #[test]
+    fn what_becomes_known_later_is_masked_from_then_on() {
+        #[derive(Debug, Default)]
+        struct Changing(std::sync::Mutex<Vec<String>>);
+        impl SecretSource for Changing {
+            fn values(&self) -> Arc<[String]> {
+                self.0.lock().unwrap().clone().into()
+            }
+        }
+        let source = Arc::new(Changing::default());
+        let masker = Masker::new(["fixed-secret".to_owned()]).following(source.clone());
+        let masked = |text: &str| {
+            let (mut text, mut value) = (text.to_owned(), json!([{"a": text}]));
+            masker.mask_text(&mut text);
+            masker.mask_values(&mut value);
+            assert_eq!(value, json!([{"a": text}]));
+            text
+        };
+        assert_eq!(masked("fixed-secret later-secret"), "[masked] later-secret");
+        source.0.lock().unwrap().push("later-secret".into());
+        assert_eq!(
+            (masked("fixed-secret later-secret"), masker.longest_secret()),
+            ("[masked] [masked]".into(), 12)
+        );
+        source.0.lock().unwrap().clear();
+        assert_eq!(masked("later-secret"), "later-secret");
     }
 
     #[test]

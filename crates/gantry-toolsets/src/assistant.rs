@@ -1,7 +1,9 @@
 //! The `assistant` toolset: tools that answer in plain text, errors included.
 
+mod api_setup;
 mod bash;
 mod batch_files;
+mod http_request;
 mod paths;
 mod read_file;
 mod web_research;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
+pub use http_request::{TokenCache, missing_secrets};
+
 use crate::Machine;
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
@@ -19,6 +23,8 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         read_file::tool(machine),
         write_file::tool(machine),
         batch_files::tool(machine),
+        http_request::tool(machine),
+        api_setup::tool(machine),
     ];
     // Without a provider of the operator's choice there is nothing to search with that could be relied on.
     if machine.web().search.is_configured() {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use gantry_tool::Tool;
 
+pub use assistant::{TokenCache, missing_secrets};
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};

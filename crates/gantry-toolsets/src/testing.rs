@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_files::{Files, FilesOptions};
+use gantry_net::{Client, ClientOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{DataDir, Depth, KeptResults, Objects};
+use gantry_store::{Apis, DataDir, Depth, KeptResults, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
-use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface};
+use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;
+
+pub mod site;
 
 use crate::{Endpoint, Hub, HubFuture, Machine, MachineParts, Native, NodeLogs, ShellSettings, Transferred};
 
@@ -61,10 +64,15 @@ impl Bench {
 
     /// The same machine, after its gantry has gone and come back.
     pub async fn restart(self) -> Bench {
+        self.restart_with(|_| {}).await
+    }
+
+    /// As [`Bench::restart`], with the machine changed as in [`Bench::with`].
+    pub async fn restart_with(self, change: impl FnOnce(&mut MachineParts)) -> Bench {
         let Bench { folder, gate, processes, .. } = self;
         drop((gate, processes));
         let processes = Processes::recover(processes_options(&folder)).await.unwrap();
-        Bench::over(folder, processes, |_| {})
+        Bench::over(folder, processes, change)
     }
 
     fn over(
@@ -89,10 +97,11 @@ impl Bench {
             isolation: crate::Isolation::default(),
             agent_isolation: std::collections::BTreeMap::new(),
             one_shot: false,
-            web: web(),
+            web: web(&data),
             contain: false,
         };
         change(&mut parts);
+        let masker = parts.web.masker.clone();
         let registry = Registry::default();
         let objects = Objects::folder(&DataDir::new(data));
         let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap()));
@@ -101,8 +110,12 @@ impl Bench {
         }
         let audit = Arc::new(MemoryAudit::default());
         let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
-        let gate =
-            Gate::new(GateParts { registry, policy, ..GateParts::new(audit.clone(), results.clone()) });
+        let gate = Gate::new(GateParts {
+            registry,
+            policy,
+            masker,
+            ..GateParts::new(audit.clone(), results.clone())
+        });
         Bench { folder, gate, audit, results, native, processes }
     }
 
@@ -114,6 +127,15 @@ impl Bench {
     /// Gantry's own directory, which no tool may enter.
     pub fn data(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("data")
+    }
+
+    /// The secrets of the data directory, as the operator's commands have them.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(&DataDir::new(self.data()), None)
+    }
+
+    pub fn apis(&self) -> Apis {
+        Apis::new(&DataDir::new(self.data()))
     }
 
     /// Writes a file of the workspace, with its parents.
@@ -189,26 +211,42 @@ impl Hub for ScriptedHub {
     }
 }
 
+/// Lets the web tools reach the servers that a test starts on this machine.
+pub fn reach_this_machine(parts: &mut MachineParts) {
+    let loopback = ["127.0.0.0/8", "::1/128"].map(|range| range.parse().unwrap());
+    parts.web.client =
+        Client::new(ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() });
+}
+
+/// With the data directory's secrets and profiles, and search providers at an address where nobody listens: tests do not
+/// search the real web.
+fn web(data: &Path) -> crate::Web {
+    let data = DataDir::new(data.to_owned());
+    let secrets = Secrets::new(&data, None);
+    let nowhere = || "http://127.0.0.1:1".to_owned();
+    let endpoints = crate::SearchEndpoints { tavily: nowhere(), brave: nowhere(), duckduckgo: nowhere() };
+    let search =
+        crate::SearchSettings { searxng_url: Some(nowhere()), endpoints, ..crate::SearchSettings::default() };
+    crate::Web {
+        masker: Masker::default().following(Arc::new(secrets.clone())),
+        secrets: Some(secrets),
+        apis: Some(Apis::new(&data)),
+        search,
+        ..crate::Web::default()
+    }
+}
+
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().unwrap();
-    for name in ["workspace", "data", "tmp", "home"] {
+    for name in ["workspace", "tmp", "home"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
+    DataDir::new(folder.path().join("data")).create().unwrap();
     folder
 }
 
 fn processes_options(folder: &tempfile::TempDir) -> ProcessesOptions {
     ProcessesOptions::new(keeper(), folder.path().canonicalize().unwrap().join("data/processes"))
-}
-
-/// A configured provider of each kind, at an address where nobody listens: tests do not search the real web.
-fn web() -> crate::Web {
-    let mut web = crate::Web::default();
-    let nowhere = || "http://127.0.0.1:1".to_owned();
-    web.search.searxng_url = Some(nowhere());
-    web.search.endpoints =
-        crate::SearchEndpoints { tavily: nowhere(), brave: nowhere(), duckduckgo: nowhere() };
-    web
 }
 
 /// Sets a variable of the machine's environment.

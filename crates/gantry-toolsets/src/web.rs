@@ -3,11 +3,15 @@
 pub(crate) mod search;
 pub(crate) mod untrusted;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_net::{Client, NetError};
-use gantry_tool::{Call, ToolError};
+use gantry_net::{Client, HostPattern, NetError};
+use gantry_store::{Apis, Secrets};
+use gantry_tool::{Call, Masker, ToolError};
 use tokio::time::Instant;
+
+use crate::assistant::TokenCache;
 
 pub use search::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings};
 
@@ -18,6 +22,16 @@ pub struct Web {
     /// Of an answer to `http_request`, in bytes.
     pub http_response_limit: usize,
     pub search: SearchSettings,
+    /// Hosts to which credentials may go without TLS, beside this machine.
+    pub plain_hosts: Vec<HostPattern>,
+    /// What `secret:NAME` stands for; without them no credential can be sent.
+    pub secrets: Option<Secrets>,
+    /// Without them no request is covered by a profile, and none can be made.
+    pub apis: Option<Apis>,
+    /// For what tools keep by themselves; what they answer is masked by the gate.
+    pub masker: Masker,
+    /// Access tokens that were fetched for profiles.
+    pub tokens: Arc<TokenCache>,
 }
 
 pub(crate) const HTTP_RESPONSE_LIMIT: usize = 100 * 1024;
@@ -28,6 +42,11 @@ impl Default for Web {
             client: Client::default(),
             http_response_limit: HTTP_RESPONSE_LIMIT,
             search: SearchSettings::default(),
+            plain_hosts: Vec::new(),
+            secrets: None,
+            apis: None,
+            masker: Masker::default(),
+            tokens: Arc::default(),
         }
     }
 }

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::commands::apis::ApisArgs;
+use crate::commands::secrets::SecretsArgs;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "gantry",
@@ -77,6 +80,10 @@ pub(crate) enum Command {
     Nodes(NodesArgs),
     /// Tokens of client programs: list, add, revoke
     Tokens(TokensArgs),
+    /// Credentials that tools send and never show: set, list, rm
+    Secrets(SecretsArgs),
+    /// Profiles of the APIs that agents use: list, show, add, rm, import
+    Apis(ApisArgs),
     /// An agent's files in storage: ls, cat, put, rm, edit
     Workspace(WorkspaceArgs),
     /// The newest lines of a node's log

@@ -1,5 +1,6 @@
 //! One command a file. Each takes what was typed and answers with an exit code.
 
+pub(crate) mod apis;
 mod ask;
 mod audit;
 mod call;
@@ -10,6 +11,7 @@ mod logs;
 mod node;
 mod nodes;
 mod results;
+pub(crate) mod secrets;
 mod tokens;
 mod tools;
 mod transfer;
@@ -36,6 +38,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Workspace(args) => workspace::run(places, output, args),
         Command::Logs(args) => logs::run(places, output, &args),
         Command::Transfer(args) => transfer::run(&places, output, &args),
+        Command::Secrets(args) => secrets::run(&places, output, args),
+        Command::Apis(args) => apis::run(&places, output, args),
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLog, DataDir, KeptResults};
+use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
@@ -53,7 +53,7 @@ impl Local {
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
-            masker: Masker::new(known_secrets(&places, &config)),
+            masker: masker(&places, &config),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
                 log: OnceLock::new(),
@@ -133,13 +133,23 @@ impl Setup {
     }
 }
 
-/// With the keys of search providers that the environment holds.
+/// With the keys of search providers that the environment holds, and what the data directory keeps.
 pub(crate) fn web(places: &Places, config: &Config) -> Web {
-    config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned))
+    Web {
+        secrets: Some(places.secrets()),
+        apis: Some(Apis::new(&places.data)),
+        masker: masker(places, config),
+        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned))
+    }
 }
 
 pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
     SensitivePaths::new(config.policy.sensitive_paths.clone())
+}
+
+/// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.
+pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
+    Masker::new(known_secrets(places, config)).following(Arc::new(places.secrets()))
 }
 
 /// Values that are never to be recorded or shown, from the environment and from the configuration.

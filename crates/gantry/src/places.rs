@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use etcetera::{BaseStrategy, choose_base_strategy};
 use gantry_files::{Files, FilesOptions};
 use gantry_net::Trust;
-use gantry_store::DataDir;
+use gantry_store::{DataDir, Secrets};
 
 use crate::cli::Global;
 use crate::config::Layers;
@@ -89,6 +89,13 @@ impl Places {
             None => Ok(Trust::System),
             Some(name) => Ok(Trust::And { name: name.to_owned(), pem: self.read_own(name)? }),
         }
+    }
+
+    /// The secrets of the data directory, by the key in `GANTRY_MASTER_KEY` or in a file of theirs.
+    pub(crate) fn secrets(&self) -> Secrets {
+        let master_key =
+            self.variable("GANTRY_MASTER_KEY").map(|key| key.to_string_lossy().trim().to_owned());
+        Secrets::new(&self.data, master_key.filter(|key| !key.is_empty()))
     }
 
     /// A file the operator named.

@@ -13,12 +13,12 @@ use gantry_gateway::{
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
-use gantry_tool::{Gate, GateParts, Masker, NodeState, Policy, Registry, Toolset};
+use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry, Toolset};
 use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
 
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
-use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, Setup, masker, sensitive_paths};
 use crate::open_files;
 use crate::places::{Places, own_program};
 
@@ -82,7 +82,7 @@ impl Served {
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(&config), closed),
-            masker: Masker::new(known_secrets(places, &config)),
+            masker: masker(places, &config),
             audit: Arc::new(AuditLog::open(&data.audit_log()).context("cannot open the audit log")?),
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,

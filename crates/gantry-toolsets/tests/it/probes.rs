@@ -108,6 +108,12 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
         "bash" => vec![probe("command", Command, |path| json!({"command": on_path(path)}))],
         "read_file" => vec![path(Read, |path| json!({"path": path}))],
         "write_file" => vec![path(Write, |path| json!({"path": path, "content": PLANTED}))],
+        "http_request" => vec![probe(
+            "file",
+            Read,
+            // Nobody listens there.
+            |path| json!({"url": "http://127.0.0.1:9/", "method": "POST", "file": path}),
+        )],
         "batch_files" => vec![
             probe("directory", Read, |path| transform(path, true)),
             probe("directory", Write, |path| transform(path, false)),
@@ -150,6 +156,7 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
         ("local__Process", _) => json!({"action": "list"}),
         ("gsv__LogsGet", _) => json!({}),
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
+        ("api_setup", _) => json!({"action": "list"}),
         ("result_read", _) => json!({"handle": "none"}),
         ("tool::web_search", _) => json!({"query": "gantry cranes"}),
         ("web_research", _) => json!({"action": "search", "query": "gantry cranes"}),

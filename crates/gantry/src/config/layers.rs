@@ -11,8 +11,8 @@ use toml_edit::DocumentMut;
 use super::Config;
 
 /// Variables that are not configuration keys.
-const OTHER_VARIABLES: [&str; 9] =
-    ["DATA_DIR", "CONFIG", "GATEWAY", "TOKEN", "TOKEN_FILE", "TLS_CA", "COLOR", "SOAK", "SEED"];
+const OTHER_VARIABLES: [&str; 10] =
+    ["DATA_DIR", "CONFIG", "GATEWAY", "TOKEN", "TOKEN_FILE", "MASTER_KEY", "TLS_CA", "COLOR", "SOAK", "SEED"];
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {

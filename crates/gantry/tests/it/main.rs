@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod apis;
 mod audit;
 mod cli;
 mod config;

@@ -1,0 +1,291 @@
+//! An API profile: what an agent has to know to use one API, and what is enforced when it does.
+//!
+//! [`ProfileDraft`] is what somebody wrote, [`Profile`] what it means once nothing is missing.
+
+use gantry_tool::{Violation, nearest};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+mod auth;
+
+use auth::check_auth;
+pub use auth::{Auth, AuthDraft, ClientStyle};
+
+const MAX_ID_BYTES: usize = 64;
+const MAX_TEXT_CHARS: usize = 4_000;
+const MAX_ITEMS: usize = 500;
+/// Of a window; the newest this many requests are remembered.
+const MAX_REQUESTS: u32 = 1_000_000;
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+
+/// An API profile as it is written; a file in `apis` holds one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileDraft {
+    /// Lower-case letters, digits, `-` and `_`, at most 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What people call the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where every path of the API begins, such as `https://api.example.com/v1`. Requests below it use this profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// What the API is for, in a sentence or two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How requests prove who they are; attached to every request below `base_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthDraft>,
+    /// How often the API may be called; enforced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// The requests worth knowing; at least one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<Vec<Endpoint>>,
+    /// How to use the API well; at least one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guidelines: Option<Vec<String>>,
+    /// Common mistakes; at least one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avoid: Option<Vec<String>>,
+    /// Anything else worth knowing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<Vec<String>>,
+}
+
+/// At most this many requests in each window. A window that is left out is not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimit {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_hour: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_day: Option<u32>,
+}
+
+impl RateLimit {
+    /// Name, length in milliseconds, and limit of each window that has one.
+    pub fn windows(&self) -> impl Iterator<Item = (&'static str, i64, u32)> + use<> {
+        [
+            ("second", 1_000, self.requests_per_second),
+            ("minute", 60_000, self.requests_per_minute),
+            ("hour", 3_600_000, self.requests_per_hour),
+            ("day", 86_400_000, self.requests_per_day),
+        ]
+        .into_iter()
+        .filter_map(|(name, length, limit)| Some((name, length, limit?)))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// GET, POST, PUT, PATCH, DELETE or HEAD.
+    pub method: String,
+    /// From `base_url` on, such as `/users/{id}`.
+    pub path: String,
+    pub description: String,
+}
+
+/// A profile that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    pub id: String,
+    pub name: String,
+    pub base_url: Url,
+    pub description: String,
+    pub auth: Auth,
+    pub rate_limit: RateLimit,
+    /// As it was written, for people and models to read.
+    pub draft: ProfileDraft,
+}
+
+impl ProfileDraft {
+    /// This draft where it says something, the other where it does not.
+    pub fn over(self, other: &ProfileDraft) -> ProfileDraft {
+        let other = other.clone();
+        ProfileDraft {
+            id: self.id.or(other.id),
+            name: self.name.or(other.name),
+            base_url: self.base_url.or(other.base_url),
+            description: self.description.or(other.description),
+            auth: self.auth.or(other.auth),
+            rate_limit: self.rate_limit.or(other.rate_limit),
+            endpoints: self.endpoints.or(other.endpoints),
+            guidelines: self.guidelines.or(other.guidelines),
+            avoid: self.avoid.or(other.avoid),
+            notes: self.notes.or(other.notes),
+        }
+    }
+
+    /// What the draft means, or everything that is missing or wrong.
+    pub fn check(self) -> Result<Profile, Vec<Violation>> {
+        let mut problems = Problems::default();
+        let id = problems.text("id", self.id.as_deref(), "a short name for it");
+        if !id.is_empty() && !is_id(&id) {
+            problems
+                .add("id", "1 to 64 lower-case letters, digits, - and _, beginning with a letter or digit");
+        }
+        let name = problems.text("name", self.name.as_deref(), "what people call the API");
+        let description = problems.text("description", self.description.as_deref(), "what the API is for");
+        let base_url = check_base_url(&mut problems, self.base_url.as_deref());
+        check_endpoints(&mut problems, self.endpoints.as_deref());
+        problems.list("guidelines", self.guidelines.as_deref(), "how to use the API well");
+        problems.list("avoid", self.avoid.as_deref(), "the mistakes to avoid");
+        if self.notes.is_some() {
+            problems.items("notes", self.notes.as_deref().unwrap_or_default());
+        }
+        let auth = check_auth(&mut problems, self.auth.as_ref());
+        let rate_limit = self.rate_limit.unwrap_or_default();
+        for (window, _, limit) in rate_limit.windows() {
+            if limit == 0 || limit > MAX_REQUESTS {
+                problems.add(&format!("rate_limit.requests_per_{window}"), "from 1 to 1000000");
+            }
+        }
+        match (base_url, auth, problems.found.is_empty()) {
+            (Some(base_url), Some(auth), true) => {
+                Ok(Profile { id, name, base_url, description, auth, rate_limit, draft: self })
+            }
+            _ => Err(problems.found),
+        }
+    }
+}
+
+impl Profile {
+    /// Whether a request goes to what this profile describes: its origin, and its path or below.
+    pub fn covers(&self, url: &Url) -> bool {
+        self.base_url.origin() == url.origin() && is_below(self.base_url.path(), url.path())
+    }
+
+    /// The host and path of `covers`, but by another scheme or port of the same host's defaults.
+    pub fn covers_but_for_scheme(&self, url: &Url) -> bool {
+        let usual = |url: &Url| url.port().is_none();
+        self.base_url.scheme() != url.scheme()
+            && usual(&self.base_url)
+            && usual(url)
+            && self.base_url.host_str() == url.host_str()
+            && is_below(self.base_url.path(), url.path())
+    }
+}
+
+/// Whether a path is the base or below it, segment by segment.
+pub(super) fn is_below(base: &str, path: &str) -> bool {
+    let base = base.trim_end_matches('/');
+    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+pub(super) fn is_id(id: &str) -> bool {
+    let allowed =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    begins && id.len() <= MAX_ID_BYTES && id.bytes().all(allowed)
+}
+
+/// An address that requests can begin with.
+fn check_base_url(problems: &mut Problems, text: Option<&str>) -> Option<Url> {
+    let text =
+        problems.text("base_url", text, "where the API's paths begin, such as https://api.example.com/v1");
+    if text.is_empty() {
+        return None;
+    }
+    check_url(problems, "base_url", &text)
+}
+
+pub(super) fn check_url(problems: &mut Problems, path: &str, text: &str) -> Option<Url> {
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(err) => {
+            problems.add(path, &format!("not a URL ({err}); write it as https://api.example.com/v1"));
+            return None;
+        }
+    };
+    let before = problems.found.len();
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        problems.add(path, "must begin with https:// or http:// and name a host");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        problems
+            .add(path, "must not hold a user name or password; auth says how requests prove who they are");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        problems.add(path, "must end with its path: no ? and no #");
+    }
+    (problems.found.len() == before).then_some(url)
+}
+
+fn check_endpoints(problems: &mut Problems, endpoints: Option<&[Endpoint]>) {
+    let endpoints = endpoints.unwrap_or_default();
+    if endpoints.is_empty() {
+        problems.add("endpoints", "missing: at least one {method, path, description}");
+    }
+    if endpoints.len() > MAX_ITEMS {
+        problems.add("endpoints", "more than 500");
+    }
+    for (number, endpoint) in endpoints.iter().enumerate().take(MAX_ITEMS) {
+        let path = |field: &str| format!("endpoints.{number}.{field}");
+        if !METHODS.contains(&endpoint.method.as_str()) {
+            problems.add(&path("method"), &format!("one of {}", METHODS.join(", ")));
+        }
+        if !endpoint.path.starts_with('/') {
+            problems.add(&path("path"), "must begin with /");
+        }
+        problems.text(&path("path"), Some(&endpoint.path), "where it is");
+        problems.text(&path("description"), Some(&endpoint.description), "what it does");
+    }
+}
+
+/// Collects what is wrong, so that everything can be told at once.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    pub(super) found: Vec<Violation>,
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, path: &str, message: &str) {
+        self.found.push(Violation { path: path.to_owned(), message: message.to_owned() });
+    }
+
+    /// A text that must be there; empty when it is not.
+    pub(super) fn text(&mut self, path: &str, text: Option<&str>, what: &str) -> String {
+        let text = text.unwrap_or_default().trim();
+        if text.is_empty() {
+            self.add(path, &format!("missing: {what}"));
+        } else if text.chars().count() > MAX_TEXT_CHARS {
+            self.add(path, "longer than 4000 characters");
+        }
+        text.to_owned()
+    }
+
+    fn list(&mut self, path: &str, items: Option<&[String]>, what: &str) {
+        let items = items.unwrap_or_default();
+        if items.is_empty() {
+            self.add(path, &format!("missing: at least one entry that says {what}"));
+        }
+        self.items(path, items);
+    }
+
+    fn items(&mut self, path: &str, items: &[String]) {
+        if items.len() > MAX_ITEMS {
+            self.add(path, "more than 500");
+        }
+        for (number, item) in items.iter().enumerate().take(MAX_ITEMS) {
+            self.text(&format!("{path}.{number}"), Some(item), "an entry must say something");
+        }
+    }
+
+    /// A word out of a list.
+    pub(super) fn one_of(&mut self, path: &str, word: &str, known: &[&str]) {
+        let near = nearest(word, known.iter().copied());
+        let meant = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+        self.add(path, &format!("one of {}{meant}", known.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! How requests to an API prove who they are. Credentials stand here by name only: `secret:NAME`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{Problems, check_url};
+use crate::secrets::references;
+
+const TYPES: [&str; 6] = ["none", "basic", "bearer", "header", "query", "oauth2"];
+/// Of what stands before a secret, such as `Token `; more could be a credential.
+const MAX_WORDS: usize = 16;
+const STYLES: [&str; 2] = ["basic", "body"];
+
+/// As it is written. Which fields a type wants is said when one is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuthDraft {
+    /// none, basic, bearer, header, query or oauth2 (client credentials).
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// basic: the user name, or `secret:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// basic: `secret:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// bearer: `secret:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// header: its name, such as `X-Api-Key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_name: Option<String>,
+    /// query: the parameter's name, such as `api_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_param: Option<String>,
+    /// header, query: `secret:NAME`, or with words before it, such as `Token secret:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// oauth2: where tokens are fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    /// oauth2: the client's id, or `secret:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// oauth2: `secret:NAME`; stored for the host of `token_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// oauth2: scopes, with spaces between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// oauth2: whether id and secret go as `basic` authorization (the default) or in the `body`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_style: Option<String>,
+    /// What else there is to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+}
+
+/// As it is meant. Texts may hold `secret:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    None,
+    Basic {
+        username: String,
+        password: String,
+    },
+    Bearer {
+        token: String,
+    },
+    Header {
+        name: String,
+        value: String,
+    },
+    Query {
+        name: String,
+        value: String,
+    },
+    OAuth2 {
+        token_url: Url,
+        client_id: String,
+        client_secret: String,
+        scope: Option<String>,
+        style: ClientStyle,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientStyle {
+    Basic,
+    Body,
+}
+
+pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> Option<Auth> {
+    let Some(draft) = draft else {
+        problems.add("auth", "missing: how requests prove who they are; {\"type\": \"none\"} if they do not");
+        return None;
+    };
+    let before = problems.found.len();
+    let kind = draft.kind.as_deref().unwrap_or_default();
+    let mut fields = Fields { problems, kind, seen: vec!["type", "instructions"] };
+    let auth = match kind {
+        "none" => Auth::None,
+        "basic" => Auth::Basic {
+            username: fields.plain("username", &draft.username),
+            password: fields.credential("password", &draft.password, Around::Nothing),
+        },
+        "bearer" => Auth::Bearer { token: fields.credential("token", &draft.token, Around::Nothing) },
+        "header" => Auth::Header {
+            name: fields.header_name(&draft.header_name),
+            value: fields.credential("value", &draft.value, Around::Words),
+        },
+        "query" => Auth::Query {
+            name: fields.plain("query_param", &draft.query_param),
+            value: fields.credential("value", &draft.value, Around::Words),
+        },
+        "oauth2" => {
+            let token_url = fields.plain("token_url", &draft.token_url);
+            let token_url = check_url(fields.problems, "auth.token_url", &token_url);
+            fields.seen.extend(["scope", "client_style"]);
+            let style = match draft.client_style.as_deref() {
+                None | Some("basic") => ClientStyle::Basic,
+                Some("body") => ClientStyle::Body,
+                Some(other) => {
+                    fields.problems.one_of("auth.client_style", other, &STYLES);
+                    ClientStyle::Basic
+                }
+            };
+            let client_id = fields.plain("client_id", &draft.client_id);
+            let client_secret = fields.credential("client_secret", &draft.client_secret, Around::Nothing);
+            // Without an address what is wrong with it has been told.
+            let token_url = token_url.or_else(|| Url::parse("https://unknown.invalid").ok())?;
+            Auth::OAuth2 { token_url, client_id, client_secret, scope: draft.scope.clone(), style }
+        }
+        "" => {
+            fields.problems.add("auth.type", &format!("missing: one of {}", TYPES.join(", ")));
+            return None;
+        }
+        other => {
+            fields.problems.one_of("auth.type", other, &TYPES);
+            return None;
+        }
+    };
+    let seen = fields.seen;
+    refuse_others(problems, draft, kind, &seen);
+    (problems.found.len() == before).then_some(auth)
+}
+
+/// A field that the type does not use would be taken for one that does something.
+fn refuse_others(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &[&str]) {
+    let given = [
+        ("username", &draft.username),
+        ("password", &draft.password),
+        ("token", &draft.token),
+        ("header_name", &draft.header_name),
+        ("query_param", &draft.query_param),
+        ("value", &draft.value),
+        ("token_url", &draft.token_url),
+        ("client_id", &draft.client_id),
+        ("client_secret", &draft.client_secret),
+        ("scope", &draft.scope),
+        ("client_style", &draft.client_style),
+    ];
+    for (name, value) in given {
+        if value.is_some() && !seen.contains(&name) {
+            problems.add(&format!("auth.{name}"), &format!("not used by type {kind}; leave it out"));
+        }
+    }
+}
+
+struct Fields<'a> {
+    problems: &'a mut Problems,
+    kind: &'a str,
+    /// What the type uses.
+    seen: Vec<&'static str>,
+}
+
+impl Fields<'_> {
+    fn plain(&mut self, name: &'static str, value: &Option<String>) -> String {
+        self.seen.push(name);
+        let path = format!("auth.{name}");
+        let text = self.problems.text(&path, value.as_deref(), &format!("type {} needs it", self.kind));
+        if text.chars().any(char::is_control) {
+            self.problems.add(&path, "must not hold control characters");
+        }
+        text
+    }
+
+    fn header_name(&mut self, value: &Option<String>) -> String {
+        let name = self.plain("header_name", value);
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if !name.bytes().all(allowed) {
+            self.problems.add("auth.header_name", "not the name of a header");
+        }
+        name
+    }
+
+    /// By name. What was written instead is never quoted: it may be the credential itself.
+    fn credential(&mut self, name: &'static str, value: &Option<String>, around: Around) -> String {
+        let text = self.plain(name, value);
+        let found: Vec<_> = references(&text).collect();
+        let by_name = match (found.as_slice(), around) {
+            ([only], Around::Nothing) => only.range == (0..text.len()),
+            ([only], Around::Words) => only.range.start <= MAX_WORDS && only.range.end == text.len(),
+            _ => false,
+        };
+        if !text.is_empty() && !by_name {
+            self.problems.add(
+                &format!("auth.{name}"),
+                "a credential stands here by name, as secret:NAME, never as itself; the operator stores it with \
+                 `gantry secrets set NAME --host HOST`",
+            );
+        }
+        text
+    }
+}
+
+/// What may stand before the name of a secret.
+#[derive(Debug, Clone, Copy)]
+enum Around {
+    Nothing,
+    Words,
+}

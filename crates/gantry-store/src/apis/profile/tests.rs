@@ -1,0 +1,105 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn whole() -> Value {
+    json!({
+        "id": "stripe", "name": "Stripe", "base_url": "https://api.stripe.com/v1", "description": "Payments.",
+        "auth": {"type": "bearer", "token": "secret:STRIPE"},
+        "endpoints": [{"method": "GET", "path": "/charges", "description": "All charges."}],
+        "guidelines": ["Ask for pages."], "avoid": ["Asking twice."],
+    })
+}
+
+/// The paths of what is wrong with the whole profile once `change` is put over it.
+fn problems(change: &Value) -> Vec<String> {
+    let mut value = whole();
+    for (name, item) in change.as_object().unwrap() {
+        value[name] = item.clone();
+    }
+    let draft: ProfileDraft = serde_json::from_value(value).unwrap();
+    let found = draft.check().err().unwrap_or_default();
+    assert!(found.iter().all(|problem| !problem.message.contains("sk_live")), "{found:?}");
+    found.into_iter().map(|problem| problem.path).collect()
+}
+
+#[test]
+fn every_missing_part_is_named() {
+    let missing: Vec<String> =
+        ProfileDraft::default().check().unwrap_err().into_iter().map(|problem| problem.path).collect();
+    assert_eq!(
+        missing,
+        ["id", "name", "description", "base_url", "endpoints", "guidelines", "avoid", "auth"]
+    );
+    assert_eq!(problems(&json!({})), Vec::<String>::new());
+    let empty = json!({"endpoints": [], "guidelines": [], "avoid": [" "], "name": " "});
+    assert_eq!(problems(&empty), ["name", "endpoints", "guidelines", "avoid.0"]);
+}
+
+#[test]
+fn what_is_wrong_is_named_where_it_is() {
+    let wrong = json!({
+        "id": "Stripe!", "base_url": "https://u:p@api.stripe.com/v1?x=1",
+        "rate_limit": {"requests_per_second": 0, "requests_per_day": 2_000_000},
+        "endpoints": [{"method": "FETCH", "path": "charges", "description": ""}],
+    });
+    assert_eq!(
+        problems(&wrong),
+        [
+            "id",
+            "base_url",
+            "base_url",
+            "endpoints.0.method",
+            "endpoints.0.path",
+            "endpoints.0.description",
+            "rate_limit.requests_per_second",
+            "rate_limit.requests_per_day",
+        ]
+    );
+    for base in ["nonsense", "ftp://a.example", "https://", "file:///etc", "https://a.example/#x"] {
+        assert_eq!(problems(&json!({ "base_url": base })), ["base_url"], "{base}");
+    }
+}
+
+#[test]
+fn each_kind_of_auth_says_what_it_needs() {
+    for (auth, expected) in [
+        (json!({"type": "none"}), vec![]),
+        (json!({}), vec!["auth.type"]),
+        (json!({"type": "baerer"}), vec!["auth.type"]),
+        (json!({"type": "basic"}), vec!["auth.username", "auth.password"]),
+        (json!({"type": "basic", "username": "me", "password": "secret:P"}), vec![]),
+        (json!({"type": "bearer"}), vec!["auth.token"]),
+        (json!({"type": "bearer", "token": "secret:T", "value": "x"}), vec!["auth.value"]),
+        (json!({"type": "header", "value": "Token secret:T"}), vec!["auth.header_name"]),
+        (json!({"type": "header", "header_name": "X Key", "value": "secret:T"}), vec!["auth.header_name"]),
+        (json!({"type": "query", "query_param": "key", "value": "secret:T"}), vec![]),
+        (
+            json!({"type": "oauth2"}),
+            vec!["auth.token_url", "auth.token_url", "auth.client_id", "auth.client_secret"],
+        ),
+        (
+            json!({"type": "oauth2", "token_url": "https://a.example/token", "client_id": "me",
+                   "client_secret": "secret:C", "client_style": "bodi"}),
+            vec!["auth.client_style"],
+        ),
+    ] {
+        assert_eq!(problems(&json!({ "auth": auth })), expected, "{auth}");
+    }
+}
+
+#[test]
+fn a_literal_credential_is_refused_and_not_repeated() {
+    for auth in [
+        json!({"type": "bearer", "token": "sk_live_123456789"}),
+        json!({"type": "bearer", "token": "sk_live_123456789 secret:X"}),
+        json!({"type": "bearer", "token": "secret:X.sk_live_123456789"}),
+        json!({"type": "basic", "username": "me", "password": "sk_live_1"}),
+        json!({"type": "header", "header_name": "X-Key", "value": "sk_live_123456789"}),
+        json!({"type": "header", "header_name": "X-Key", "value": "sk_live_123456789 secret:X"}),
+        json!({"type": "query", "query_param": "key", "value": "sk_live_123"}),
+        json!({"type": "oauth2", "token_url": "https://a.example/t", "client_id": "me", "client_secret": "sk_live_1"}),
+    ] {
+        assert_eq!(problems(&json!({ "auth": auth })).len(), 1, "{auth}");
+    }
+}

@@ -1,0 +1,152 @@
+use serde_json::json;
+
+use super::*;
+
+fn world() -> (tempfile::TempDir, DataDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataDir::new(folder.path().join("data"));
+    (folder, data)
+}
+
+fn draft(id: &str, base_url: &str) -> Value {
+    json!({
+        "id": id, "name": "An API", "base_url": base_url, "description": "For tests.",
+        "auth": {"type": "bearer", "token": "secret:TOKEN"},
+        "rate_limit": {"requests_per_minute": 2},
+        "endpoints": [{"method": "GET", "path": "/things", "description": "All things."}],
+        "guidelines": ["Ask for pages."], "avoid": ["Asking twice."],
+    })
+}
+
+fn profile(id: &str, base_url: &str) -> Profile {
+    serde_json::from_value::<ProfileDraft>(draft(id, base_url)).unwrap().check().unwrap()
+}
+
+fn covering(apis: &Apis, url: &str) -> String {
+    match apis.covering(&Url::parse(url).unwrap()).unwrap() {
+        Covering::Profile(profile) => profile.id.clone(),
+        Covering::Broken(broken) => format!("broken {}", broken.id),
+        Covering::OtherScheme(profile) => format!("scheme {}", profile.id),
+        Covering::Nothing { profiles, broken } => format!("nothing of {profiles}, {} broken", broken.len()),
+    }
+}
+
+#[test]
+fn two_profiles_on_one_host_are_told_apart_by_the_longest_path() {
+    let (_folder, data) = world();
+    let apis = Apis::new(&data);
+    for (id, base) in [
+        ("all", "https://api.example.com"),
+        ("v1", "https://api.example.com/v1/"),
+        ("admin", "https://api.example.com/v1/admin"),
+        ("port", "https://api.example.com:8443/"),
+    ] {
+        apis.save(&profile(id, base), Saving::New).unwrap();
+    }
+    for (url, expected) in [
+        ("https://api.example.com/", "all"),
+        ("https://api.example.com/v10/x", "all"),
+        ("https://API.example.com/v1", "v1"),
+        ("https://api.example.com/v1/things?x=/admin", "v1"),
+        ("https://api.example.com/v1/admin/users", "admin"),
+        ("https://api.example.com/v1/administrators", "v1"),
+        ("https://api.example.com/v1/admin/../things", "v1"),
+        ("https://api.example.com/v1/%2e%2e/x", "all"),
+        ("https://api.example.com:8443/v1", "port"),
+        ("http://api.example.com/v1", "scheme v1"),
+        ("https://api.example.com:9/v1", "nothing of 4, 0 broken"),
+        ("https://xapi.example.com/v1", "nothing of 4, 0 broken"),
+    ] {
+        let found = covering(&apis, url);
+        let same = found == expected || (expected.starts_with("scheme") && found.starts_with("scheme"));
+        assert!(same, "{url}: {found}, not {expected}");
+    }
+}
+
+#[test]
+fn a_change_by_hand_counts_at_once_and_so_does_a_removal() {
+    let (_folder, data) = world();
+    let (apis, other) = (Apis::new(&data), Apis::new(&data));
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0, 0 broken");
+    other.save(&profile("a", "https://a.example"), Saving::New).unwrap();
+    assert_eq!(covering(&apis, "https://a.example/x"), "a");
+    let path = data.apis().join("a.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("a.example", "b.example")).unwrap();
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 1, 0 broken");
+    assert_eq!(covering(&apis, "https://b.example/x"), "a");
+    other.remove("a").unwrap();
+    assert_eq!(covering(&apis, "https://b.example/x"), "nothing of 0, 0 broken");
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(covering(&apis, "https://a.example/x"), "a");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0, 0 broken");
+}
+
+#[test]
+fn a_broken_file_is_listed_and_stops_what_it_would_cover() {
+    let (_folder, data) = world();
+    let apis = Apis::new(&data);
+    apis.save(&profile("good", "https://good.example"), Saving::New).unwrap();
+    let mut wrong = draft("wrong", "https://wrong.example/v1");
+    wrong["endpoint"] = json!([]);
+    std::fs::write(data.apis().join("wrong.json"), wrong.to_string()).unwrap();
+    std::fs::write(data.apis().join("torn.json"), "{\"id\": ").unwrap();
+    std::fs::write(data.apis().join("other.json"), draft("name", "https://other.example").to_string())
+        .unwrap();
+    std::fs::create_dir(data.apis().join("folder.json")).unwrap();
+    std::fs::write(data.apis().join(".half.json"), "{").unwrap();
+    std::fs::write(data.apis().join("notes.txt"), "{").unwrap();
+    let told: Vec<String> = apis
+        .list()
+        .unwrap()
+        .iter()
+        .map(|file| match file {
+            ApiFile::Profile(profile) => profile.id.clone(),
+            ApiFile::Broken(broken) => format!("{}: {}", broken.id, broken.problems[0]),
+        })
+        .collect();
+    assert_eq!(told.len(), 5, "{told:?}");
+    assert!(told[0].starts_with("folder: cannot be read: "), "{told:?}");
+    assert_eq!(told[1], "good");
+    assert_eq!(told[2], "other: id: the file is other.json, so the id must be \"other\"");
+    assert!(told[3].starts_with("torn: not JSON: "), "{told:?}");
+    assert!(told[4].contains("did you mean \"endpoints\"?"), "{told:?}");
+    assert_eq!(covering(&apis, "https://wrong.example/v1/x"), "broken wrong");
+    assert_eq!(covering(&apis, "https://elsewhere.example/"), "nothing of 5, 4 broken");
+    apis.remove("torn").unwrap();
+    assert!(!data.apis().join("torn.json").exists());
+}
+
+#[test]
+fn ids_are_new_or_known_as_they_should_be_and_never_a_path() {
+    let (_folder, data) = world();
+    let apis = Apis::new(&data);
+    let github = profile("github", "https://api.github.com");
+    apis.save(&github, Saving::New).unwrap();
+    assert!(matches!(apis.save(&github, Saving::New), Err(ApisError::Exists { .. })));
+    assert!(matches!(
+        apis.save(&profile("b", "https://b.example"), Saving::Changed),
+        Err(ApisError::Unknown { .. })
+    ));
+    apis.save(&github, Saving::Changed).unwrap();
+    let err = apis.get("githib").unwrap_err().to_string();
+    assert_eq!(err, "there is no API profile \"githib\"; did you mean \"github\"?");
+    for id in ["../x", "", "a/b", "github.json", "/etc/passwd"] {
+        assert!(matches!(apis.remove(id), Err(ApisError::Unknown { .. })), "{id}");
+    }
+}
+
+#[test]
+fn limits_hold_over_a_restart_and_over_removal() {
+    let (_folder, data) = world();
+    let limited = profile("a", "https://a.example");
+    let ask = |now| Apis::new(&data).count_request(&limited, now).unwrap();
+    Apis::new(&data).save(&limited, Saving::New).unwrap();
+    assert_eq!((ask(0), ask(10)), (Ok(()), Ok(())));
+    assert_eq!(ask(20), Err(RateLimited { limit: 2, window: "minute", wait_ms: 59_980 }));
+    Apis::new(&data).remove("a").unwrap();
+    Apis::new(&data).save(&limited, Saving::New).unwrap();
+    assert!(ask(30).is_err());
+    assert_eq!(ask(60_000), Ok(()));
+}

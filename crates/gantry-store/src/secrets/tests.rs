@@ -1,0 +1,141 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const MASTER: &str = "a master key of at least 32 characters";
+
+fn world() -> (tempfile::TempDir, DataDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataDir::new(folder.path().join("data"));
+    (folder, data)
+}
+
+fn hosts() -> Vec<String> {
+    vec!["api.example.com".to_owned()]
+}
+
+#[test]
+fn a_secret_is_there_after_a_restart_and_nowhere_in_the_clear() {
+    let (_folder, data) = world();
+    let secrets = Secrets::new(&data, None);
+    assert!(secrets.all().unwrap().is_empty() && !data.root().exists(), "looking makes nothing");
+    assert!(!secrets.set("STRIPE", "sk_live_0123456789", &hosts(), 7).unwrap());
+    assert!(secrets.set("STRIPE", "sk_live_9876543210", &hosts(), 9).unwrap());
+    let again = Secrets::new(&data, None).get("STRIPE").unwrap().unwrap();
+    assert_eq!((again.expose(), again.created, again.changed), ("sk_live_9876543210", 7, 9));
+    assert_eq!(again.hosts, hosts());
+    assert!(!format!("{again:?} {secrets:?}").contains("sk_live"));
+    for entry in std::fs::read_dir(data.root()).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        for needle in ["sk_live", "STRIPE", "example.com"] {
+            let found = bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
+            assert!(!found, "{needle} stands in {}", path.display());
+        }
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+    assert!(secrets.remove("STRIPE").unwrap() && !secrets.remove("STRIPE").unwrap());
+    assert!(Secrets::new(&data, None).get("STRIPE").unwrap().is_none());
+}
+
+#[test]
+fn the_wrong_key_is_told_and_nothing_is_overwritten() {
+    let (_folder, data) = world();
+    Secrets::new(&data, Some(MASTER.into())).set("A", "value-value", &hosts(), 1).unwrap();
+    assert!(!data.secrets_key().exists());
+    let before = std::fs::read(data.secrets()).unwrap();
+    let none = Secrets::new(&data, None);
+    assert!(matches!(none.all(), Err(SecretsError::NoMasterKey { .. })));
+    assert!(matches!(none.set("B", "value-value", &hosts(), 1), Err(SecretsError::NoMasterKey { .. })));
+    let wrong = Secrets::new(&data, Some(MASTER.replace('a', "b")));
+    assert!(matches!(wrong.all(), Err(SecretsError::WrongMasterKey { .. })));
+    assert!(matches!(wrong.remove("A"), Err(SecretsError::WrongMasterKey { .. })));
+    let short = Secrets::new(&data, Some("short".into()));
+    assert!(matches!(short.all(), Err(SecretsError::ShortMasterKey)));
+    assert_eq!(std::fs::read(data.secrets()).unwrap(), before);
+}
+
+#[test]
+fn another_key_file_and_a_changed_byte_are_told() {
+    let (_folder, data) = world();
+    let set = |value: &str| Secrets::new(&data, None).set("A", value, &hosts(), 1);
+    set("value-value").unwrap();
+    let (key, sealed) = (std::fs::read(data.secrets_key()).unwrap(), std::fs::read(data.secrets()).unwrap());
+    std::fs::remove_file(data.secrets_key()).unwrap();
+    let err = set("other-value").unwrap_err();
+    assert!(matches!(err, SecretsError::KeyFile { .. }), "no new key is made over a box that has one: {err}");
+    std::fs::write(data.secrets_key(), b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n").unwrap();
+    std::fs::set_permissions(data.secrets_key(), PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(matches!(set("other-value"), Err(SecretsError::WrongKeyFile { .. })));
+    std::fs::write(data.secrets_key(), key).unwrap();
+    let at = sealed.len() - 20;
+    for changed in [b'A', b'B'] {
+        let mut bytes = sealed.clone();
+        if bytes[at] == changed {
+            continue;
+        }
+        bytes[at] = changed;
+        std::fs::write(data.secrets(), &bytes).unwrap();
+        assert!(matches!(Secrets::new(&data, None).all(), Err(SecretsError::WrongKeyFile { .. })));
+    }
+    std::fs::write(data.secrets(), b"{}").unwrap();
+    assert!(matches!(Secrets::new(&data, None).all(), Err(SecretsError::Damaged { .. })));
+    std::fs::write(data.secrets(), &sealed).unwrap();
+    std::fs::set_permissions(data.secrets_key(), PermissionsExt::from_mode(0o644)).unwrap();
+    assert!(Secrets::new(&data, None).all().unwrap_err().to_string().contains("open to other users"));
+}
+
+/// Eight writers, each with its own handle as another process would have, lose nothing.
+#[test]
+fn writers_at_once_lose_nothing() {
+    let (_folder, data) = world();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let data = &data;
+            scope.spawn(move || {
+                for number in 0..5 {
+                    let secrets = Secrets::new(data, None);
+                    secrets.set(&format!("S{writer}-{number}"), "value-value", &hosts(), 1).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(Secrets::new(&data, None).all().unwrap().len(), 40);
+    let temps = std::fs::read_dir(data.root()).unwrap().count();
+    assert_eq!(temps, 3, "the box, the key, the lock, and no temp file");
+}
+
+#[test]
+fn a_running_process_learns_what_another_stores() {
+    let (_folder, data) = world();
+    let running = Secrets::new(&data, None);
+    assert_eq!(running.values().len(), 0);
+    let other = Secrets::new(&data, None);
+    other.set("A", "value-one-", &hosts(), 1).unwrap();
+    other.set("B", "value-two-longer", &hosts(), 1).unwrap();
+    assert_eq!(running.values()[..], ["value-two-longer".to_owned(), "value-one-".to_owned()]);
+    other.remove("B").unwrap();
+    assert_eq!(running.values()[..], ["value-one-".to_owned()]);
+    std::fs::write(data.secrets(), b"broken").unwrap();
+    assert_eq!(running.values()[..], ["value-one-".to_owned()], "what was known stays known");
+}
+
+#[test]
+fn bad_names_values_and_hosts_are_refused() {
+    let (_folder, data) = world();
+    let secrets = Secrets::new(&data, None);
+    for name in ["", "1A", "a b", "a/b", "a:b", "ä", &"x".repeat(65)] {
+        assert!(
+            matches!(secrets.set(name, "value-value", &hosts(), 1), Err(SecretsError::BadName(_))),
+            "{name}"
+        );
+    }
+    for value in ["", "sh0rt", "nul\0nul-nul", &"x".repeat(MAX_SECRET_BYTES + 1)] {
+        let err = secrets.set("A", value, &hosts(), 1).unwrap_err();
+        assert!(matches!(err, SecretsError::BadValue { .. }), "{err}");
+        assert!(value.len() < 2 || !err.to_string().contains(value), "{err}");
+    }
+    assert!(matches!(secrets.set("A", "value-value", &[], 1), Err(SecretsError::NoHosts { .. })));
+    assert!(!data.secrets().exists());
+}

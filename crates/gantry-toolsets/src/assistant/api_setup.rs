@@ -1,0 +1,172 @@
+//! `api_setup` makes, changes, removes and shows API profiles.
+
+use std::sync::Arc;
+
+use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
+use gantry_tool::{Text, Tool, ToolError, Toolset, Violation};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::blocking::blocking;
+use crate::{Ctx, Machine};
+
+/// Manage API profiles. A profile teaches how to use one API and what `http_request` does for it by itself: it attaches
+/// the credentials and keeps to the rate limits for every request below `base_url`. Once there is a profile, requests to
+/// APIs without one are refused. A change counts at once. Credentials are written by name, as `secret:NAME`; the operator
+/// stores them with `gantry secrets set NAME --host HOST`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// What to do.
+    action: Action,
+    /// The profile's id; for update, delete and view.
+    id: Option<String>,
+    /// For create: id, name, base_url, description, auth, endpoints, guidelines and avoid are needed. For update: what is to
+    /// change; the rest stays.
+    profile: Option<ProfileDraft>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Create,
+    Update,
+    Delete,
+    List,
+    View,
+}
+
+pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
+    Tool::new("api_setup", Toolset::Assistant, machine, run)
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    blocking(&ctx, move |ctx, _| {
+        let web = ctx.state.web();
+        let apis =
+            web.apis.as_ref().ok_or_else(|| ToolError::unavailable("no API profiles are kept here"))?;
+        let Input { action, id, profile } = input;
+        let unwanted = match action {
+            Action::List => [id.as_ref().map(|_| "id"), profile.as_ref().map(|_| "profile")],
+            Action::Delete | Action::View => [profile.as_ref().map(|_| "profile"), None],
+            Action::Create | Action::Update => [None, None],
+        };
+        if let Some(field) = unwanted.into_iter().flatten().next() {
+            return Err(ToolError::input(format!("{field} is not used by this action; leave it out")));
+        }
+        match action {
+            Action::List => list(apis),
+            Action::View => view(apis, &wanted(id)?),
+            Action::Delete => delete(apis, &wanted(id)?),
+            Action::Create => create(ctx, apis, id, profile.unwrap_or_default()),
+            Action::Update => update(ctx, apis, id, profile.unwrap_or_default()),
+        }
+        .map(Text)
+    })
+    .await
+}
+
+fn wanted(id: Option<String>) -> Result<String, ToolError> {
+    id.ok_or_else(|| {
+        ToolError::input("this action needs the id of a profile").with_hint("action list shows them")
+    })
+}
+
+fn list(apis: &Apis) -> Result<String, ToolError> {
+    let files = apis.list().map_err(api_error)?;
+    if files.is_empty() {
+        return Ok("There are no API profiles.".into());
+    }
+    Ok(files.iter().map(|file| format!("{}\n", line(file))).collect())
+}
+
+/// One line for a list.
+fn line(file: &ApiFile) -> String {
+    match file {
+        ApiFile::Profile(profile) => {
+            let Profile { id, name, base_url, description, .. } = &**profile;
+            let description: String =
+                description.lines().next().unwrap_or_default().chars().take(200).collect();
+            format!("{id}: {name}, {base_url}: {description}")
+        }
+        ApiFile::Broken(broken) => format!("{}: CANNOT BE USED: {}", broken.id, joined(&broken.problems)),
+    }
+}
+
+fn view(apis: &Apis, id: &str) -> Result<String, ToolError> {
+    match apis.get(id).map_err(api_error)? {
+        ApiFile::Profile(profile) => serde_json::to_string_pretty(&profile.draft)
+            .map_err(|err| ToolError::internal(format!("a profile did not serialise: {err}"))),
+        ApiFile::Broken(broken) => Err(ToolError::failed(format!(
+            "the API profile \"{id}\" cannot be used: {}",
+            joined(&broken.problems)
+        ))
+        .with_hint("create it anew after delete, or the operator mends its file")),
+    }
+}
+
+fn delete(apis: &Apis, id: &str) -> Result<String, ToolError> {
+    apis.remove(id).map_err(api_error)?;
+    Ok(format!("Deleted the API profile {id}. It no longer applies."))
+}
+
+fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, mut draft: ProfileDraft) -> Result<String, ToolError> {
+    same_id(id.as_deref(), &draft)?;
+    draft.id = draft.id.or(id);
+    let profile = draft.check().map_err(|problems| unusable(&problems))?;
+    apis.save(&profile, Saving::New).map_err(api_error)?;
+    Ok(told(ctx, "Created", &profile))
+}
+
+fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, draft: ProfileDraft) -> Result<String, ToolError> {
+    same_id(id.as_deref(), &draft)?;
+    let id = wanted(id.or_else(|| draft.id.clone()))?;
+    let profile = match apis.get(&id).map_err(api_error)? {
+        ApiFile::Profile(old) => draft.over(&old.draft),
+        // What cannot be read has nothing to keep: the whole profile has to be given.
+        ApiFile::Broken(_) => ProfileDraft { id: Some(id), ..draft },
+    };
+    let profile = profile.check().map_err(|problems| unusable(&problems))?;
+    apis.save(&profile, Saving::Changed).map_err(api_error)?;
+    Ok(told(ctx, "Updated", &profile))
+}
+
+fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {
+    match (id, draft.id.as_deref()) {
+        (Some(id), Some(own)) if id != own => {
+            Err(ToolError::input(format!("id is {id:?} and profile.id is {own:?}; give one id")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn told(ctx: &Ctx, what: &str, profile: &Profile) -> String {
+    let missing = super::http_request::missing_secrets(ctx.state.web(), profile);
+    let mut text =
+        format!("{what} the API profile {}. It applies to requests below {}.", profile.id, profile.base_url);
+    for message in missing {
+        text.push_str(&format!("\nNot ready yet: {message}."));
+    }
+    text
+}
+
+fn joined(problems: &[Violation]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn unusable(problems: &[Violation]) -> ToolError {
+    let lines: String = problems.iter().map(|problem| format!("\n- {problem}")).collect();
+    ToolError::input(format!("nothing was saved; the profile has these problems:{lines}"))
+}
+
+fn api_error(err: ApisError) -> ToolError {
+    match err {
+        ApisError::Exists { .. } => ToolError::input(err.to_string()).with_hint("action update changes it"),
+        ApisError::Unknown { .. } => ToolError::input(err.to_string()).with_hint("action list shows all"),
+        ApisError::Invalid { problems, .. } => unusable(&problems),
+        ApisError::Io { .. } | ApisError::TooMany => ToolError::failed(err.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+#![allow(clippy::disallowed_methods, reason = "tests look at the file system from outside")]
+
+use serde_json::{Value, json};
+
+use crate::testing::Bench;
+
+async fn setup(bench: &Bench, input: Value) -> Result<String, String> {
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    bench.call("api_setup", input).await.map(text).map_err(text)
+}
+
+fn stripe() -> Value {
+    json!({
+        "id": "stripe", "name": "Stripe", "base_url": "https://api.stripe.com/v1", "description": "Payments.",
+        "auth": {"type": "bearer", "token": "secret:STRIPE"},
+        "rate_limit": {"requests_per_second": 25},
+        "endpoints": [{"method": "GET", "path": "/charges", "description": "All charges."}],
+        "guidelines": ["Amounts are in cents."], "avoid": ["Retrying without an idempotency key."],
+    })
+}
+
+#[tokio::test]
+async fn create_list_view_update_delete() {
+    let bench = Bench::new();
+    assert_eq!(setup(&bench, json!({"action": "list"})).await.unwrap(), "There are no API profiles.");
+    let created = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
+    assert_eq!(
+        created,
+        "Created the API profile stripe. It applies to requests below https://api.stripe.com/v1.\nNot ready yet: there is \
+         no secret STRIPE; the operator stores it with `gantry secrets set STRIPE --host api.stripe.com`."
+    );
+    let again = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap_err();
+    assert_eq!(again, "there is an API profile \"stripe\" already (action update changes it)");
+    assert_eq!(
+        setup(&bench, json!({"action": "list"})).await.unwrap(),
+        "stripe: Stripe, https://api.stripe.com/v1: Payments.\n"
+    );
+    bench.secrets().set("STRIPE", "sk_live_0123456789", &["api.stripe.com".into()], 1).unwrap();
+    let change =
+        json!({"action": "update", "id": "stripe", "profile": {"name": "Stripe 2", "notes": ["Versioned."]}});
+    let updated = setup(&bench, change).await.unwrap();
+    assert_eq!(
+        updated,
+        "Updated the API profile stripe. It applies to requests below https://api.stripe.com/v1."
+    );
+    let viewed: Value =
+        serde_json::from_str(&setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap())
+            .unwrap();
+    let mut expected = stripe();
+    expected["name"] = json!("Stripe 2");
+    expected["notes"] = json!(["Versioned."]);
+    assert_eq!(viewed, expected);
+    setup(&bench, json!({"action": "delete", "id": "stripe"})).await.unwrap();
+    let gone = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap_err();
+    assert_eq!(gone, "there is no API profile \"stripe\" (action list shows all)");
+}
+
+#[tokio::test]
+async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
+    let bench = Bench::new();
+    let error = setup(&bench, json!({"action": "create", "profile": {"name": "X"}})).await.unwrap_err();
+    for part in ["id", "base_url", "description", "auth", "endpoints", "guidelines", "avoid"] {
+        assert!(error.contains(&format!("\n- {part}: missing: ")), "{part}: {error}");
+    }
+    let mut literal = stripe();
+    literal["auth"]["token"] = json!("sk_live_literal_value");
+    let error = setup(&bench, json!({"action": "create", "profile": literal})).await.unwrap_err();
+    assert!(
+        error.contains("auth.token: a credential stands here by name") && !error.contains("sk_live"),
+        "{error}"
+    );
+    assert!(!format!("{:?}", bench.audit.records()).contains("sk_live"));
+    let mut typo = stripe();
+    typo["endpionts"] = json!([]);
+    let error = setup(&bench, json!({"action": "create", "profile": typo})).await.unwrap_err();
+    assert!(error.contains("did you mean \\\"endpoints\\\"?"), "{error}");
+    for (input, expected) in [
+        (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
+        (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
+        (json!({"action": "update", "id": "none", "profile": {}}), "there is no API profile \"none\""),
+        (json!({"action": "delete"}), "needs the id of a profile"),
+        (json!({"action": "delete", "id": "../../gantry"}), "there is no API profile"),
+        (json!({"action": "view", "id": "a", "profile": {}}), "profile is not used by this action"),
+        (json!({"action": "list", "id": "a"}), "id is not used by this action"),
+    ] {
+        let error = setup(&bench, input.clone()).await.unwrap_err();
+        assert!(error.contains(expected), "{input}: {error}");
+    }
+    assert!(!bench.data().join("apis").exists());
+}
+
+#[tokio::test]
+async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.data().join("apis")).unwrap();
+    std::fs::write(bench.data().join("apis/stripe.json"), "{ not json").unwrap();
+    let listed = setup(&bench, json!({"action": "list"})).await.unwrap();
+    assert!(listed.starts_with("stripe: CANNOT BE USED: not JSON: "), "{listed}");
+    let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap_err();
+    assert!(viewed.contains("cannot be used: not JSON"), "{viewed}");
+    setup(&bench, json!({"action": "update", "id": "stripe", "profile": stripe()})).await.unwrap();
+    assert!(setup(&bench, json!({"action": "list"})).await.unwrap().starts_with("stripe: Stripe, "));
+}

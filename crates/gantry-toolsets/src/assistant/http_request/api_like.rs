@@ -1,0 +1,77 @@
+//! Whether a request looks like one to an API, so that it should have a profile.
+
+use gantry_net::Url;
+
+use super::plan::{Content, Planned};
+
+/// What makes it look so; `None` for a page or a file.
+pub(super) fn why(url: &Url, plan: &Planned) -> Option<String> {
+    if url.host_str().is_some_and(|host| host.starts_with("api.")) {
+        return Some("its host begins with api.".into());
+    }
+    let segments = url.path_segments().into_iter().flatten();
+    if let Some(segment) = segments.map(str::to_ascii_lowercase).find(|segment| is_api_segment(segment)) {
+        return Some(format!("its path holds /{segment}/"));
+    }
+    if matches!(plan.content, Content::Json(_)) {
+        return Some("it sends JSON".into());
+    }
+    let json = plan.headers.iter().find(|(name, value)| {
+        matches!(name.as_str(), "accept" | "content-type") && value.to_ascii_lowercase().contains("json")
+    });
+    json.map(|(name, _)| format!("its {name} header names JSON"))
+}
+
+/// `api`, `graphql`, or a version such as `v1`, `v2.1`, `v1beta3`.
+fn is_api_segment(segment: &str) -> bool {
+    if matches!(segment, "api" | "graphql") {
+        return true;
+    }
+    let Some(version) = segment.strip_prefix('v') else { return false };
+    let rest = version.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let known = ["alpha", "beta"].iter().find_map(|stage| rest.strip_prefix(stage)).unwrap_or(rest);
+    version.starts_with(|c: char| c.is_ascii_digit()) && known.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_apis_from_pages() {
+        let looks = |url: &str| {
+            let plan = Planned {
+                method: None,
+                url: None,
+                headers: Vec::new(),
+                content: Content::None,
+                timeout: super::super::DEFAULT_TIMEOUT,
+            };
+            why(&Url::parse(url).unwrap(), &plan).is_some()
+        };
+        for url in [
+            "https://api.example.com/",
+            "https://example.com/api/users",
+            "https://example.com/API",
+            "https://example.com/v1/users",
+            "https://example.com/x/v2.1/y",
+            "https://example.com/v1beta2/y",
+            "https://example.com/graphql",
+        ] {
+            assert!(looks(url), "{url}");
+        }
+        for url in [
+            "https://example.com/",
+            "https://example.com/?next=/api/v1/",
+            "https://example.com/#/api/",
+            "https://example.com/apis",
+            "https://example.com/v1-notes",
+            "https://example.com/v/1",
+            "https://example.com/vi/x",
+            "https://apis.example.com/page.html",
+            "https://example.com/video1",
+        ] {
+            assert!(!looks(url), "{url}");
+        }
+    }
+}

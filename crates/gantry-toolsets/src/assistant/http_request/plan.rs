@@ -1,0 +1,249 @@
+//! What a request is to be, from what was asked for; with every problem told at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, Url};
+use gantry_store::references;
+use gantry_tool::{Violation, nearest};
+use serde_json::{Map, Value};
+
+use super::{DEFAULT_TIMEOUT, Input, MAX_TIMEOUT, is_credential_name};
+
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+const MAX_URL_BYTES: usize = 16 * 1024;
+const MAX_HEADERS: usize = 100;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// The client's own: they say how a message ends and where it goes, and two answers to that is how requests are smuggled.
+const CLIENTS_OWN: [&str; 13] = [
+    "host",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "keep-alive",
+    "expect",
+    "accept-encoding",
+    "proxy-authorization",
+    "proxy-connection",
+    "proxy-authenticate",
+];
+
+/// What could be made of the input; `None` where a problem says why not.
+pub(super) struct Planned {
+    pub(super) method: Option<Method>,
+    pub(super) url: Option<Url>,
+    /// As given; values may hold references.
+    pub(super) headers: Vec<(HeaderName, String)>,
+    pub(super) content: Content,
+    pub(super) timeout: Duration,
+}
+
+/// A request that can be sent, but for its credentials.
+pub(super) struct Plan {
+    pub(super) method: Method,
+    /// Without credentials.
+    pub(super) headers: HeaderMap,
+    pub(super) content: Content,
+    pub(super) timeout: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Content {
+    None,
+    Text(String),
+    Json(Value),
+    Form(Vec<(String, String)>),
+    File(String),
+}
+
+impl Content {
+    fn media_type(&self) -> Option<&'static str> {
+        match self {
+            Content::None => None,
+            Content::Text(_) => Some("text/plain; charset=utf-8"),
+            Content::Json(_) => Some("application/json"),
+            Content::Form(_) => Some("application/x-www-form-urlencoded"),
+            Content::File(_) => Some("application/octet-stream"),
+        }
+    }
+}
+
+impl Planned {
+    /// The plan, once nothing is missing. Headers that hold a credential are left to the credentials.
+    pub(super) fn complete(self) -> Option<Plan> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            if !holds_credential(name, value) {
+                headers.append(name, HeaderValue::from_bytes(value.as_bytes()).ok()?);
+            }
+        }
+        let content_type = self.content.media_type().filter(|_| !headers.contains_key("content-type"));
+        if let Some(content_type) = content_type {
+            headers.insert("content-type", HeaderValue::from_static(content_type));
+        }
+        if !headers.contains_key("accept") {
+            headers.insert("accept", HeaderValue::from_static("*/*"));
+        }
+        self.url.is_some().then_some(())?;
+        Some(Plan { method: self.method?, headers, content: self.content, timeout: self.timeout })
+    }
+}
+
+/// Whether a header goes to the origin alone and is never shown.
+pub(super) fn holds_credential(name: &HeaderName, value: &str) -> bool {
+    references(value).next().is_some() || is_credential_name(name)
+}
+
+pub(super) fn plan(input: Input) -> (Planned, Vec<Violation>) {
+    let mut problems = Problems(Vec::new());
+    let method = check_method(&mut problems, input.method.as_deref());
+    let url = check_url(&mut problems, &input.url);
+    let headers = check_headers(&mut problems, input.headers.unwrap_or_default());
+    let mut contents = Vec::new();
+    contents.extend(input.body.map(|text| ("body", Content::Text(text))));
+    contents.extend(input.json.map(|value| ("json", Content::Json(value))));
+    contents.extend(input.form.map(|form| ("form", Content::Form(check_form(&mut problems, form)))));
+    contents.extend(input.file.map(|path| ("file", Content::File(path))));
+    let names: Vec<&str> = contents.iter().map(|(name, _)| *name).collect();
+    if names.len() > 1 {
+        problems.add(&names.join(", "), "at most one of body, json, form and file can be sent");
+    }
+    if let (Some(first), Some(method)) = (names.first(), &method)
+        && matches!(*method, Method::GET | Method::HEAD)
+    {
+        problems.add(
+            first,
+            &format!("{method} has no body; use POST, PUT or PATCH, or put it into the URL's query"),
+        );
+    }
+    let most = MAX_TIMEOUT.as_millis();
+    let timeout = match input.timeout_ms {
+        None => DEFAULT_TIMEOUT,
+        Some(ms) if ms >= 1 && u128::from(ms) <= most => Duration::from_millis(ms),
+        Some(_) => {
+            problems.add("timeout_ms", &format!("from 1 to {most}"));
+            DEFAULT_TIMEOUT
+        }
+    };
+    let content = contents.into_iter().next().map_or(Content::None, |(_, content)| content);
+    (Planned { method, url, headers, content, timeout }, problems.0)
+}
+
+struct Problems(Vec<Violation>);
+
+impl Problems {
+    fn add(&mut self, path: &str, message: &str) {
+        self.0.push(Violation { path: path.to_owned(), message: message.to_owned() });
+    }
+}
+
+fn check_method(problems: &mut Problems, method: Option<&str>) -> Option<Method> {
+    let given = method.unwrap_or("GET").to_ascii_uppercase();
+    if METHODS.contains(&given.as_str()) {
+        return Method::from_bytes(given.as_bytes()).ok();
+    }
+    let shown: String = given.chars().take(40).collect();
+    let near =
+        nearest(&shown, METHODS).first().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    problems.add("method", &format!("{shown:?} is none of {}{near}", METHODS.join(", ")));
+    None
+}
+
+fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
+    if text.len() > MAX_URL_BYTES {
+        problems.add("url", "longer than 16 KiB");
+        return None;
+    }
+    if text.chars().any(char::is_control) {
+        problems.add("url", "holds control characters");
+        return None;
+    }
+    let url = match Url::parse(text.trim()) {
+        Ok(url) => url,
+        Err(err) => {
+            problems
+                .add("url", &format!("not a URL ({err}); write it whole, such as https://example.com/path"));
+            return None;
+        }
+    };
+    let before = problems.0.len();
+    if !matches!(url.scheme(), "http" | "https") {
+        let scheme: String = url.scheme().chars().take(40).collect();
+        problems.add("url", &format!("{scheme}: cannot be requested; only http and https can"));
+    } else if url.host_str().is_none_or(str::is_empty) {
+        problems.add("url", "names no host");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        problems.add(
+            "url",
+            "holds a user name or password; send them as a header, such as Authorization: Basic secret:NAME",
+        );
+    }
+    if references(text).next().is_some() {
+        problems.add(
+            "url",
+            "secret:NAME cannot stand in a URL; an API profile with auth type query adds it to the query",
+        );
+    }
+    (problems.0.len() == before).then_some(url)
+}
+
+fn check_headers(problems: &mut Problems, given: BTreeMap<String, String>) -> Vec<(HeaderName, String)> {
+    if given.len() > MAX_HEADERS {
+        problems.add("headers", "more than 100");
+        return Vec::new();
+    }
+    let mut headers: Vec<(HeaderName, String)> = Vec::new();
+    for (name, value) in given {
+        let shown: String = name.chars().take(60).collect::<String>().escape_debug().to_string();
+        let path = format!("headers.{shown}");
+        if value.contains(['\r', '\n', '\0']) {
+            problems.add(&path, "a value must not hold a line break or NUL: it would become other headers");
+            continue;
+        }
+        let lowered = name.to_ascii_lowercase();
+        if CLIENTS_OWN.contains(&lowered.as_str()) {
+            problems.add(&path, "set by the client itself, from the URL and the body; leave it out");
+            continue;
+        }
+        let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
+            problems.add(&path, "not the name of a header: letters, digits and - only");
+            continue;
+        };
+        if value.len() > MAX_HEADER_BYTES || HeaderValue::from_bytes(value.as_bytes()).is_err() {
+            problems.add(&path, "a value has at most 16 KiB and no control characters");
+            continue;
+        }
+        if headers.iter().any(|(known, _)| *known == parsed) {
+            problems.add(&path, "given twice");
+            continue;
+        }
+        headers.push((parsed, value));
+    }
+    headers
+}
+
+fn check_form(problems: &mut Problems, form: Map<String, Value>) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    for (name, value) in form {
+        let values = match value {
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            match value {
+                Value::String(text) => fields.push((name.clone(), text)),
+                Value::Number(_) | Value::Bool(_) => fields.push((name.clone(), value.to_string())),
+                Value::Null | Value::Array(_) | Value::Object(_) => {
+                    let shown: String = name.chars().take(60).collect();
+                    problems
+                        .add(&format!("form.{shown}"), "a string, a number, true, false, or a list of those");
+                }
+            }
+        }
+    }
+    fields
+}

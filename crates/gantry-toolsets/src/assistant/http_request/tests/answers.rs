@@ -1,0 +1,79 @@
+//! What is shown of an answer, and what is kept.
+
+use super::*;
+
+async fn shown(content_type: &'static str, body: &'static [u8]) -> String {
+    let bench = bench();
+    let site = Site::start(move |_| page(content_type, body));
+    send(&bench, json!({"url": site.url("/")})).await.unwrap()
+}
+
+#[tokio::test]
+async fn status_headers_and_body_with_credentials_redacted() {
+    let bench = bench();
+    let site = Site::start(|_| {
+        answer(
+            "404 Nope",
+            "Content-Type: application/json\r\nSet-Cookie: sid=abc\r\nX-Auth-Token: tok\r\nX-Plain: yes\r\n",
+            r#"{"b":1.10,"a":[]}"#,
+        )
+    });
+    let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
+    assert_eq!(
+        text,
+        "HTTP/1.1 404 Not Found\ncontent-length: 17\nconnection: close\ncontent-type: application/json\n\
+         set-cookie: [redacted]\nx-auth-token: [redacted]\nx-plain: yes\n\n{\n  \"b\": 1.10,\n  \"a\": []\n}"
+    );
+}
+
+#[tokio::test]
+async fn text_is_decoded_by_its_character_set_and_broken_json_is_text() {
+    assert!(shown("text/plain; charset=iso-8859-1", b"gr\xf6\xdfe").await.ends_with("\n\ngröße"));
+    assert!(shown("text/plain; charset=utf-16le", b"h\0\xe9\0").await.ends_with("\n\nhé"));
+    assert!(shown("application/json", b"{\"a\": ").await.ends_with("\n\n{\"a\": "));
+    assert!(shown("text/plain", b"").await.ends_with("text/plain\n\n"));
+}
+
+#[tokio::test]
+async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
+    let bench = Bench::with(|parts| {
+        reach_this_machine(parts);
+        parts.web.http_response_limit = 1001;
+    });
+    let body = "é".repeat(5_000);
+    let sent = body.clone();
+    let site = Site::start(move |_| page("text/plain; charset=utf-8", &sent));
+    let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
+    let (_, shown) = text.split_once("\n\n").unwrap();
+    let (shown, note) = shown.split_once('\n').unwrap();
+    assert_eq!(shown, "é".repeat(500));
+    assert!(note.starts_with("[cut: 1000 of 10000 bytes shown; result_read with handle res_"), "{note}");
+    let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
+    let page = bench.call("result_read", json!({"handle": handle, "limit": 40_000})).await.unwrap();
+    assert_eq!(page["text"], json!(body));
+}
+
+#[tokio::test]
+async fn binary_is_kept_and_not_shown() {
+    let bench = bench();
+    let site = Site::start(|_| page("image/png", b"\x89PNG\r\n\x1a\n\0\0"));
+    let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
+    assert!(text.contains("\n[binary, image/png, 10 bytes, not shown; kept as base64: "), "{text}");
+    let handle = text.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
+    let page =
+        bench.call("result_read", json!({"handle": handle.trim_end_matches([']', ';'])})).await.unwrap();
+    assert_eq!(page["text"], "iVBORw0KGgoAAA==");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_and_told() {
+    let bench = bench();
+    let site = Site::start(|request| {
+        if request.starts_with("GET /from") {
+            return answer("302 Found", "Location: /to\r\n", "");
+        }
+        page("text/plain", "there")
+    });
+    let text = send(&bench, json!({"url": site.url("/from")})).await.unwrap();
+    assert!(text.ends_with(&format!("\n\nthere\n[after 1 redirect, from {}]\n", site.url("/to"))), "{text}");
+}

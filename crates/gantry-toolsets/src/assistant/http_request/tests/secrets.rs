@@ -1,0 +1,176 @@
+//! Where a secret goes, and where it does not.
+
+use super::*;
+
+const VALUE: &str = "s3cr3t/value+of \"github\"";
+
+fn with_secrets() -> Bench {
+    let bench = bench();
+    let set = |name: &str, value: &str, host: &str| {
+        bench.secrets().set(name, value, &[host.to_owned()], 1).unwrap();
+    };
+    set("GITHUB", VALUE, "127.0.0.1");
+    set("PAIR", "user-name:pass-word", "127.0.0.1");
+    set("ELSEWHERE", "elsewhere-value", "*.example.com");
+    bench
+}
+
+/// Nothing that Gantry keeps shows a value, but for the sealed file.
+fn assert_hidden(bench: &Bench, values: &[&str]) {
+    let mut folders = vec![bench.data()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            for value in values {
+                assert!(!text.contains(value), "{value} stands in {}", path.display());
+            }
+        }
+    }
+    let audit = format!("{:?}", bench.audit.records());
+    for value in values {
+        assert!(!audit.contains(value), "{value} stands in the audit log: {audit}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_sent_and_an_echo_of_it_is_masked_in_every_form() {
+    let bench = with_secrets();
+    for (input, sent) in [
+        (
+            json!({"headers": {"Authorization": "Bearer secret:GITHUB"}}),
+            format!("authorization: Bearer {VALUE}"),
+        ),
+        (json!({"headers": {"X-Odd-Name": "a secret:GITHUB b"}}), format!("x-odd-name: a {VALUE} b")),
+        (
+            json!({"headers": {"Authorization": "Basic secret:PAIR"}}),
+            "authorization: Basic dXNlci1uYW1lOnBhc3Mtd29yZA==".to_owned(),
+        ),
+        (
+            json!({"method": "POST", "form": {"key": "secret:GITHUB", "b": "2"}}),
+            "key=s3cr3t%2Fvalue%2Bof+%22github%22&b=2".to_owned(),
+        ),
+        (
+            json!({"method": "POST", "json": {"key": "secret:GITHUB", "text": "see secret:GITHUB"}}),
+            r#"{"key":"s3cr3t/value+of \"github\"","text":"see secret:GITHUB"}"#.to_owned(),
+        ),
+    ] {
+        let site = Site::echo();
+        let mut input = input;
+        input["url"] = json!(site.url("/"));
+        let text = send(&bench, input.clone()).await.unwrap();
+        let seen = site.seen().concat();
+        assert!(seen.contains(&sent), "{input}: {seen}");
+        assert!(text.contains("[masked]"), "{input}: {text}");
+        for part in ["s3cr3t", "pass-word", "dXNlci1uYW1lOn"] {
+            assert!(!text.contains(part), "{part} is in {text}");
+        }
+    }
+    assert_hidden(&bench, &["s3cr3t", "pass-word", "dXNlci1uYW1lOn"]);
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_long_or_binary_echo_is_masked_too() {
+    let bench = with_secrets();
+    let site = Site::start(|request| {
+        let said = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
+        match request.contains("/binary") {
+            true => page("image/png", [b"\x89PNG\0".as_slice(), said.as_bytes()].concat()),
+            false => page("text/plain", format!("{}{said}", "x".repeat(200_000))),
+        }
+    });
+    for path in ["/long", "/binary"] {
+        let input = json!({"url": site.url(path), "headers": {"Authorization": "Bearer secret:GITHUB"}});
+        let text = send(&bench, input).await.unwrap();
+        let handle =
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| word.starts_with("res_"));
+        let kept = bench
+            .call(
+                "result_read",
+                json!({"handle": handle.unwrap(), "offset": if path == "/long" { 199_990 } else { 0 }}),
+            )
+            .await;
+        let kept = kept.unwrap()["text"].as_str().unwrap().to_owned();
+        assert!(kept.contains("[masked]") || kept == "iVBORwBbbWFza2VkXQ==", "{kept}");
+    }
+    assert_hidden(&bench, &["s3cr3t", "czNjcjN0"]);
+}
+
+#[tokio::test]
+async fn a_secret_goes_only_to_its_hosts_and_never_in_the_clear() {
+    let bench = with_secrets();
+    let site = Site::echo();
+    for (input, expected) in [
+        (
+            json!({"url": site.url("/"), "headers": {"A": "secret:ELSEWHERE"}}),
+            "was stored for *.example.com, not for 127.0.0.1",
+        ),
+        (
+            json!({"url": "https://example.com/", "headers": {"A": "secret:ELSEWHERE"}}),
+            "was stored for *.example.com, not for example.com",
+        ),
+        (
+            json!({"url": "https://a.example.com.evil.org/", "headers": {"A": "secret:ELSEWHERE"}}),
+            "not for a.example.com.evil.org",
+        ),
+        (
+            json!({"url": "http://a.example.com/", "headers": {"A": "secret:ELSEWHERE"}}),
+            "goes out over https only",
+        ),
+        (
+            json!({"url": "http://a.example.com/", "method": "POST", "form": {"a": "secret:ELSEWHERE"}}),
+            "form.a: secret:ELSEWHERE goes out over https only",
+        ),
+        (
+            json!({"url": "http://a.example.com/", "method": "POST", "json": {"x": ["secret:ELSEWHERE"]}}),
+            "json.x: secret:ELSEWHERE goes out",
+        ),
+        (json!({"url": site.url("/"), "headers": {"A": "secret:GITHIB"}}), "did you mean secret:GITHUB?"),
+    ] {
+        let error = send(&bench, input.clone()).await.unwrap_err();
+        assert!(error.contains(expected), "{input}: {error}");
+        assert!(!error.contains("elsewhere-value"), "{error}");
+    }
+    assert_eq!(site.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_origin_takes_no_credential_along() {
+    let bench = with_secrets();
+    let other = Site::echo();
+    let to = other.url("/stolen");
+    let site = Site::start(move |request| match request.contains("/same") {
+        true => page("text/plain", request),
+        false if request.contains("/near") => answer("307 Temporary Redirect", "Location: /same\r\n", ""),
+        false => answer("307 Temporary Redirect", &format!("Location: {to}\r\n"), ""),
+    });
+    let headers = json!({"Authorization": "Bearer secret:GITHUB", "X-Custom": "secret:GITHUB", "X-Api-Key": "literal-key"});
+    let text = send(&bench, json!({"url": site.url("/"), "headers": headers})).await.unwrap();
+    assert!(text.contains("/stolen"), "{text}");
+    let stolen = other.seen().concat();
+    assert!(stolen.starts_with("GET /stolen") && !stolen.contains("s3cr3t"), "{stolen}");
+    assert!(!stolen.to_lowercase().contains("authorization") && !stolen.contains("literal-key"), "{stolen}");
+    // The same origin gets it again.
+    send(&bench, json!({"url": site.url("/near"), "headers": headers})).await.unwrap();
+    assert!(site.seen().last().unwrap().contains(VALUE));
+    // A body that holds a secret goes nowhere else.
+    let text = send(&bench, json!({"url": site.url("/"), "method": "POST", "form": {"k": "secret:GITHUB"}}))
+        .await
+        .unwrap();
+    assert!(text.starts_with("HTTP/1.1 307") && text.contains("the redirect was not followed"), "{text}");
+    assert_eq!(other.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_stored_while_tools_run_is_masked_in_all_of_them() {
+    let bench = bench();
+    let echo = || async { bench.call("bash", json!({"command": "echo stored-later-value"})).await.unwrap() };
+    assert_eq!(echo().await, json!("stored-later-value\n"));
+    bench.secrets().set("LATER", "stored-later-value", &["a.example".into()], 1).unwrap();
+    assert_eq!(echo().await, json!("[masked]\n"));
+}

@@ -1,0 +1,218 @@
+//! `gantry apis`: profiles of the APIs that agents use, in the data directory here.
+
+use std::io::Read;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
+use gantry_tool::{Violation, parse_checked};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, UsageError};
+use crate::output::Output;
+use crate::places::Places;
+
+mod openapi;
+
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry apis                                      all profiles, and what is wrong with those that are broken\n  \
+    gantry apis add stripe.json                      check a profile and save it\n  \
+    gantry apis show stripe\n  \
+    gantry apis import openapi.json --id shop --avoid 'Asking for all orders at once.' > shop.json\n  \
+    gantry apis rm stripe\n\n\
+    A profile is one JSON file in apis/ of the data directory; a change by hand counts at once.\n\
+    Once there is a profile, http_request refuses APIs that have none.")]
+pub(crate) struct ApisArgs {
+    #[command(subcommand)]
+    action: Option<ApisAction>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ApisAction {
+    /// All profiles
+    List,
+    /// One profile, as JSON
+    Show { id: String },
+    /// Check a profile and save it
+    Add {
+        /// A JSON file, or - for standard input
+        file: String,
+        /// Take the place of a profile with the same id
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Remove a profile; it no longer applies, at once
+    Rm { id: String },
+    /// Draft a profile from an OpenAPI description; saved if nothing is missing, otherwise printed with what is
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    /// The description as JSON (OpenAPI 3 or Swagger 2), or - for standard input
+    file: String,
+    /// The profile's id [default: from the title]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Where the API is, if the description does not say
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// How to use the API well; may be repeated
+    #[arg(long = "guideline", value_name = "TEXT")]
+    guidelines: Vec<String>,
+    /// A mistake to avoid; may be repeated
+    #[arg(long = "avoid", value_name = "TEXT")]
+    avoid: Vec<String>,
+    /// Only print the draft
+    #[arg(long)]
+    print: bool,
+    /// Take the place of a profile with the same id
+    #[arg(long)]
+    replace: bool,
+}
+
+pub(crate) fn run(places: &Places, output: &Output, args: ApisArgs) -> Result<Exit> {
+    if places.gateway.is_some() {
+        let message = "API profiles are kept in a data directory; run this on the gateway's own machine, without \
+                       --gateway, or call api_setup";
+        return Err(UsageError(message.into()).into());
+    }
+    let apis = Apis::new(&places.data);
+    match args.action.unwrap_or(ApisAction::List) {
+        ApisAction::List => list(output, &apis),
+        ApisAction::Show { id } => show(output, &apis, &id),
+        ApisAction::Add { file, replace } => {
+            let value = read_json(places, &file)?;
+            let checked = parse_checked::<ProfileDraft>(value).and_then(ProfileDraft::check);
+            let profile = checked.map_err(|problems| unusable(&file, &problems))?;
+            save(output, places, &apis, &profile, replace)
+        }
+        ApisAction::Rm { id } => {
+            apis.remove(&id).map_err(told)?;
+            output.done(&format!("{id} is removed"));
+            Ok(Exit::Success)
+        }
+        ApisAction::Import(args) => import(output, places, &apis, args),
+    }
+}
+
+fn list(output: &Output, apis: &Apis) -> Result<Exit> {
+    let files = apis.list()?;
+    if output.json {
+        output.value(&files.iter().map(row).collect::<Value>());
+        return Ok(Exit::Success);
+    }
+    for file in &files {
+        match file {
+            ApiFile::Profile(profile) => {
+                let mut facts = vec![profile.name.clone(), profile.base_url.to_string()];
+                let limit = |(window, _, limit): (&str, i64, u32)| format!("{limit} a {window}");
+                facts.extend(profile.rate_limit.windows().map(limit));
+                output.line(&format!("{}  {}", output.bold(&profile.id), facts.join(" · ")));
+            }
+            ApiFile::Broken(broken) => {
+                output.line(&format!("{}  {}", output.bold(&broken.id), output.red("cannot be used")));
+                broken.problems.iter().for_each(|problem| output.line(&format!("  - {problem}")));
+            }
+        }
+    }
+    if files.is_empty() {
+        output.note("there are no API profiles; `gantry apis add FILE` saves one");
+    }
+    Ok(Exit::Success)
+}
+
+fn row(file: &ApiFile) -> Value {
+    match file {
+        ApiFile::Profile(profile) => json!({
+            "id": profile.id, "usable": true, "name": profile.name, "baseUrl": profile.base_url.as_str(),
+            "description": profile.description, "rateLimit": profile.rate_limit,
+        }),
+        ApiFile::Broken(broken) => {
+            let problem = |problem: &Violation| json!({"path": problem.path, "message": problem.message});
+            let problems: Vec<Value> = broken.problems.iter().map(problem).collect();
+            json!({"id": broken.id, "usable": false, "problems": problems})
+        }
+    }
+}
+
+fn show(output: &Output, apis: &Apis, id: &str) -> Result<Exit> {
+    match apis.get(id).map_err(told)? {
+        ApiFile::Profile(profile) => {
+            output.line(&serde_json::to_string_pretty(&profile.draft)?);
+            Ok(Exit::Success)
+        }
+        ApiFile::Broken(broken) => Err(unusable(&format!("{id}.json"), &broken.problems)),
+    }
+}
+
+fn save(output: &Output, places: &Places, apis: &Apis, profile: &Profile, replace: bool) -> Result<Exit> {
+    places.data.create()?;
+    let there = matches!(apis.get(&profile.id), Ok(_) if replace);
+    apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
+    output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
+    let web = crate::local::web(places, &places.layers.load()?);
+    for message in gantry_toolsets::missing_secrets(&web, profile) {
+        output.warning(&message);
+    }
+    Ok(Exit::Success)
+}
+
+fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Result<Exit> {
+    let document = read_json(places, &args.file)?;
+    let openapi::Draft { mut draft, notes } =
+        openapi::draft(&document, args.id.as_deref(), args.base_url.as_deref())
+            .map_err(|why| UsageError(format!("{}: {why}", args.file)))?;
+    let add = |list: &mut Option<Vec<String>>, texts: Vec<String>| {
+        list.get_or_insert_default().extend(texts);
+    };
+    add(&mut draft.guidelines, args.guidelines);
+    add(&mut draft.avoid, args.avoid);
+    notes.iter().for_each(|note| output.warning(note));
+    if args.print {
+        output.line(&serde_json::to_string_pretty(&draft)?);
+        return Ok(Exit::Success);
+    }
+    match draft.clone().check() {
+        Ok(profile) => save(output, places, apis, &profile, args.replace),
+        Err(problems) => {
+            output.line(&serde_json::to_string_pretty(&draft)?);
+            let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
+            output.error(&format!(
+                "the draft above is not saved, because of{listed}\nmend it and save it with `gantry apis add FILE`"
+            ));
+            Ok(Exit::Failure)
+        }
+    }
+}
+
+fn read_json(places: &Places, file: &str) -> Result<Value> {
+    let bytes = if file == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .take(MAX_FILE_BYTES)
+            .read_to_end(&mut bytes)
+            .context("cannot read standard input")?;
+        bytes
+    } else {
+        places.read_own(file.as_ref())?
+    };
+    serde_json::from_slice(&bytes).map_err(|err| UsageError(format!("{file} is not JSON: {err}")).into())
+}
+
+fn unusable(file: &str, problems: &[Violation]) -> anyhow::Error {
+    let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
+    UsageError(format!("{file} is no usable API profile{listed}")).into()
+}
+
+/// What the user can mend is a mistake in usage; the rest is a failure.
+fn told(err: ApisError) -> anyhow::Error {
+    match err {
+        ApisError::Exists { .. } => UsageError(format!("{err}; --replace takes its place")).into(),
+        ApisError::Unknown { .. } | ApisError::Invalid { .. } => UsageError(err.to_string()).into(),
+        ApisError::Io { .. } | ApisError::TooMany => err.into(),
+    }
+}

@@ -1,0 +1,131 @@
+//! `gantry secrets`: values that tools send and never show. They are kept, sealed, in the data directory here.
+
+use std::io::{IsTerminal, Read};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use gantry_net::HostPattern;
+use gantry_store::{MAX_SECRET_BYTES, SecretsError};
+use gantry_tool::nearest;
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, UsageError};
+use crate::output::Output;
+use crate::places::Places;
+
+mod hidden_input;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry secrets set GITHUB --host api.github.com          asks for the value, without showing it\n  \
+    pass show stripe | gantry secrets set STRIPE --host api.stripe.com --host files.stripe.com\n  \
+    gantry secrets set LAB --host '*.lab.example.com' < key.txt\n  \
+    gantry secrets                                           names, hosts and dates; never values\n  \
+    gantry secrets rm GITHUB\n\n\
+    Tools name a secret as secret:NAME. It goes to its hosts alone, over https.\n\
+    The key is secrets.key in the data directory (mode 0600), or is made of GANTRY_MASTER_KEY if that is set.")]
+pub(crate) struct SecretsArgs {
+    #[command(subcommand)]
+    action: Option<SecretsAction>,
+}
+
+#[derive(Debug, Subcommand)]
+enum SecretsAction {
+    /// Store a secret; its value comes from standard input, never from the command line
+    Set {
+        /// Letters, digits, - and _
+        name: String,
+        /// A host it may go to: a name, an address, or *.domain; may be repeated
+        #[arg(long = "host", value_name = "HOST", required = true)]
+        hosts: Vec<String>,
+    },
+    /// Names, hosts and dates
+    List,
+    /// Remove a secret
+    Rm { name: String },
+}
+
+pub(crate) fn run(places: &Places, output: &Output, args: SecretsArgs) -> Result<Exit> {
+    if places.gateway.is_some() {
+        let message =
+            "secrets are kept in a data directory; run this on the gateway's own machine, without --gateway";
+        return Err(UsageError(message.into()).into());
+    }
+    match args.action.unwrap_or(SecretsAction::List) {
+        SecretsAction::Set { name, hosts } => set(places, output, &name, &hosts),
+        SecretsAction::List => list(places, output),
+        SecretsAction::Rm { name } => remove(places, output, &name),
+    }
+}
+
+fn set(places: &Places, output: &Output, name: &str, hosts: &[String]) -> Result<Exit> {
+    let patterns: Result<Vec<HostPattern>, _> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
+    let patterns = patterns.map_err(|err| UsageError(err.to_string()))?;
+    let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let value = value(name)?;
+    let now = jiff::Timestamp::now().as_millisecond();
+    let replaced = places.secrets().set(name, &value, &hosts, now).map_err(told)?;
+    let what = if replaced { "changed" } else { "stored" };
+    output.done(&format!("{name} is {what}, for {}", hosts.join(", ")));
+    Ok(Exit::Success)
+}
+
+/// One line typed without being shown, or all of standard input but the line break at its end.
+fn value(name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    if std::io::stdin().is_terminal() {
+        bytes = hidden_input::read_line(&format!("value of {name}: "))?;
+    } else {
+        let most = MAX_SECRET_BYTES as u64 + 3;
+        std::io::stdin().take(most).read_to_end(&mut bytes).context("cannot read standard input")?;
+    }
+    let text = String::from_utf8(bytes).map_err(|_| UsageError("the value is not text".into()))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+fn list(places: &Places, output: &Output) -> Result<Exit> {
+    let secrets = places.secrets().all()?;
+    let time = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+    if output.json {
+        let row = |(name, secret): (&String, &gantry_store::Secret)| {
+            let dates = (time(secret.created).to_string(), time(secret.changed).to_string());
+            json!({"name": name, "hosts": secret.hosts, "created": dates.0, "changed": dates.1})
+        };
+        output.value(&secrets.iter().map(row).collect::<Value>());
+        return Ok(Exit::Success);
+    }
+    for (name, secret) in secrets.iter() {
+        let mut facts = vec![secret.hosts.join(", "), format!("stored {:.0}", time(secret.created))];
+        facts.extend(
+            (secret.changed != secret.created).then(|| format!("changed {:.0}", time(secret.changed))),
+        );
+        output.line(&format!("{}  {}", output.bold(name), facts.join(" · ")));
+    }
+    if secrets.is_empty() {
+        output.note("there are no secrets; `gantry secrets set NAME --host HOST` stores one");
+    }
+    Ok(Exit::Success)
+}
+
+fn remove(places: &Places, output: &Output, name: &str) -> Result<Exit> {
+    let secrets = places.secrets();
+    if secrets.remove(name)? {
+        output.done(&format!("{name} is removed"));
+        return Ok(Exit::Success);
+    }
+    let known = secrets.all()?;
+    let near = nearest(name, known.keys().map(String::as_str));
+    let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+    Err(UsageError(format!("there is no secret \"{name}\"{hint}")).into())
+}
+
+/// What the user can mend is a mistake in usage; the rest is a failure.
+fn told(err: SecretsError) -> anyhow::Error {
+    match err {
+        SecretsError::BadName(_) | SecretsError::BadValue { .. } | SecretsError::NoHosts { .. } => {
+            UsageError(err.to_string()).into()
+        }
+        other => other.into(),
+    }
+}

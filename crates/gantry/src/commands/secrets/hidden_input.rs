@@ -1,0 +1,79 @@
+//! One line from the terminal that the terminal does not show.
+#![expect(clippy::print_stderr, reason = "a prompt is for the person at the terminal, not for the output")]
+
+use std::io::Read;
+
+use anyhow::{Context, Result, bail};
+use gantry_store::MAX_SECRET_BYTES;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+const INTERRUPT: u8 = 3;
+const END: u8 = 4;
+const KILL_LINE: u8 = 21;
+
+pub(super) fn read_line(prompt: &str) -> Result<Vec<u8>> {
+    eprint!("{prompt}");
+    let quiet = Quiet::start().context("cannot keep the terminal from showing what is typed")?;
+    let line = read_keys(std::io::stdin().lock());
+    drop(quiet);
+    eprintln!();
+    line
+}
+
+/// Keys come one by one, so that an interrupt can put the terminal back before it ends the program.
+fn read_keys(input: impl Read) -> Result<Vec<u8>> {
+    let mut line = Vec::new();
+    for key in input.bytes() {
+        match key.context("cannot read from the terminal")? {
+            b'\n' | b'\r' => return Ok(line),
+            INTERRUPT => bail!("interrupted; nothing was stored"),
+            END if line.is_empty() => bail!("no value was given; nothing was stored"),
+            END => return Ok(line),
+            KILL_LINE => line.clear(),
+            8 | 127 => {
+                // A whole character, whatever its length.
+                while line.pop().is_some_and(|byte| byte & 0xC0 == 0x80) {}
+            }
+            byte if line.len() <= MAX_SECRET_BYTES => line.push(byte),
+            _ => bail!("the value is longer than 64 KiB"),
+        }
+    }
+    Ok(line)
+}
+
+/// While it lives the terminal shows nothing.
+struct Quiet {
+    before: Termios,
+}
+
+impl Quiet {
+    fn start() -> rustix::io::Result<Quiet> {
+        let before = tcgetattr(std::io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        tcsetattr(std::io::stdin(), OptionalActions::Flush, &quiet)?;
+        Ok(Quiet { before })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_make_a_line() {
+        let line = |keys: &[u8]| read_keys(keys).map_err(|err| err.to_string());
+        assert_eq!(line(b"value\nmore"), Ok(b"value".to_vec()));
+        assert_eq!(line("vax\u{7f}l\u{e9}\u{7f}ue\r".as_bytes()), Ok(b"value".to_vec()));
+        assert_eq!(line(b"wrong\x15right\x04"), Ok(b"right".to_vec()));
+        assert_eq!(line(b"val\x03\n"), Err("interrupted; nothing was stored".into()));
+        assert_eq!(line(b"\x04"), Err("no value was given; nothing was stored".into()));
+        assert!(line(&vec![b'x'; MAX_SECRET_BYTES + 2]).is_err());
+    }
+}
