@@ -1,20 +1,20 @@
 //! One command a file. Each takes what was typed and answers with an exit code.
 
 mod ask;
-mod audit;
-mod call;
-mod completions;
-mod config;
+pub(crate) mod audit;
+pub(crate) mod call;
+pub(crate) mod completions;
+pub(crate) mod config;
 mod doctor;
-mod logs;
-mod node;
-mod nodes;
-mod results;
-mod tokens;
-mod tools;
-mod transfer;
-mod up;
-mod workspace;
+pub(crate) mod logs;
+pub(crate) mod node;
+pub(crate) mod nodes;
+pub(crate) mod results;
+pub(crate) mod tokens;
+pub(crate) mod tools;
+pub(crate) mod transfer;
+pub(crate) mod up;
+pub(crate) mod workspace;
 
 use anyhow::Result;
 
