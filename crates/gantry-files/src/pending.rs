@@ -5,10 +5,11 @@
 //! what they name is removed, then the record itself.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,7 +49,7 @@ impl Pending {
         let random = RandomState::new();
         let Some(dir) = dir else { return Ok(Pending { record: None, random }) };
         let fail = |err: io::Error| FileError::io("use the pending directory", dir, err);
-        std::fs::create_dir_all(dir).map_err(fail)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail)?;
         sweep(dir).map_err(fail)?;
         let record = Record::create(dir, &random).map_err(fail)?;
         Ok(Pending { record: Some(Mutex::new(record)), random })
@@ -88,7 +89,7 @@ impl Record {
     fn create(dir: &Path, random: &RandomState) -> io::Result<Record> {
         loop {
             let path = dir.join(format!("{}-{:016x}", std::process::id(), unique(random)));
-            let file = File::options().append(true).create_new(true).open(&path)?;
+            let file = File::options().append(true).create_new(true).mode(0o600).open(&path)?;
             rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
             // A sweep may have taken the file for a dead one between its making and its locking.
             if rustix::fs::fstat(&file)?.st_nlink > 0 {

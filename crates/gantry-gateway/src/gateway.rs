@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gantry_link::Link;
 use gantry_protocol::{ProcessEnd, event};
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Call, Gate, Outcome, Refusal, RefusalCode, ResultStore};
+use gantry_tool::{Answer, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -19,13 +19,15 @@ use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
 use crate::linger::Linger;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
 
 /// A call for which nobody gave a deadline is given up after this long.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
 
 /// Ends of processes that a slow client may miss before it is told so.
 const EVENTS: usize = 256;
+
+const STOPPING: &str = "the gateway is stopping";
 
 /// How long the answers of calls that are over may take to be sent when the gateway stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -102,14 +104,22 @@ impl Gateway {
     /// Calls a tool for a surface: the one way from here to the gate.
     pub(crate) async fn run(&self, mut call: Call, name: &str, input: Value) -> Outcome {
         if self.stopping.is_cancelled() {
-            let refusal = Refusal::new(RefusalCode::Unavailable, "the gateway is stopping");
+            let refusal = Refusal::new(RefusalCode::Unavailable, STOPPING);
             return Outcome::refused(&call, name, refusal);
         }
         call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
         let _counted = self.calls.token();
         self.linger.touch();
-        let outcome = self.gate.dispatch(call, name, input).await;
+        let mut outcome = self.gate.dispatch(call, name, input).await;
         self.linger.touch();
+        if let Answer::Refused(refusal) = &mut outcome.answer
+            && refusal.code == RefusalCode::Cancelled
+            && self.ending.is_cancelled()
+        {
+            // Its caller did not call it off: it may ask again, and should know of whom.
+            let message = format!("{STOPPING}, and has ended the call, {OUTCOME_UNKNOWN}");
+            *refusal = Refusal::new(RefusalCode::Unavailable, message);
+        }
         outcome
     }
 
@@ -136,7 +146,6 @@ impl Gateway {
             let _ = tokio::time::timeout(Duration::from_secs(5), self.calls.wait()).await;
         }
         self.ending.cancel();
-        const REASON: &str = "the gateway is stopping";
         let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
         let answered = async {
             for link in &links {
@@ -144,8 +153,8 @@ impl Gateway {
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
-        links.iter().for_each(|link| link.close(REASON));
-        self.nodes.close_all(REASON);
+        links.iter().for_each(|link| link.close(STOPPING));
+        self.nodes.close_all(STOPPING);
     }
 
     /// Remembers a client's link, so that it can be closed when its token is revoked or the gateway stops.

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::auth::{AuthError, Identity};
 use crate::gateway::Gateway;
-use crate::server::Peer;
+use crate::server::{MAX_HEAD_BYTES, Peer};
 use crate::ws;
 
 mod call;
@@ -38,6 +38,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .layer(middleware::from_fn_with_state(gateway.clone(), authenticate));
     open.merge(closed)
         .layer(middleware::from_fn_with_state(gateway.clone(), only_our_names))
+        .layer(middleware::from_fn(only_short_heads))
         .with_state(gateway)
 }
 
@@ -67,6 +68,18 @@ pub(crate) fn problem(status: StatusCode, code: &str, message: &str, hint: Optio
 pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     (status, headers, Body::from(value.to_string())).into_response()
+}
+
+/// What is read of a head that is too long depends on how it arrives; what is answered must not.
+async fn only_short_heads(request: Request, next: Next) -> Response {
+    // As they were written: `GET /path HTTP/1.1`, and for each header a colon, a space and the end of the line.
+    let line = request.method().as_str().len() + request.uri().to_string().len() + " HTTP/1.1\r\n".len() + 1;
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if line + fields.sum::<usize>() > MAX_HEAD_BYTES {
+        let message = format!("the head of a request has at most {MAX_HEAD_BYTES} bytes");
+        return problem(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_large", &message, None);
+    }
+    next.run(request).await
 }
 
 /// Names that are not ours are not answered, whoever resolves them to us; nor are pages of other origins.

@@ -20,8 +20,10 @@ use crate::remote_tools;
 use crate::transfers::relay::{Port, Relay};
 
 mod carry;
+mod stand_aside;
 
 pub(crate) use carry::OUTCOME_UNKNOWN;
+use stand_aside::Replaced;
 
 /// Calls that one node works on at the same time; more wait their turn.
 const MAX_CALLS_PER_NODE: usize = 64;
@@ -48,6 +50,7 @@ pub struct Nodes {
 pub(crate) struct Node {
     id: String,
     live: watch::Sender<Option<Live>>,
+    replaced: Replaced,
     /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
     dismissed: watch::Sender<Option<String>>,
     /// The second socket, for streams.
@@ -126,6 +129,7 @@ impl Nodes {
         let node = Arc::new(Node {
             id: row.id.clone(),
             live: watch::channel(None).0,
+            replaced: Replaced::default(),
             dismissed: watch::channel(None).0,
             bulk: watch::channel(None).0,
             slots: Semaphore::new(MAX_CALLS_PER_NODE),
@@ -183,7 +187,7 @@ impl Nodes {
             return Err("the node was removed meanwhile".into());
         }
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
-        if let Some(old) = node.live.send_replace(Some(live)) {
+        if let Some(old) = node.take_place(live) {
             old.link.close("replaced by a newer connection of the same node");
         }
         // The second connection belongs to the first: a new one is asked for when it is needed.

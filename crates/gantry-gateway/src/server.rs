@@ -28,7 +28,7 @@ use crate::http;
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Heads are bounded, and so are those who send them.
-const MAX_HEAD_BYTES: usize = 32 * 1024;
+pub(crate) const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
 /// After a failure to take a connection, such as too many open files.

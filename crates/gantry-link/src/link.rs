@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_websockets::Message;
@@ -15,8 +15,10 @@ use tokio_websockets::Message;
 use crate::serve::Service;
 use crate::socket::Socket;
 
+mod outgoing;
 mod run;
 
+use outgoing::{Outgoing, Unsent};
 use run::{Work, run};
 
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +29,18 @@ pub struct LinkOptions {
     pub max_serving: usize,
     /// Frames that may wait to be written before senders have to wait.
     pub queue: usize,
+    /// Bytes that may wait to be written before senders have to wait; one frame may be longer.
+    pub queue_bytes: u32,
 }
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        LinkOptions { ping_every: Duration::from_secs(15), max_serving: 256, queue: 256 }
+        LinkOptions {
+            ping_every: Duration::from_secs(15),
+            max_serving: 256,
+            queue: 256,
+            queue_bytes: 64 << 20,
+        }
     }
 }
 
@@ -42,7 +51,7 @@ pub struct Link {
 }
 
 struct Inner {
-    outgoing: mpsc::Sender<Message>,
+    outgoing: Outgoing,
     next_id: AtomicU64,
     next_seq: AtomicU64,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
@@ -87,7 +96,7 @@ impl Link {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         V: Service,
     {
-        let (outgoing, queue) = mpsc::channel(options.queue);
+        let (outgoing, queue) = Outgoing::new(options.queue, options.queue_bytes);
         let link = Link {
             inner: Arc::new(Inner {
                 outgoing,
@@ -227,7 +236,13 @@ impl Link {
     async fn send(&self, message: Message) -> Result<(), LinkError> {
         tokio::select! {
             biased;
-            sent = self.inner.outgoing.send(message) => sent.map_err(|_| self.lost()),
+            room = self.inner.outgoing.reserve(message.as_payload().len()) => match room {
+                Some(room) => {
+                    room.send(message);
+                    Ok(())
+                }
+                None => Err(self.lost()),
+            },
             () = self.inner.closed.cancelled() => Err(self.lost()),
         }
     }
@@ -291,7 +306,7 @@ impl Waiting<'_> {
     fn cancel(&mut self) {
         self.sent = false;
         let cancel = Message::text(Frame::Cancel { id: self.id }.to_text());
-        if let Err(mpsc::error::TrySendError::Full(cancel)) = self.link.inner.outgoing.try_send(cancel)
+        if let Err(Unsent::Full(cancel)) = self.link.inner.outgoing.try_send(cancel)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let link = self.link.clone();

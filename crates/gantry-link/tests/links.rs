@@ -292,6 +292,54 @@ async fn a_peer_that_asks_and_does_not_read_is_not_worked_for() {
     assert!((8..60).contains(&served), "{served} were served");
 }
 
+/// The queue has room for many frames, but not for that many bytes.
+#[tokio::test]
+async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
+    let (mut here, mut there) = sockets();
+    let service = Arc::new(Echo::default());
+    let serving = service.clone();
+    let options = LinkOptions { queue_bytes: 3 << 20, ..LinkOptions::default() };
+    let accepting = tokio::spawn(async move {
+        let request = receive_connect(&mut there, Duration::from_secs(5)).await.unwrap();
+        request.accept(&mut there, &welcome()).await.unwrap();
+        let (link, running) = Link::new(there, serving, options);
+        tokio::spawn(running);
+        link
+    });
+    connect(&mut here, &params(), Duration::from_secs(5)).await.unwrap();
+    let link = accepting.await.unwrap();
+    let queued = Arc::new(Mutex::new(0));
+    let (sender, counting) = (link.clone(), queued.clone());
+    // More than the budget in one frame too: it waits for its turn, and then goes.
+    let sizes = [1 << 20; 20].into_iter().chain([5 << 20]);
+    let sending = tokio::spawn(async move {
+        for size in sizes {
+            sender.event("large", raw(&"x".repeat(size))).await.unwrap();
+            *counting.lock().unwrap() += 1;
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Two are queued, one is in the writer's hands, and the cable holds a quarter of one.
+    let waiting = *queued.lock().unwrap();
+    assert!((2..=4).contains(&waiting), "{waiting} were queued");
+    assert!(link.try_event("small", raw(&1)), "what cannot wait is let in");
+    let mut came = Vec::new();
+    while came.len() < 22 {
+        let message = here.next().await.unwrap().unwrap();
+        came.extend(message.as_text().map(str::len));
+    }
+    sending.await.unwrap();
+    assert_eq!(came.iter().filter(|length| **length > 1 << 20).count(), 21);
+    assert!(came.last().is_some_and(|last| *last > 5 << 20), "in their order: {came:?}");
+    // All of the budget is free again.
+    for _ in 0..2 {
+        tokio::time::timeout(Duration::from_secs(5), link.event("large", raw(&"x".repeat(1 << 20))))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn what_was_answered_before_the_close_arrives_also_at_a_slow_peer() {
     let (mut here, mut there) = sockets();

@@ -36,6 +36,9 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
 const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 
+const REPLACED: &str = "another process with this node's id and token has taken its place; this one waits until that one \
+                        is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
+
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub gateway: GatewayUrl,
@@ -67,6 +70,8 @@ enum Ended {
     Lost { reason: String, lived: Duration },
     /// Trying again will not help before somebody does something.
     Refused { reason: String },
+    /// Another process has the node's id and token; the gateway lets this one in again when that one is gone.
+    Replaced,
 }
 
 /// Runs until `stop` fires. `abort` cuts the time short that calls have to finish.
@@ -97,16 +102,14 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     let mut backoff = Backoff::new(service.options.pace);
     loop {
         state.enter(Phase::Connecting);
-        let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
+        let (event, reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
             Ended::Stopped => break,
-            Ended::Lost { reason, lived } => (reason, backoff.after(lived)),
-            Ended::Refused { reason } => (reason, backoff.slow()),
+            Ended::Lost { reason, lived } => ("disconnected", reason, backoff.after(lived)),
+            Ended::Refused { reason } => ("disconnected", reason, backoff.slow()),
+            Ended::Replaced => ("replaced", REPLACED.to_owned(), backoff.slow()),
         };
         state.failed(&reason);
-        log.warning(
-            "disconnected",
-            json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}),
-        );
+        log.warning(event, json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}));
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => break,
@@ -192,7 +195,10 @@ fn failed(err: &ConnectError) -> Ended {
 
 /// A node that was replaced by another with its token, or whose token was revoked, must not fight for its place.
 fn closed(reason: String, since: Instant) -> Ended {
-    if reason.contains("replaced") || reason.contains("revoked") {
+    if reason.contains("replaced by a newer connection") {
+        return Ended::Replaced;
+    }
+    if reason.contains("revoked") {
         return Ended::Refused { reason };
     }
     Ended::Lost { reason, lived: since.elapsed() }

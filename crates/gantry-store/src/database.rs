@@ -23,7 +23,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
-const MIGRATIONS: [&str; 2] = [include_str!("database/1.sql"), include_str!("database/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("database/1.sql"), include_str!("database/2.sql"), include_str!("database/3.sql")];
 
 /// The database, open. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -88,7 +89,7 @@ impl ResultStore for KeptResults {
                 self.kept_bytes
             )));
         }
-        fs::create_dir_all(&self.folder).map_err(failed)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         self.make_room(bytes).map_err(failed)?;
         write(&self.folder.join(&kept.handle), &format!("{about}\n{text}")).map_err(failed)?;
         Ok(kept)

@@ -13,6 +13,7 @@ use crate::staged::Staged;
 
 mod folder;
 mod key;
+mod mode;
 mod s3;
 
 use folder::{Folder, FolderReader};
@@ -44,6 +45,8 @@ pub struct ObjectInfo {
     pub content_type: String,
     /// Another one means other content.
     pub etag: String,
+    /// The permission bits of the file it was before it came here, if they are known.
+    pub mode: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +178,7 @@ impl Objects {
         }
     }
 
-    /// Makes or replaces an object.
+    /// Makes or replaces an object. The mode of one that is replaced stays.
     pub async fn put(
         &self,
         key: &str,
@@ -191,18 +194,25 @@ impl Objects {
     }
 
     /// Makes or replaces an object by a staged file of any size, which is gone afterwards. When it fails, the file stays.
-    pub async fn put_staged(&self, key: &str, staged: Staged, content_type: &str) -> Result<(), ObjectError> {
+    /// The mode is kept beside it, where the file system of a folder can.
+    pub async fn put_staged(
+        &self,
+        key: &str,
+        staged: Staged,
+        content_type: &str,
+        mode: Option<u32>,
+    ) -> Result<(), ObjectError> {
         check_key(key)?;
         match &self.home {
             Home::Folder(folder) => {
-                in_folder(folder, key, move |folder, key| folder.put_staged(key, &staged)).await
+                in_folder(folder, key, move |folder, key| folder.put_staged(key, &staged, mode)).await
             }
-            Home::S3(s3) => s3.put_staged(key, staged, content_type).await,
+            Home::S3(s3) => s3.put_staged(key, staged, content_type, mode).await,
         }
     }
 
     /// Changes an object as one step: `change` gets what is there and says what to put. It may be asked again when somebody else
-    /// was faster. Its own error changes nothing and is the inner one of the result.
+    /// was faster. Its own error changes nothing and is the inner one of the result. The object's mode stays.
     pub async fn update<T: Send + 'static, E: Send + 'static>(
         &self,
         key: &str,
@@ -228,7 +238,7 @@ impl Objects {
         }
     }
 
-    /// Copies an object inside the store; returns its size.
+    /// Copies an object inside the store, with its mode; returns its size.
     pub async fn copy(&self, from: &str, to: &str) -> Result<u64, ObjectError> {
         check_key(from)?;
         check_key(to)?;

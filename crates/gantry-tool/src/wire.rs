@@ -34,7 +34,11 @@ impl Refusal {
     pub fn from_wire(error: WireError) -> Refusal {
         let code = RefusalCode::from_name(error.code.name()).unwrap_or(match error.code {
             ErrorCode::Forbidden | ErrorCode::Unauthorized => RefusalCode::Denied,
-            ErrorCode::BadParams | ErrorCode::BadFrame | ErrorCode::TooLarge => RefusalCode::InvalidInput,
+            ErrorCode::BadParams
+            | ErrorCode::BadFrame
+            | ErrorCode::TooLarge
+            | ErrorCode::NotFound
+            | ErrorCode::Conflict => RefusalCode::InvalidInput,
             _ => RefusalCode::Unavailable,
         });
         let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::interrupted;
-use crate::exit::UsageError;
+use crate::exit::{Refused, UsageError};
 use crate::output::Output;
 use crate::places::Places;
 
@@ -67,15 +67,15 @@ impl Target {
     }
 
     /// As [`Target::find`], for what only a gateway can do.
-    pub(crate) fn gateway(places: &Places, output: &Output) -> Result<Address, Refusal> {
-        let target = Target::find(places, output, false);
-        match target.map_err(|err| Refusal::new(RefusalCode::Unavailable, format!("{err:#}")))? {
+    pub(crate) fn gateway(places: &Places, output: &Output) -> Result<Address> {
+        match Target::find(places, output, false)? {
             Target::Gateway(address) => Ok(address),
-            Target::InProcess => Err(Refusal::new(
-                RefusalCode::Unavailable,
-                format!("no gateway runs on {}", places.data.root().display()),
-            )
-            .with_hint("start one with `gantry up`, or name one with --gateway")),
+            Target::InProcess => {
+                let message = format!("no gateway runs on {}", places.data.root().display());
+                let refusal = Refusal::new(RefusalCode::Unavailable, message);
+                Err(Refused(refusal.with_hint("start one with `gantry up`, or name one with --gateway"))
+                    .into())
+            }
         }
     }
 }
@@ -131,26 +131,20 @@ impl Client {
     }
 
     /// Asks one thing and hangs up.
-    pub(crate) fn once(
-        address: &Address,
-        output: &Output,
-        method: &str,
-        params: Value,
-    ) -> Result<Result<Value, Refusal>> {
-        let runtime = runtime()?;
-        Ok(runtime.block_on(async {
-            let client = Client::connect(address).await?;
+    pub(crate) fn once(address: &Address, output: &Output, method: &str, params: Value) -> Result<Value> {
+        runtime()?.block_on(async {
+            let client = Client::connect(address).await.map_err(Refused)?;
             client.warn_of_other_version(output);
             let answer = client.request(method, params).await;
             client.close().await;
             answer
-        }))
+        })
     }
 
-    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value, Refusal> {
-        let answer = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await.map_err(refusal)?;
-        serde_json::from_str(answer.get())
-            .map_err(|err| Refusal::new(RefusalCode::Unavailable, format!("not a valid answer: {err}")))
+    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value> {
+        let answer = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
+        let answer = answer.map_err(request_error)?;
+        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
     }
 
     /// Calls a tool. Cancelling reaches the machine it runs on.
@@ -224,14 +218,19 @@ impl Client {
     }
 }
 
-fn refusal(err: LinkError) -> Refusal {
-    match err {
+/// What a gateway did not do: whether the asker, nobody or the gateway can mend it is told by the exit code.
+fn request_error(err: LinkError) -> anyhow::Error {
+    let refusal = match err {
+        LinkError::Remote(error) if matches!(error.code, ErrorCode::Internal | ErrorCode::Failed) => {
+            return anyhow::anyhow!("the gateway failed: {}", error.message);
+        }
         LinkError::Remote(error) => Refusal::from_wire(error),
         LinkError::Closed(reason) => Refusal::new(
             RefusalCode::Unavailable,
             format!("the connection to the gateway was lost: {reason}"),
         ),
-    }
+    };
+    Refused(refusal).into()
 }
 
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -2,21 +2,21 @@
 
 pub(crate) mod apis;
 mod ask;
-mod audit;
-mod call;
-mod completions;
-mod config;
+pub(crate) mod audit;
+pub(crate) mod call;
+pub(crate) mod completions;
+pub(crate) mod config;
 mod doctor;
-mod logs;
-mod node;
-mod nodes;
-mod results;
+pub(crate) mod logs;
+pub(crate) mod node;
+pub(crate) mod nodes;
+pub(crate) mod results;
 pub(crate) mod secrets;
-mod tokens;
-mod tools;
-mod transfer;
-mod up;
-mod workspace;
+pub(crate) mod tokens;
+pub(crate) mod tools;
+pub(crate) mod transfer;
+pub(crate) mod up;
+pub(crate) mod workspace;
 
 use anyhow::Result;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gantry_tool::RefusalCode;
+use gantry_tool::{Refusal, RefusalCode};
 
 use crate::config::ConfigError;
 use crate::output::{self, Output};
@@ -52,9 +52,17 @@ impl From<RefusalCode> for Exit {
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
+/// A gateway, or the way to it, refuses; the refusal tells the exit code.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub(crate) struct Refused(pub(crate) Refusal);
+
 impl Exit {
     /// Prints what went wrong: words on standard error, and for usage errors the error object on standard output.
     pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
+        if let Some(Refused(refusal)) = err.downcast_ref() {
+            return output.refused(refusal);
+        }
         let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
         if usage {
             output.value(&output::usage_object(&format!("{err:#}")));

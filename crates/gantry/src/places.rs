@@ -12,6 +12,7 @@ use gantry_store::{DataDir, Secrets};
 
 use crate::cli::Global;
 use crate::config::Layers;
+use crate::exit::UsageError;
 
 pub(crate) struct Places {
     pub(crate) data: DataDir,
@@ -79,7 +80,7 @@ impl Places {
 
     pub(crate) fn read_token(&self, file: &Path) -> Result<String> {
         let text = std::fs::read_to_string(self.current_dir.join(file))
-            .with_context(|| format!("cannot read the token file {}", file.display()))?;
+            .map_err(|err| UsageError(format!("cannot read the token file {}: {err}", file.display())))?;
         Ok(text.trim().to_owned())
     }
 
@@ -100,7 +101,8 @@ impl Places {
 
     /// A file the operator named.
     pub(crate) fn read_own(&self, file: &Path) -> Result<Vec<u8>> {
-        std::fs::read(self.current_dir.join(file)).with_context(|| format!("cannot read {}", file.display()))
+        std::fs::read(self.current_dir.join(file))
+            .map_err(|err| UsageError(format!("cannot read {}: {err}", file.display())).into())
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

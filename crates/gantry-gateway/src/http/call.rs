@@ -23,6 +23,9 @@ use crate::nodes::OUTCOME_UNKNOWN;
 /// The longest input.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
+/// Headers of an answer that tell of the call.
+const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
+
 /// How long a body may take to arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(60);
 
@@ -182,6 +185,7 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
         let stored = StoredAnswer {
             status: parts.status.as_u16(),
             content_type: content_type.unwrap_or_default().to_owned(),
+            headers: told_of_the_call(&parts.headers),
             body: body.to_vec(),
         };
         if let Err(err) = gateway.database.finish_request(&principal, &key, &stored).await {
@@ -202,7 +206,24 @@ fn stored_response(stored: StoredAnswer) -> Response {
         (header::CONTENT_TYPE, content_type),
         (header::HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true")),
     ];
-    (status, headers, Body::from(stored.body)).into_response()
+    let mut response = (status, headers, Body::from(stored.body)).into_response();
+    for (name, value) in &stored.headers {
+        let known = CALL_HEADERS.into_iter().find(|known| known == name);
+        if let (Some(name), Ok(value)) = (known, HeaderValue::from_str(value)) {
+            response.headers_mut().append(header::HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+fn told_of_the_call(headers: &HeaderMap) -> Vec<(String, String)> {
+    let values = CALL_HEADERS.into_iter().flat_map(|name| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(move |value| Some((name.to_owned(), value.to_str().ok()?.to_owned())))
+    });
+    values.collect()
 }
 
 fn outcome_response(outcome: Outcome) -> Response {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferPrepare,
     TransferPrepared, WireEntry, WireEntryKind, WireError,
@@ -18,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 const PAGE_ENTRIES: usize = 512;
 
-/// Objects have no mode.
+/// What was written in the workspace has no mode, and files of a storage that keeps none neither.
 const FILE_MODE: u32 = 0o644;
+
+/// A listing tells no modes: each file of a page is looked at, so many at once.
+const LOOKS_AT_ONCE: usize = 16;
 
 /// A staged file may still be held by a receiver that is about to notice that its stream is gone.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
@@ -52,7 +56,7 @@ impl StorageBooks {
             let opened = TransferOpened {
                 kind: SentKind::File,
                 size: info.size,
-                mode: FILE_MODE,
+                mode: info.mode.unwrap_or(FILE_MODE),
                 version: info.etag.clone(),
                 path: info.key.clone(),
                 mime: Some(info.content_type),
@@ -119,6 +123,17 @@ impl StorageBooks {
         Ok(TransferPrepared { path: key })
     }
 
+    /// One that is gone by now is missed when it is sent.
+    async fn with_mode(&self, prefix: &str, mut entry: WireEntry) -> Result<WireEntry, ObjectError> {
+        let found = self.objects.head(&format!("{prefix}{}", entry.path)).await?;
+        if let (WireEntryKind::File { mode, .. }, Some(known)) =
+            (&mut entry.kind, found.and_then(|info| info.mode))
+        {
+            *mode = known;
+        }
+        Ok(entry)
+    }
+
     fn key(&self, transfer: &str, entry: Option<&str>) -> Result<String, TransferError> {
         let key = lock(&self.destinations).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
         Ok(match entry {
@@ -151,13 +166,18 @@ impl Books for StorageBooks {
 
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
         let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
-        let StoredSource::Folder { entries, .. } = source else {
+        let StoredSource::Folder { entries, prefix } = source else {
             return Err(TransferError::Violation("a file has no entries".into()));
         };
-        let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = entries.len().min(PAGE_ENTRIES);
-        let page = entries.drain(..count).collect();
-        Ok(ManifestPage { entries: page, last: entries.is_empty() })
+        let (page, last) = {
+            let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = entries.len().min(PAGE_ENTRIES);
+            let page: Vec<WireEntry> = entries.drain(..count).collect();
+            (page, entries.is_empty())
+        };
+        let looks = stream::iter(page).map(|entry| self.with_mode(&prefix, entry)).buffered(LOOKS_AT_ONCE);
+        let entries = Handle::current().block_on(looks.try_collect()).map_err(stored)?;
+        Ok(ManifestPage { entries, last })
     }
 
     fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
@@ -286,9 +306,9 @@ impl Landing for StagedLanding {
         self.staged.append(bytes).map_err(|err| staging("write the staged file", &err))
     }
 
-    fn commit(self: Box<Self>, _mode: u32) -> Result<(), TransferError> {
+    fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
         let StagedLanding { staged, objects, key } = *self;
-        let put = objects.put_staged(&key, staged, content_type(&key));
+        let put = objects.put_staged(&key, staged, content_type(&key), Some(mode));
         Handle::current().block_on(put).map_err(stored)
     }
 }

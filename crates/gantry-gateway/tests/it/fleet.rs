@@ -126,6 +126,16 @@ impl Fleet {
 
     /// A node that may join, and does; with these tools only, if any are named.
     pub(crate) async fn add_node(&mut self, name: &str, tools: Option<&[&str]>) {
+        self.start_process(name, name, tools).await;
+    }
+
+    /// One more process for a node, with a data directory of its own; its end.
+    pub(crate) async fn start_process(
+        &mut self,
+        name: &str,
+        process: &str,
+        tools: Option<&[&str]>,
+    ) -> CancellationToken {
         let token = self.tokens[name].clone();
         let workspace = folder_of(&self.folder, name);
         let machine = machine(self.folder.path(), name);
@@ -135,7 +145,7 @@ impl Fleet {
                 registry.register(tool).unwrap();
             }
         }
-        let data = self.folder.path().join(format!("{name}-data"));
+        let data = self.folder.path().join(format!("{process}-data"));
         let gate = gate(registry, vec![data.clone()]);
         let desk = transfer_desk(&machine, &gate, None, workspace.clone());
         let home = NodeHome::new(&data, name).unwrap();
@@ -159,20 +169,29 @@ impl Fleet {
         let node = Node { home, options, gate, processes, log, streams };
         let stop = CancellationToken::new();
         tokio::spawn(gantry_node::run(node, stop.clone(), CancellationToken::new()));
-        self.members.0.push(stop);
-        self.wait_for(name).await;
+        self.members.0.push(stop.clone());
+        self.wait_for_process(name, process).await;
+        stop
     }
 
     /// Until a node is connected.
     pub(crate) async fn wait_for(&self, name: &str) {
+        self.wait_for_process(name, name).await;
+    }
+
+    pub(crate) async fn wait_for_process(&self, name: &str, process: &str) {
         for _ in 0..1000 {
-            let home = NodeHome::new(&self.folder.path().join(format!("{name}-data")), name).unwrap();
-            if NodeState::read(&home).is_some_and(|state| state.phase == Phase::Connected) {
+            if self.state(name, process).is_some_and(|state| state.phase == Phase::Connected) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("the node {name} does not come");
+    }
+
+    /// What a process of a node says of itself.
+    pub(crate) fn state(&self, name: &str, process: &str) -> Option<NodeState> {
+        NodeState::read(&NodeHome::new(&self.folder.path().join(format!("{process}-data")), name).unwrap())
     }
 
     /// A place in the workspace of a node.

@@ -7,5 +7,6 @@
 )]
 
 mod fleet;
+mod rivals;
 mod transfer_faults;
 mod transfers;

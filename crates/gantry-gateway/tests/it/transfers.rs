@@ -155,3 +155,28 @@ async fn directories_travel_whole_with_modes_and_links() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modes_come_out_of_storage_as_they_went_in() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    let files = [("run.sh", 0o755), ("keys/id", 0o600), ("keys/public", 0o644), ("read-only", 0o440)];
+    for (name, mode) in files {
+        let path = fleet.write("a", &format!("tree/{name}"), name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fleet.transfer("a:tree", "gsv:tree").await.unwrap();
+    fleet.transfer("gsv:tree", "b:tree").await.unwrap();
+    for (name, mode) in files {
+        fleet.transfer(&format!("a:tree/{name}"), &format!("gsv:one/{name}")).await.unwrap();
+        fleet.transfer(&format!("gsv:one/{name}"), &format!("b:one/{name}")).await.unwrap();
+        for path in [format!("tree/{name}"), format!("one/{name}")] {
+            let metadata = std::fs::metadata(fleet.at("b", &path)).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
+            assert_eq!(std::fs::read(fleet.at("b", &path)).unwrap(), name.as_bytes());
+        }
+    }
+    fleet.objects.put("agents/main/written", "here", "text/plain").await.unwrap();
+    fleet.transfer("gsv:written", "b:written").await.unwrap();
+    let mode = std::fs::metadata(fleet.at("b", "written")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "what never was a file has no mode to keep");
+}

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{CloseCode, Message};
 
+use super::outgoing::Queued;
 use super::{Link, sendable};
 use crate::handshake::close_reason;
 use crate::serve::{Event, Request, Service};
@@ -32,7 +33,7 @@ pub(super) async fn run<S, V>(
     link: Link,
     socket: Socket<S>,
     service: Arc<V>,
-    mut queue: mpsc::Receiver<Message>,
+    mut queue: mpsc::Receiver<Queued>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
@@ -62,8 +63,8 @@ pub(super) async fn run<S, V>(
     // What was said before the end is still delivered, answers above all.
     let goodbye = async {
         queue.close();
-        while let Ok(message) = queue.try_recv() {
-            if sink.feed(message).await.is_err() {
+        while let Ok(queued) = queue.try_recv() {
+            if sink.feed(queued.message).await.is_err() {
                 return;
             }
         }
@@ -115,7 +116,7 @@ async fn closing(link: &Link) -> String {
 async fn write<S>(
     link: &Link,
     sink: &mut futures_util::stream::SplitSink<Socket<S>, Message>,
-    queue: &mut mpsc::Receiver<Message>,
+    queue: &mut mpsc::Receiver<Queued>,
 ) -> String
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -124,11 +125,14 @@ where
     let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
     loop {
         let written = tokio::select! {
-            message = queue.recv() => match message {
-                Some(message) => async {
-                    sink.feed(message).await?;
-                    while let Ok(more) = queue.try_recv() {
-                        sink.feed(more).await?;
+            queued = queue.recv() => match queued {
+                Some(first) => async {
+                    let mut next = Some(first);
+                    while let Some(queued) = next {
+                        let (message, bytes) = queued.take();
+                        sink.feed(message).await?;
+                        link.inner.outgoing.written(bytes);
+                        next = queue.try_recv().ok();
                     }
                     sink.flush().await
                 }.await,
@@ -265,15 +269,15 @@ fn serve<V: Service>(
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
         });
+        let text = sendable(Frame::Response { id, outcome }.to_text())
+            .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
         // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
         let room = tokio::select! {
-            room = link.inner.outgoing.reserve() => room,
+            room = link.inner.outgoing.reserve(text.len()) => room,
             () = link.inner.closed.cancelled() => return,
         };
         drop(serving);
-        if let Ok(room) = room {
-            let text = sendable(Frame::Response { id, outcome }.to_text())
-                .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
+        if let Some(room) = room {
             room.send(Message::text(text));
         }
     };

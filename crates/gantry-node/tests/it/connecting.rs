@@ -82,12 +82,22 @@ async fn a_refused_token_is_tried_again_slowly_and_then_taken_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_node_does_not_fight_for_its_place() {
     let gateway = Gateway::bind().await;
-    let _world = World::start(gateway.url());
+    let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
     peer.link.close("replaced by a newer connection of the same node");
     let closed = Instant::now();
-    gateway.accept_all().await;
+    let (mut socket, request) = gateway.knock().await;
     assert!(closed.elapsed() >= Duration::from_millis(250), "{:?}", closed.elapsed());
+    let told = world.state().last_error.unwrap();
+    assert!(told.contains("another process") && told.contains("waits"), "{told}");
+    // It stays patient, and is there when the place is free.
+    request.refuse(&mut socket, WireError::new(ErrorCode::Conflict, "that one is still here")).await;
+    let refused = Instant::now();
+    gateway.accept_all().await;
+    assert!(refused.elapsed() >= Duration::from_millis(250), "{:?}", refused.elapsed());
+    world.log.flush().unwrap();
+    let log = world.everything_written();
+    assert!(log.contains(r#""event":"replaced""#) && log.contains("another process"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,8 @@ use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
+use rustix::fs::{AtFlags, Mode};
+
 use crate::record::{self, CONTROL, ENDED, EndRecord, SESSION};
 
 /// Locked by the engine that made it; the lock is ours from then on, and says that we live.
@@ -15,6 +17,9 @@ impl Folder {
         // A path from here is short enough for a socket, wherever the folder lies.
         rustix::process::fchdir(&self.0)?;
         let listener = UnixListener::bind(CONTROL)?;
+        // The folder keeps others out already; the socket says the same, whatever the umask.
+        let owner = Mode::RUSR | Mode::WUSR;
+        rustix::fs::chmodat(&self.0, CONTROL, owner, AtFlags::empty())?;
         listener.set_nonblocking(true)?;
         record::write(&self.0, SESSION, record)?;
         Ok(listener)
@@ -26,7 +31,7 @@ impl Folder {
             &self.0,
             SESSION,
             rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
+            Mode::empty(),
         ) {
             let _ = rustix::fs::fsync(file);
             let _ = rustix::fs::fsync(&self.0);

@@ -2,7 +2,7 @@
 
 use sqlx::{Row, Sqlite, Transaction};
 
-use crate::database::{Database, DatabaseError, query_error};
+use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 
 const KEPT_MS: i64 = 24 * 3600 * 1000;
 const MAX_KEY_CHARS: usize = 255;
@@ -19,6 +19,8 @@ const GONE: u16 = 410;
 pub struct StoredAnswer {
     pub status: u16,
     pub content_type: String,
+    /// Told beside the body, such as which call it was.
+    pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
@@ -57,7 +59,7 @@ impl Database {
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
         let row = sqlx::query(
-            "SELECT request_hash, instance, status, content_type, body FROM idempotency
+            "SELECT request_hash, instance, status, content_type, body, headers FROM idempotency
              WHERE principal = $1 AND key = $2 AND created > $3",
         )
         .bind(principal)
@@ -76,6 +78,7 @@ impl Database {
                     status,
                     content_type: row.try_get(3).map_err(&failed)?,
                     body: row.try_get(4).map_err(&failed)?,
+                    headers: from_json(DOING, row.try_get(5).map_err(&failed)?)?,
                 }),
                 None if kept_instance == instance => Begun::InProgress,
                 None => Begun::Interrupted,
@@ -109,12 +112,13 @@ impl Database {
         let kept = if answer.body.len() <= MAX_KEPT_ANSWER {
             answer
         } else {
-            marker = not_kept(answer.body.len());
+            let headers = answer.headers.clone();
+            marker = StoredAnswer { headers, ..not_kept(answer.body.len()) };
             &marker
         };
         let mut transaction = self.write(DOING).await?;
         sqlx::query(
-            "UPDATE idempotency SET status = $3, content_type = $4, body = $5, body_bytes = $6
+            "UPDATE idempotency SET status = $3, content_type = $4, body = $5, body_bytes = $6, headers = $7
              WHERE principal = $1 AND key = $2 AND status IS NULL",
         )
         .bind(principal)
@@ -123,6 +127,7 @@ impl Database {
         .bind(&kept.content_type)
         .bind(&kept.body)
         .bind(i64::try_from(kept.body.len()).unwrap_or(i64::MAX))
+        .bind(to_json(DOING, &kept.headers)?)
         .execute(&mut *transaction)
         .await
         .map_err(query_error(DOING))?;
@@ -192,6 +197,7 @@ fn not_kept(bytes: usize) -> StoredAnswer {
     StoredAnswer {
         status: GONE,
         content_type: "application/json".to_owned(),
+        headers: Vec::new(),
         body: body.to_string().into_bytes(),
     }
 }
@@ -202,7 +208,12 @@ mod tests {
     use crate::database::testing::database;
 
     fn answer(body: &str) -> StoredAnswer {
-        StoredAnswer { status: 200, content_type: "application/json".into(), body: body.into() }
+        StoredAnswer {
+            status: 200,
+            content_type: "application/json".into(),
+            headers: vec![("call".into(), "ä".into()), ("warning".into(), "two".into())],
+            body: body.into(),
+        }
     }
 
     #[tokio::test]
@@ -277,7 +288,11 @@ mod tests {
         begin("huge").await;
         database.finish_request("p", "huge", &answer(&"x".repeat(MAX_KEPT_ANSWER + 1))).await.unwrap();
         let Begun::Replay(told) = begin("huge").await else { panic!("no answer") };
-        assert_eq!(told.status, GONE);
+        assert_eq!(
+            (told.status, &told.headers),
+            (GONE, &answer("").headers),
+            "which call it was is known still"
+        );
         assert!(String::from_utf8(told.body).unwrap().contains("answer_not_kept"));
 
         let long = answer(&"y".repeat(LONG + 1));

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{
     Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader,
-    ReaderInner, content_type,
+    ReaderInner, content_type, mode,
 };
 use crate::staged::Staged;
 
@@ -101,10 +101,17 @@ impl Folder {
         let temp = self.temp(key)?;
         temp.file().write_all(bytes).map_err(io_error("write", key))?;
         let _lock = self.lock(key)?;
-        self.place(key, temp)
+        let replaced = self.open_file(key)?;
+        self.place(key, temp, replaced.and_then(|(_, info)| info.mode))
     }
 
-    pub(super) fn put_staged(&self, key: &str, staged: &Staged) -> Result<(), ObjectError> {
+    pub(super) fn put_staged(
+        &self,
+        key: &str,
+        staged: &Staged,
+        mode: Option<u32>,
+    ) -> Result<(), ObjectError> {
+        mode::set_on_file(staged.file(), mode).map_err(io_error("write", key))?;
         staged.file().sync_all().map_err(io_error("write", key))?;
         let _lock = self.lock(key)?;
         match self.rename_in(key, staged.path()) {
@@ -114,7 +121,7 @@ impl Folder {
         let temp = self.temp(key)?;
         let mut source = File::open(staged.path()).map_err(io_error("read", key))?;
         io::copy(&mut source, &mut temp.file()).map_err(io_error("write", key))?;
-        self.place(key, temp)?;
+        self.place(key, temp, mode)?;
         std::fs::remove_file(staged.path()).map_err(io_error("write", key))
     }
 
@@ -125,13 +132,15 @@ impl Folder {
         change: &mut impl FnMut(Option<Object>) -> Result<(Vec<u8>, T), E>,
     ) -> Result<Result<T, E>, ObjectError> {
         let _lock = self.lock(key)?;
-        let (bytes, told) = match change(self.get(key, limit)?) {
+        let found = self.get(key, limit)?;
+        let mode = found.as_ref().and_then(|object| object.info.mode);
+        let (bytes, told) = match change(found) {
             Ok(changed) => changed,
             Err(err) => return Ok(Err(err)),
         };
         let temp = self.temp(key)?;
         temp.file().write_all(&bytes).map_err(io_error("write", key))?;
-        self.place(key, temp)?;
+        self.place(key, temp, mode)?;
         Ok(Ok(told))
     }
 
@@ -160,7 +169,7 @@ impl Folder {
         let temp = self.temp(to)?;
         io::copy(&mut source, &mut temp.file()).map_err(io_error("copy", to))?;
         let _lock = self.lock(to)?;
-        self.place(to, temp)?;
+        self.place(to, temp, info.mode)?;
         Ok(info.size)
     }
 
@@ -259,6 +268,7 @@ impl Folder {
                 metadata.mtime(),
                 metadata.mtime_nsec()
             ),
+            mode: mode::of_file(&file),
         };
         Ok(Some((file, info)))
     }
@@ -272,7 +282,8 @@ impl Folder {
     }
 
     /// Puts a written temp file under its key, durably.
-    fn place(&self, key: &str, temp: Temp) -> Result<(), ObjectError> {
+    fn place(&self, key: &str, temp: Temp, mode: Option<u32>) -> Result<(), ObjectError> {
+        mode::set_on_file(&temp.file, mode).map_err(io_error("write", key))?;
         temp.file.sync_all().map_err(io_error("write", key))?;
         self.rename_in(key, &temp.path)
     }

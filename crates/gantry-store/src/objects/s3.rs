@@ -18,7 +18,7 @@ use object_store::{
 
 use super::{
     Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader,
-    ReaderInner, content_type,
+    ReaderInner, content_type, mode,
 };
 use crate::staged::Staged;
 
@@ -132,8 +132,7 @@ impl S3 {
     }
 
     pub(super) async fn head(&self, key: &str) -> Result<Option<ObjectInfo>, ObjectError> {
-        let options = GetOptions { head: true, ..GetOptions::default() };
-        let found = self.store.get_opts(&self.path(key)?, options).await;
+        let found = self.store.get_opts(&self.path(key)?, just_look()).await;
         Ok(found_or_none("look at", key, found)?.map(|result| info(key, &result)))
     }
 
@@ -176,11 +175,21 @@ impl S3 {
 
     pub(super) async fn put(&self, key: &str, bytes: Bytes, content_type: &str) -> Result<(), ObjectError> {
         let _lock = self.lock(key).await;
-        self.put_if(key, bytes, content_type, PutMode::Overwrite).await.map_err(store_error("write", key))
+        let replaced = self.store.get_opts(&self.path(key)?, just_look()).await;
+        let replaced = found_or_none("write", key, replaced)?;
+        let mode = replaced.and_then(|replaced| info(key, &replaced).mode);
+        let attributes = attributes(content_type, mode);
+        self.put_if(key, bytes, attributes, PutMode::Overwrite).await.map_err(store_error("write", key))
     }
 
-    async fn put_if(&self, key: &str, bytes: Bytes, content_type: &str, mode: PutMode) -> Result<(), Error> {
-        let options = PutOptions { mode, attributes: typed(content_type), ..PutOptions::default() };
+    async fn put_if(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        attributes: Attributes,
+        mode: PutMode,
+    ) -> Result<(), Error> {
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
         self.store.put_opts(&self.parsed(key)?, bytes.into(), options).await.map(drop)
     }
 
@@ -189,11 +198,12 @@ impl S3 {
         key: &str,
         staged: Staged,
         content_type: &str,
+        mode: Option<u32>,
     ) -> Result<(), ObjectError> {
         let staged = Arc::new(staged);
         let size = staged.length();
         let blocks = Blocks::Staged { staged: Arc::clone(&staged), offset: 0 };
-        self.upload(key, size, content_type, blocks).await?;
+        self.upload(key, size, attributes(content_type, mode), blocks).await?;
         std::fs::remove_file(staged.path()).map_err(|cause| ObjectError::Io {
             doing: "remove the staged file of",
             key: key.to_owned(),
@@ -206,7 +216,7 @@ impl S3 {
         &self,
         key: &str,
         size: u64,
-        content_type: &str,
+        attributes: Attributes,
         mut blocks: Blocks,
     ) -> Result<(), ObjectError> {
         if size <= PART as u64 {
@@ -214,10 +224,11 @@ impl S3 {
             while let Some(block) = blocks.next(key).await? {
                 whole.extend_from_slice(&block);
             }
-            return self.put(key, whole.into(), content_type).await;
+            let _lock = self.lock(key).await;
+            let put = self.put_if(key, whole.into(), attributes, PutMode::Overwrite).await;
+            return put.map_err(store_error("write", key));
         }
-        let options =
-            PutMultipartOptions { attributes: typed(content_type), ..PutMultipartOptions::default() };
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let upload = self.store.put_multipart_opts(&self.path(key)?, options).await;
         let part = usize::try_from(size.div_ceil(MAX_PARTS)).unwrap_or(usize::MAX).max(PART);
         let mut writer =
@@ -249,6 +260,7 @@ impl S3 {
         let _lock = self.lock(key).await;
         for _ in 0..UPDATE_TRIES {
             let found = self.get(key, limit).await?;
+            let replaced = found.as_ref().and_then(|object| object.info.mode);
             let mode = match &found {
                 Some(object) => {
                     PutMode::Update(UpdateVersion { e_tag: Some(object.info.etag.clone()), version: None })
@@ -259,7 +271,7 @@ impl S3 {
                 Ok(changed) => changed,
                 Err(err) => return Ok(Err(err)),
             };
-            match self.put_if(key, bytes.into(), content_type, mode).await {
+            match self.put_if(key, bytes.into(), attributes(content_type, replaced), mode).await {
                 Ok(()) => return Ok(Ok(told)),
                 // Somebody else was faster, or removed it.
                 Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => {}
@@ -288,7 +300,8 @@ impl S3 {
             };
         }
         let reader = self.open(from, 0, Some(&info.etag)).await?.ok_or_else(missing)?;
-        self.upload(to, info.size, &info.content_type, Blocks::Object(reader)).await?;
+        let attributes = attributes(&info.content_type, info.mode);
+        self.upload(to, info.size, attributes, Blocks::Object(reader)).await?;
         Ok(info.size)
     }
 
@@ -382,18 +395,26 @@ impl Blocks {
     }
 }
 
-fn typed(content_type: &str) -> Attributes {
-    Attributes::from_iter([(Attribute::ContentType, content_type.to_owned())])
+fn just_look() -> GetOptions {
+    GetOptions { head: true, ..GetOptions::default() }
+}
+
+fn attributes(content_type: &str, mode: Option<u32>) -> Attributes {
+    let mode = mode.map(|mode| (Attribute::Metadata(mode::METADATA.into()), mode::to_text(mode)));
+    let content_type = (Attribute::ContentType, content_type.to_owned());
+    std::iter::once(content_type).chain(mode).collect()
 }
 
 fn info(key: &str, result: &GetResult) -> ObjectInfo {
     let stored = result.attributes.get(&Attribute::ContentType).map(|value| value.to_string());
+    let mode = result.attributes.get(&Attribute::Metadata(mode::METADATA.into()));
     ObjectInfo {
         key: key.to_owned(),
         size: result.meta.size,
         modified: result.meta.last_modified.timestamp_millis(),
         content_type: stored.unwrap_or_else(|| content_type(key).to_owned()),
         etag: result.meta.e_tag.clone().unwrap_or_default(),
+        mode: mode.and_then(|text| mode::from_text(text)),
     }
 }
 

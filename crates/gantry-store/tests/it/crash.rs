@@ -43,8 +43,12 @@ async fn write_round(database: &Database, objects: &Objects, instance: &str, rou
     let key = format!("{instance}-{round}");
     let hash = blake3::hash(key.as_bytes());
     assert_eq!(database.begin_request("p", &key, &hash, instance, 1).await.unwrap(), Begun::New);
-    let answer =
-        StoredAnswer { status: 200, content_type: "text/plain".into(), body: body(instance, round).into() };
+    let answer = StoredAnswer {
+        status: 200,
+        content_type: "text/plain".into(),
+        headers: Vec::new(),
+        body: body(instance, round).into(),
+    };
     database.finish_request("p", &key, &answer).await.unwrap();
     let transfer = NewTransfer {
         id: key.clone(),

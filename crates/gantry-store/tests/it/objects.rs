@@ -76,6 +76,7 @@ in_both_homes! {
     reads_from_an_offset_and_always_one_version
     changes_are_one_step
     copies_inside_the_store
+    modes_stay_with_their_objects
     bad_keys_change_nothing
 }
 
@@ -166,7 +167,7 @@ mod check {
             blake3::Hasher::new().finalize_xof().fill(&mut content);
             let mut staged = Staged::open(&home.data, "t1").unwrap();
             staged.append(&content).unwrap();
-            home.objects.put_staged("big/file.png", staged, "image/png").await.unwrap();
+            home.objects.put_staged("big/file.png", staged, "image/png", None).await.unwrap();
             let info = home.objects.head("big/file.png").await.unwrap().unwrap();
             assert_eq!((info.size, info.content_type.as_str()), (size as u64, "image/png"));
             assert_eq!(
@@ -235,6 +236,39 @@ mod check {
         let missing = home.objects.copy("none", "to/x").await.unwrap_err();
         assert!(matches!(missing, ObjectError::NotFound { .. }), "{missing}");
         assert_eq!(home.get("to/x").await, None);
+    }
+
+    pub(super) async fn modes_stay_with_their_objects(home: Home) {
+        let mode = async |key: &str| home.objects.head(key).await.unwrap().unwrap().mode;
+        let stage = async |key: &str, size: usize, mode| {
+            let mut staged = Staged::open(&home.data, "t1").unwrap();
+            staged.append(&vec![b'1'; size]).unwrap();
+            home.objects.put_staged(key, staged, "text/plain", mode).await.unwrap();
+        };
+        // In one request and in parts.
+        for size in [3, (8 << 20) + 1] {
+            stage("tools/run.sh", size, Some(0o755)).await;
+            assert_eq!(mode("tools/run.sh").await, Some(0o755), "{size}");
+        }
+        stage("key", 1, Some(0o100_600)).await;
+        let object = home.objects.get("key", 9).await.unwrap().unwrap();
+        let opened = home.objects.open("key", 0, None).await.unwrap().unwrap();
+        assert_eq!((object.info.mode, opened.info.mode), (Some(0o600), Some(0o600)));
+        // A copy has the mode of what was copied; what is written over keeps its own.
+        home.objects.copy("tools/run.sh", "copy.sh").await.unwrap();
+        assert_eq!(mode("copy.sh").await, Some(0o755));
+        home.put("key", "new text").await;
+        assert_eq!((mode("key").await, home.get("key").await.as_deref()), (Some(0o600), Some("new text")));
+        home.put("key", "1").await;
+        home.objects.update("key", 100, "text/plain", add_one).await.unwrap().unwrap();
+        assert_eq!((mode("key").await, home.get("key").await.as_deref()), (Some(0o600), Some("2")));
+        stage("key", 1, Some(0o400)).await;
+        assert_eq!(mode("key").await, Some(0o400), "a file that arrives brings its own");
+        // One that was written here has none, nor what is made where one with a mode was.
+        stage("plain", 1, None).await;
+        home.objects.delete("key").await.unwrap();
+        home.put("key", "x").await;
+        assert_eq!((mode("plain").await, mode("key").await), (None, None));
     }
 
     pub(super) async fn bad_keys_change_nothing(home: Home) {

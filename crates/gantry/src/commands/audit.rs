@@ -1,13 +1,54 @@
 //! `gantry audit`: who called what, and whether the log is whole.
 
 use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
 use gantry_store::{AuditFilter, AuditLine};
 use serde_json::{Value, json};
 
-use crate::cli::{AuditAction, AuditArgs};
+use crate::cli::parse_since;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        gantry audit --tool Bash --limit 20\n  \
+        gantry audit --status denied --since 2h\n  \
+        gantry audit verify"
+)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<AuditAction>,
+    /// Only tools whose name contains this
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only principals that contain this, such as operator or agent:main
+    #[arg(long)]
+    pub(crate) principal: Option<String>,
+    /// Only calls made as this agent
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+    /// Only this status: success, failure, denied, approval_needed, invalid_input, unknown_tool
+    #[arg(long)]
+    pub(crate) status: Option<String>,
+    /// Only the lines of one call
+    #[arg(long)]
+    pub(crate) call: Option<String>,
+    /// Only lines since then: 30m, 2h, 7d, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = parse_since)]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// The newest this many lines
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditAction {
+    /// Find changed, removed, reordered and inserted lines, and a cut tail
+    Verify,
+}
 
 pub(crate) fn run(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
     match args.action {

@@ -1,22 +1,53 @@
 //! `gantry call`: run one tool.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use gantry_files::{Files, FilesOptions};
 use gantry_protocol::CallParams;
 use gantry_tool::{Answer, Outcome, Refusal, RefusalCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::cli::CallArgs;
+use crate::cli::parse_duration;
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::interrupted;
 use crate::exit::{Exit, UsageError};
 use crate::local::{Local, MAIN_AGENT};
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry call Bash '{\"command\": \"git status --short\"}'\n  \
+    gantry call read '{\"path\": \"/var/log/syslog\", \"offset\": -20}'\n  \
+    gantry call tool::apply_patch @patch.json\n  \
+    jq -n --rawfile content notes.md '{path: \"copy.md\", $content}' | gantry call Write -\n  \
+    gantry call Glob '{\"pattern\": \"**/*.rs\"}' | jq -r '.matches[]'\n\n\
+    Exit codes: 0 success · 1 the tool answered with an error · 2 usage, schema violation, unknown tool ·\n\
+    3 denied, or approval needed · 4 not reachable · 124 the deadline passed")]
+pub(crate) struct CallArgs {
+    /// The tool; `gantry tools` lists them
+    pub(crate) name: String,
+    /// The input: JSON, @FILE, or - for standard input
+    #[arg(default_value = "{}", hide_default_value = true)]
+    pub(crate) input: String,
+    /// Call as this agent: its tools, its policy, its workspace
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Give up after this long, such as 500ms, 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Run in this process, whatever gateway is configured
+    #[arg(long)]
+    pub(crate) local: bool,
+}
 
 /// An input file or stream beyond this is a mistake.
 const MAX_INPUT_BYTES: u64 = 256 << 20;
@@ -99,7 +130,7 @@ fn workspace(address: &Address, places: &Places, args: &CallArgs) -> Result<Opti
             if agent.is_some_and(|agent| agent.workspace.is_some()) {
                 return Ok(None);
             }
-            std::path::PathBuf::new()
+            PathBuf::new()
         }
     };
     let absolute = places.current_dir.join(given);

@@ -1,13 +1,36 @@
 //! `gantry config`: show, get, set, path. Secrets are masked wherever they are shown.
 
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::{ConfigAction, ConfigArgs};
 use crate::config;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) action: ConfigAction,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    gantry config show\n  \
+    gantry config set maxToolResultChars 40000\n  \
+    gantry config set agents.reader.tools '[\"read\", \"local__Grep\"]'\n  \
+    gantry config get agents.reader")]
+pub(crate) enum ConfigAction {
+    /// The whole configuration in force, secrets masked
+    Show,
+    /// One key, such as shell.sandbox
+    Get { key: String },
+    /// Change one key of the file; comments stay
+    Set { key: String, value: String },
+    /// Where the configuration file is
+    Path,
+}
 
 pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<Exit> {
     match args.action {

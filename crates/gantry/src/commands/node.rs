@@ -4,13 +4,103 @@ mod join;
 mod service;
 mod status;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use gantry_node::NodeHome;
 
-use crate::cli::{NodeAction, NodeCommand, NodeId};
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        gantry node --gateway https://gantry.example.com --id laptop --workspace ~/src --token-file ~/.gantry-token\n  \
+        GANTRY_TOKEN=… gantry node --gateway http://127.0.0.1:7770 --id box\n  \
+        gantry node --gateway … --id reader --tools Read,Glob,Grep     only these tools\n  \
+        gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
+        gantry node status\n  \
+        gantry node logs --id laptop --follow\n\n\
+        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line."
+)]
+pub(crate) struct NodeCommand {
+    #[command(subcommand)]
+    pub(crate) action: Option<NodeAction>,
+    #[command(flatten)]
+    pub(crate) args: NodeArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NodeArgs {
+    /// The node's name on the gateway
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Offer only these tools, such as Read,Glob,Grep
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<String>>,
+    /// Let no tool reach beyond the workspace; shells are confined by the kernel
+    #[arg(long)]
+    pub(crate) contain: bool,
+    /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Trust this certificate authority (PEM) beside the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Allow a gateway that is neither encrypted nor on this machine
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeAction {
+    /// Make it a service of your user, started now and at login; takes the options of `gantry node`
+    Install {
+        #[command(flatten)]
+        args: Box<NodeArgs>,
+        /// Only show the service file
+        #[arg(long)]
+        print: bool,
+    },
+    /// Stop the service and remove it; the node's data stays
+    Uninstall(NodeId),
+    /// Start the service
+    Start(NodeId),
+    /// Stop the node; what runs in the background goes on
+    Stop {
+        #[command(flatten)]
+        node: NodeId,
+        /// End what runs in the background as well
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Show whether it runs, whether it is connected, and what went wrong last
+    Status(NodeId),
+    /// Show the node's log
+    Logs {
+        #[command(flatten)]
+        node: NodeId,
+        /// The newest this many lines
+        #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
+        lines: usize,
+        /// Go on with what is written
+        #[arg(short, long)]
+        follow: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeId {
+    /// The node [default: the only one on this machine]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
 
 pub(crate) fn run(places: Places, output: &Output, command: NodeCommand) -> Result<Exit> {
     match command.action {

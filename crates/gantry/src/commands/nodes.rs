@@ -1,70 +1,105 @@
 //! `gantry nodes`: the machines that may join, and how they are.
 
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use gantry_protocol::{NodeInfo, method};
-use gantry_tool::nearest;
+use gantry_tool::{Refusal, RefusalCode, nearest};
 use serde_json::{Value, json};
 
-use crate::cli::{NodesAction, NodesArgs};
 use crate::client::{Address, Client, Target};
-use crate::exit::Exit;
+use crate::exit::{Exit, Refused};
 use crate::output::Output;
 use crate::places::Places;
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry nodes                                     who may join, and who is here\n  \
+    gantry nodes add laptop --tag web                prints the command to run there\n  \
+    gantry nodes show laptop\n  \
+    gantry nodes revoke laptop                       its token no longer works, at once")]
+pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<NodesAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesAction {
+    /// All nodes, online or not
+    List,
+    /// One node: platform, version, capabilities, when it was seen, which processes ended
+    Show { id: String },
+    /// Let a machine join: prints the command to run there
+    Add {
+        id: String,
+        /// Tags, so that calls can say tag:NAME
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Vec<String>,
+    },
+    /// Make a new token for a node; the old one no longer works
+    Renew { id: String },
+    /// Set the tags of a node; none removes them
+    Tag { id: String, tags: Vec<String> },
+    /// Give a node another id
+    Rename { id: String, new_id: String },
+    /// Make a node's token invalid and close its connection
+    Revoke { id: String },
+    /// Remove a node and all that is known of it
+    Forget { id: String },
+}
+
 pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<Exit> {
-    let address = match Target::gateway(places, output) {
-        Ok(address) => address,
-        Err(refusal) => return Ok(output.refused(&refusal)),
-    };
+    let address = Target::gateway(places, output)?;
     let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
-    let answer = match args.action.unwrap_or(NodesAction::List) {
-        NodesAction::List => ask(method::NODES_LIST, json!({}))?.map(|answer| list(output, &answer)),
-        NodesAction::Show { id } => ask(method::NODES_LIST, json!({}))?.and_then(|answer| {
-            let node = find(&answer, &id)?;
+    match args.action.unwrap_or(NodesAction::List) {
+        NodesAction::List => list(output, &ask(method::NODES_LIST, json!({}))?),
+        NodesAction::Show { id } => {
+            let node = find(&ask(method::NODES_LIST, json!({}))?, &id)?;
             let ends = ask(method::NODES_PROCESSES, json!({"id": id, "limit": 10}));
-            show(output, &node, ends.ok().and_then(Result::ok).as_ref());
-            Ok(())
-        }),
+            show(output, &node, ends.ok().as_ref());
+        }
         NodesAction::Add { id, tags } => {
-            let added = ask(method::NODES_ADD, json!({"id": id, "tags": tags}))?;
-            added.map(|answer| invite(output, places, &address, &answer))
+            let answer = ask(method::NODES_ADD, json!({"id": id, "tags": tags}))?;
+            invite(output, places, &address, &answer);
         }
         NodesAction::Renew { id } => {
-            let renewed = ask(method::NODES_RENEW, json!({"id": id}))?;
-            renewed.map(|answer| invite(output, places, &address, &answer))
+            let answer = ask(method::NODES_RENEW, json!({"id": id}))?;
+            invite(output, places, &address, &answer);
         }
-        NodesAction::Tag { id, tags } => ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?
-            .map(|_| output.done(&format!("{id} has the tags: {}", tags.join(", ")))),
-        NodesAction::Rename { id, new_id } => ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?
-            .map(|_| output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"))),
-        NodesAction::Revoke { id } => ask(method::NODES_REVOKE, json!({"id": id}))?.map(|_| {
-            output.done(&format!("the token of {id} is revoked; `gantry nodes renew {id}` makes a new one"))
-        }),
+        NodesAction::Tag { id, tags } => {
+            ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?;
+            output.done(&format!("{id} has the tags: {}", tags.join(", ")));
+        }
+        NodesAction::Rename { id, new_id } => {
+            ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?;
+            output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"));
+        }
+        NodesAction::Revoke { id } => {
+            ask(method::NODES_REVOKE, json!({"id": id}))?;
+            output.done(&format!("the token of {id} is revoked; `gantry nodes renew {id}` makes a new one"));
+        }
         NodesAction::Forget { id } => {
-            ask(method::NODES_FORGET, json!({"id": id}))?.map(|_| output.done(&format!("{id} is forgotten")))
+            ask(method::NODES_FORGET, json!({"id": id}))?;
+            output.done(&format!("{id} is forgotten"));
         }
-    };
-    Ok(match answer {
-        Ok(()) => Exit::Success,
-        Err(refusal) => output.refused(&refusal),
-    })
+    }
+    Ok(Exit::Success)
 }
 
 fn infos(answer: &Value) -> Vec<NodeInfo> {
     serde_json::from_value(answer["nodes"].clone()).unwrap_or_default()
 }
 
-fn find(answer: &Value, id: &str) -> Result<NodeInfo, gantry_tool::Refusal> {
+fn find(answer: &Value, id: &str) -> Result<NodeInfo> {
     let nodes = infos(answer);
     if let Some(node) = nodes.iter().find(|node| node.id == id) {
         return Ok(node.clone());
     }
-    let code = gantry_tool::RefusalCode::InvalidInput;
-    let refusal = gantry_tool::Refusal::new(code, format!("unknown node \"{id}\""));
-    Err(match nearest(id, nodes.iter().map(|node| node.id.as_str())).first() {
-        Some(near) => refusal.with_hint(format!("did you mean \"{near}\"?")),
-        None => refusal.with_hint("`gantry nodes` lists them"),
-    })
+    let hint = match nearest(id, nodes.iter().map(|node| node.id.as_str())).first() {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "`gantry nodes` lists them".to_owned(),
+    };
+    let refusal = Refusal::new(RefusalCode::InvalidInput, format!("unknown node \"{id}\""));
+    Err(Refused(refusal.with_hint(hint)).into())
 }
 
 fn list(output: &Output, answer: &Value) {

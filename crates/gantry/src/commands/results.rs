@@ -1,14 +1,32 @@
 //! `gantry results`: read a kept result.
 
 use anyhow::Result;
+use clap::Args;
 use gantry_store::KeptResults;
 use gantry_tool::{Principal, ResultError, ResultStore};
 use serde_json::json;
 
-use crate::cli::ResultsArgs;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry results res_0123456789abcdef0123456789abcdef --limit 2000\n  \
+    gantry results res_0123456789abcdef0123456789abcdef --grep 'error|warning'")]
+pub(crate) struct ResultsArgs {
+    /// The handle, as given in `resultHandle`
+    pub(crate) handle: String,
+    /// First character to show; with --grep, how many matches to skip
+    #[arg(long, default_value_t = 0)]
+    pub(crate) offset: usize,
+    /// At most this many characters
+    #[arg(long, default_value_t = 80_000)]
+    pub(crate) limit: usize,
+    /// Show only passages that match this regular expression
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) grep: Option<String>,
+}
 
 pub(crate) fn run(places: &Places, output: &Output, args: &ResultsArgs) -> Result<Exit> {
     let reader = Principal::Operator.to_string();

@@ -1,47 +1,81 @@
 //! `gantry tokens`: for client programs, each with what it may do.
 
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use gantry_protocol::method;
 use serde_json::{Value, json};
 
-use crate::cli::{TokensAction, TokensArgs};
+use crate::cli::parse_long_duration;
 use crate::client::{Client, Target};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry tokens add ci --tools 'local__Read,local__Grep' --read-only --expires 30d\n  \
+    gantry tokens revoke ci")]
+pub(crate) struct TokensArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<TokensAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokensAction {
+    /// All tokens and what they may do
+    List,
+    /// Make a token; it is shown once
+    Add {
+        name: String,
+        /// Names, globs and toolsets it may call [default: all]
+        #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
+        tools: Vec<String>,
+        /// Agents it may act as
+        #[arg(long, value_delimiter = ',', value_name = "AGENTS")]
+        agents: Vec<String>,
+        /// Only tools that change nothing
+        #[arg(long)]
+        read_only: bool,
+        /// How long it works, such as 12h or 30d
+        #[arg(long, value_name = "TIME", value_parser = parse_long_duration)]
+        expires: Option<std::time::Duration>,
+    },
+    /// Make a token invalid and close its connections
+    Revoke { name: String },
+}
+
 pub(crate) fn run(places: &Places, output: &Output, args: TokensArgs) -> Result<Exit> {
-    let address = match Target::gateway(places, output) {
-        Ok(address) => address,
-        Err(refusal) => return Ok(output.refused(&refusal)),
-    };
+    let address = Target::gateway(places, output)?;
     let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
-    let answer = match args.action.unwrap_or(TokensAction::List) {
-        TokensAction::List => ask(method::TOKENS_LIST, json!({}))?.map(|answer| list(output, &answer)),
+    match args.action.unwrap_or(TokensAction::List) {
+        TokensAction::List => list(output, &ask(method::TOKENS_LIST, json!({}))?),
         TokensAction::Add { name, tools, agents, read_only, expires } => {
-            let expires = expires.and_then(|after| jiff::Timestamp::now().checked_add(after).ok());
             let params = json!({
                 "name": name,
                 "tools": (!tools.is_empty()).then_some(tools),
                 "agents": agents,
                 "readOnly": read_only,
-                "expires": expires.map(jiff::Timestamp::as_millisecond),
+                "expires": expires.map(end_of).transpose()?.map(jiff::Timestamp::as_millisecond),
             });
-            ask(method::TOKENS_ADD, params)?.map(|answer| {
-                if output.json {
-                    return output.value(&answer);
-                }
+            let answer = ask(method::TOKENS_ADD, params)?;
+            if output.json {
+                output.value(&answer);
+            } else {
                 output.line(answer["token"].as_str().unwrap_or_default());
                 output.warning("the token is shown this once; the gateway keeps only its hash");
-            })
+            }
         }
-        TokensAction::Revoke { name } => ask(method::TOKENS_REVOKE, json!({"name": name}))?
-            .map(|_| output.done(&format!("{name} is revoked"))),
-    };
-    Ok(match answer {
-        Ok(()) => Exit::Success,
-        Err(refusal) => output.refused(&refusal),
-    })
+        TokensAction::Revoke { name } => {
+            ask(method::TOKENS_REVOKE, json!({"name": name}))?;
+            output.done(&format!("{name} is revoked"));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn end_of(life: std::time::Duration) -> Result<jiff::Timestamp> {
+    let end = jiff::Timestamp::now().checked_add(life);
+    end.map_err(|_| UsageError("--expires is further away than a calendar goes".into()).into())
 }
 
 fn list(output: &Output, answer: &Value) {

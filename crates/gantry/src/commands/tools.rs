@@ -1,56 +1,68 @@
 //! `gantry tools`: what there is, and what one of them takes.
 
 use anyhow::Result;
+use clap::Args;
 use gantry_protocol::method;
-use gantry_tool::{Refusal, Toolset, nearest};
+use gantry_tool::{Toolset, nearest};
 use serde_json::{Value, json};
 
-use crate::cli::ToolsArgs;
 use crate::client::{Client, Target};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, Refused, UsageError};
 use crate::local::Local;
 use crate::output::Output;
 use crate::places::Places;
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry tools --toolset guarded\n  \
+    gantry tools Bash\n  \
+    gantry tools --agent file-assistant            what that agent sees\n  \
+    gantry tools read --json | jq .inputSchema")]
+pub(crate) struct ToolsArgs {
+    /// Show this tool
+    pub(crate) name: Option<String>,
+    /// Only this toolset: node, guarded, basic, assistant, gantry
+    #[arg(long, value_name = "TOOLSET")]
+    pub(crate) toolset: Option<String>,
+    /// Only what this agent sees
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// The tools of this process, whatever gateway is configured
+    #[arg(long)]
+    pub(crate) local: bool,
+}
+
 pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<Exit> {
     let toolset = args.toolset.as_deref().map(parse_toolset).transpose()?;
-    let found = match Target::find(&places, output, args.local)? {
+    let tools = match Target::find(&places, output, args.local)? {
         Target::Gateway(address) => from_gateway(&address, output, args)?,
         Target::InProcess => {
             let local = Local::open(places)?;
             let call = local.call(args.agent.as_deref(), None)?;
             let view = local.gate.registry().view(&call.scope);
             match &args.name {
-                Some(name) => view.describe(name).map(|tool| vec![tool]).ok_or_else(|| view.unknown(name)),
-                None => Ok(view.list(toolset)),
+                Some(name) => vec![view.describe(name).ok_or_else(|| Refused(view.unknown(name)))?],
+                None => view.list(toolset),
             }
         }
     };
-    match found {
-        Err(refusal) => {
-            output.refusal(&refusal);
-            return Ok(refusal.code.into());
-        }
-        Ok(tools) if args.name.is_some() => tools.iter().for_each(|tool| show(output, tool)),
-        Ok(tools) => list(output, &tools),
+    match args.name {
+        Some(_) => tools.iter().for_each(|tool| show(output, tool)),
+        None => list(output, &tools),
     }
     Ok(Exit::Success)
 }
 
-fn from_gateway(
-    address: &crate::client::Address,
-    output: &Output,
-    args: &ToolsArgs,
-) -> Result<Result<Vec<Value>, Refusal>> {
+fn from_gateway(address: &crate::client::Address, output: &Output, args: &ToolsArgs) -> Result<Vec<Value>> {
     let wanted = match &args.name {
         Some(name) => (method::TOOLS_GET, json!({"name": name, "agent": args.agent})),
         None => (method::TOOLS_LIST, json!({"toolset": args.toolset, "agent": args.agent})),
     };
     let answer = Client::once(address, output, wanted.0, wanted.1)?;
-    Ok(answer.map(|answer| match args.name {
+    Ok(match args.name {
         Some(_) => vec![answer],
         None => answer["tools"].as_array().cloned().unwrap_or_default(),
-    }))
+    })
 }
 
 fn list(output: &Output, tools: &[Value]) {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use clap::Args;
 use gantry_protocol::{CallParams, CallProgress, raw};
 use gantry_tool::{Answer, Outcome, RefusalCode, Reply};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,13 +11,28 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::TransferArgs;
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::call::print;
 use crate::commands::interrupted;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
+    gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
+    gantry transfer gsv:report.pdf local:report.pdf\n\n\
+    A transfer that was cut goes on where it was. Ctrl-C calls it off.")]
+pub(crate) struct TransferArgs {
+    /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
+    pub(crate) source: String,
+    /// Where to, in the same form
+    pub(crate) destination: String,
+    /// Whose workspace gsv: means [default: main]
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
 
 const TOOL: &str = "gsv__Transfer";
 
@@ -31,10 +47,7 @@ const AWAY_LIMIT: Duration = Duration::from_secs(10 * 60);
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Result<Exit> {
-    let address = match Target::gateway(places, output) {
-        Ok(address) => address,
-        Err(refusal) => return Ok(output.refused(&refusal)),
-    };
+    let address = Target::gateway(places, output)?;
     let endpoint = |text: &str| match text.strip_prefix("local:") {
         // On our own machine a path means what it means in the shell.
         Some(path) if address.is_ours && !path.is_empty() => {

@@ -1,15 +1,41 @@
 //! `gantry up` and `gantry serve`: the gateway, with this machine's tools or without.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
+use clap::Args;
 use gantry_store::GatewayLockError;
 use serde_json::json;
 
-use crate::cli::UpArgs;
 use crate::commands::interrupted;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
 use crate::served::{LocalNode, Served};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry up                                        on 127.0.0.1:7770, tools work in the current directory\n  \
+    gantry up --listen 127.0.0.1:0 --json            any free port, told as JSON\n  \
+    gantry up --listen 0.0.0.0:7770 --public-url https://gantry.example.com \\\n            \
+        --tls-cert chain.pem --tls-key key.pem")]
+pub(crate) struct UpArgs {
+    /// Address and port; port 0 picks one [default: 127.0.0.1:7770]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// The address by which others reach this gateway, with its scheme
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// Certificate chain as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's key as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
 
 pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: LocalNode) -> Result<Exit> {
     let overrides = [

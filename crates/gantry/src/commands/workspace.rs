@@ -3,14 +3,50 @@
 use std::io::Read;
 
 use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
 use gantry_tool::{Answer, Refusal, RefusalCode, Reply};
 use serde_json::{Value, json};
 
-use crate::cli::{WorkspaceAction, WorkspaceArgs};
 use crate::commands::ask::Asking;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry workspace ls memory/\n  \
+    gantry workspace cat SOUL.md\n  \
+    gantry workspace put notes.md memory/notes.md\n  \
+    gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace ls --agent helper")]
+pub(crate) struct WorkspaceArgs {
+    #[command(subcommand)]
+    pub(crate) action: WorkspaceAction,
+    /// Whose workspace [default: main]
+    #[arg(long, global = true, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkspaceAction {
+    /// List a directory
+    Ls { path: Option<String> },
+    /// Print a file
+    Cat { path: String },
+    /// Write a file from a text file here, or from standard input with -
+    Put { file: String, path: String },
+    /// Delete a file
+    Rm { path: String },
+    /// Replace exact text in a file
+    Edit {
+        path: String,
+        old: String,
+        new: String,
+        /// Every occurrence, not just the only one
+        #[arg(long)]
+        all: bool,
+    },
+}
 
 /// What is written as text in one go.
 const MAX_PUT_BYTES: u64 = 32 << 20;

@@ -17,6 +17,7 @@ mod idempotency;
 mod load;
 mod nodes;
 mod peers;
+mod private;
 mod python;
 mod raw_http;
 mod reconnect;

@@ -13,6 +13,7 @@ mod audit;
 mod cli;
 mod config;
 mod end_to_end;
+mod exit_codes;
 mod faults;
 mod gateway;
 mod layers;

@@ -236,3 +236,27 @@ fn a_service_file_has_no_token_and_keeps_background_processes() {
     assert!(!shown.stdout.contains("gtn_secret"));
     assert!(!world.folder.path().join(".config/systemd").exists(), "it was only shown");
 }
+
+#[test]
+fn a_second_process_takes_the_place_and_the_first_says_so() {
+    let joined = Joined::new();
+    let said = joined.machine.folder.path().join("said");
+    let mut first = joined.machine.command(&joined.args(&[]));
+    first.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let mut first = Running(first.spawn().unwrap());
+    eventually("the first is connected", || joined.machine.run(&["node", "status"]).code == 0);
+    let other = World::new();
+    other.write("a.txt", "the other machine\n");
+    let second = Running(quiet(other.command(&joined.args(&[]))).spawn().unwrap());
+    eventually("the second is connected", || other.run(&["node", "status"]).code == 0);
+    let told = "another process with this node's id and token has taken its place";
+    eventually("the first says so", || std::fs::read_to_string(&said).unwrap().contains(told));
+    let status = joined.machine.run(&["node", "status"]);
+    assert!(status.code != 0 && status.stdout.contains(told), "{}", status.stdout);
+    let logs = joined.machine.run(&["node", "logs"]).stdout;
+    assert!(logs.contains(told), "{logs}");
+    assert!(first.0.try_wait().unwrap().is_none(), "it waits");
+    let read = joined.call("laptop__Read", &json!({"path": "a.txt"}));
+    assert_eq!(read.json()["content"], "1\tthe other machine", "{}", read.stderr);
+    drop(second);
+}

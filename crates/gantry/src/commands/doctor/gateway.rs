@@ -45,7 +45,7 @@ fn ask(address: &Address) -> Result<Asked, String> {
         let took_ms = started.elapsed().as_secs_f64() * 1e3;
         let server = client.hello.server.clone();
         let ahead_ms = server.now - jiff::Timestamp::now().as_millisecond();
-        let nodes = client.request(method::NODES_LIST, json!({})).await.map_err(|refusal| refusal.message)?;
+        let nodes = client.request(method::NODES_LIST, json!({})).await.map_err(|err| err.to_string())?;
         client.close().await;
         let nodes = serde_json::from_value(nodes["nodes"].clone()).unwrap_or_default();
         Ok(Asked { version: server.version, took_ms, ahead_ms, nodes })

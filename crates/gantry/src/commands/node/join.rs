@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::NodeArgs;
+use super::NodeArgs;
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};

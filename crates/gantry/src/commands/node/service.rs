@@ -8,8 +8,8 @@ use gantry_node::{NodeHome, ServiceManager, TokenSource, UserService};
 use gantry_process::{Capture, Command, Cwd, Finished, Processes, env};
 use tokio_util::sync::CancellationToken;
 
+use super::NodeArgs;
 use super::join::Joining;
-use crate::cli::NodeArgs;
 use crate::exit::{Exit, UsageError};
 use crate::local;
 use crate::output::Output;

@@ -85,3 +85,26 @@ fn the_only_machine_that_can_answer_is_chosen_and_named() {
     let one = fleet.run(&["call", "Read", r#"{"path": "a.txt", "node": "box"}"#]);
     assert_eq!((one.code, &one.json()["content"]), (0, &json!("1\tthere")), "{}", one.stderr);
 }
+
+#[test]
+fn a_call_that_fails_on_every_machine_is_a_failure() {
+    let fleet = Fleet::start();
+    let machine = fleet.join("box");
+    let input = json!({"path": "none.txt", "node": "*"});
+    let check = |answer: &Value| {
+        assert_eq!(nodes(answer), named(&[("box", false), ("local", false)]), "{answer}");
+        for one in answer["results"].as_array().unwrap() {
+            assert!(one["result"]["error"].as_str().unwrap().contains("none.txt"), "{one}");
+        }
+    };
+    let over_http = fleet.call("Read", &input);
+    assert_eq!(over_http.status, 422, "{over_http:?}");
+    check(&over_http.json());
+    let over_cli = fleet.run(&["call", "Read", &input.to_string()]);
+    assert_eq!(over_cli.code, 1, "{} {}", over_cli.stdout, over_cli.stderr);
+    check(&over_cli.json());
+    // One that can answer is enough for an answer.
+    machine.world.write("none.txt", "found\n");
+    assert_eq!(fleet.call("Read", &input).status, 200);
+    assert_eq!(fleet.run(&["call", "Read", &input.to_string()]).code, 0);
+}

@@ -279,3 +279,33 @@ fn kept_results_are_read_by_range() {
     assert_eq!(up.get(&path).status, 200, "the operator's own disk");
     assert_eq!(up.get("/v1/results/res_00000000000000000000000000000000").status, 404);
 }
+
+/// However it arrives: all at once, or in pieces.
+#[test]
+fn a_head_of_32_kb_is_taken_and_a_longer_one_is_not() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let head = |bytes: usize| {
+        let start = format!("GET /health HTTP/1.1\r\nHost: {}\r\nA: ", up.address);
+        format!("{start}{}\r\n\r\n", "a".repeat(bytes - start.len() - 4))
+    };
+    for (bytes, status) in [(31 << 10, 200), ((32 << 10) + 100, 431), (40_000, 431), (60_000, 431)] {
+        for piece in [bytes, 4_000] {
+            let mut connection = up.connection();
+            let head = head(bytes);
+            for piece in head.as_bytes().chunks(piece) {
+                if connection.write(piece).is_err() {
+                    break;
+                }
+                if piece.len() < bytes {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            match connection.read() {
+                Ok(response) => assert_eq!(response.status, status, "{bytes} in pieces of {}", piece),
+                // One that was refused before all of it was read may be lost with the rest.
+                Err(err) => assert!(status == 431, "{bytes} in pieces of {piece}: {err}"),
+            }
+        }
+    }
+}

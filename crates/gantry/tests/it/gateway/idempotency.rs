@@ -30,7 +30,10 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
     let again = keyed(&up, "k1", &input);
     assert_eq!((again.status, again.text()), (200, first.text()));
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    assert_eq!(again.header("content-type"), first.header("content-type"));
+    for told in ["content-type", "gantry-call-id", "gantry-tool"] {
+        assert!(first.header(told).is_some_and(|value| !value.is_empty()), "{told}");
+        assert_eq!(again.header(told), first.header(told), "{told}");
+    }
     assert_eq!(count(&world), 1);
     let other = keyed(&up, "k1", &counting("true"));
     assert_eq!((other.status, other.code().as_str()), (422, "conflict"));
@@ -44,7 +47,9 @@ fn a_retry_gets_the_first_answer_also_after_a_restart() {
     assert_eq!(count(&world), 3, "another principal's key is another key");
     drop(up);
     let up = Up::start(&world);
-    assert_eq!(keyed(&up, "k1", &input).text(), first.text());
+    let later = keyed(&up, "k1", &input);
+    assert_eq!(later.text(), first.text());
+    assert_eq!(later.header("gantry-call-id"), first.header("gantry-call-id"));
     assert_eq!(count(&world), 3);
     for bad in ["x".repeat(300), "\u{e4}".into()] {
         let refused = keyed(&up, &bad, &input);

@@ -47,16 +47,23 @@ fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
     local.begin(&up, "POST", "/v1/tools/local__Bash", &[], body.as_bytes());
     let mut remote = up.connection();
     remote.begin(&up, "POST", "/v1/tools/box__Sleep", &[], b"{}");
-    eventually("both run", Duration::from_secs(5), || {
-        world.workspace().join("began").exists() && node.runs() == 1
+    let client = runtime.block_on(Client::operator(&up));
+    let over_socket = runtime.spawn(async move { client.call("box__Sleep", json!({})).await });
+    eventually("all run", Duration::from_secs(5), || {
+        world.workspace().join("began").exists() && node.runs() == 2
     });
     let began = Instant::now();
     up.signal(Signal::TERM);
     for connection in [&mut local, &mut remote] {
         let answer = connection.read().unwrap();
-        assert_eq!((answer.status, answer.code().as_str()), (503, "cancelled"));
+        assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"));
+        let said = answer.text();
+        assert!(said.contains("the gateway is stopping") && said.contains("outcome is unknown"), "{said}");
     }
-    assert_eq!(node.cancelled.lock().unwrap().len(), 1, "the cancel reached the node");
+    let refused = runtime.block_on(over_socket).unwrap().unwrap_err();
+    assert_eq!((refused.code.name(), refused.retryable), ("unavailable", true), "{refused}");
+    assert!(refused.message.contains("the gateway is stopping"), "{refused}");
+    assert_eq!(node.cancelled.lock().unwrap().len(), 2, "the cancel reached the node");
     assert!(runtime.block_on(link.closed()).contains("the gateway is stopping"));
     assert_eq!(up.wait(Duration::from_secs(10)), Some(0));
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
