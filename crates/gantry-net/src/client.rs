@@ -225,10 +225,13 @@ impl Client {
         ] {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
+        for name in hop.secret_headers.keys() {
+            headers.remove(name);
+        }
         for (name, value) in &hop.secret_headers {
             let mut value = value.clone();
             value.set_sensitive(true);
-            headers.insert(name, value);
+            headers.append(name, value);
         }
         let proxy = self.shared.options.proxy.as_ref().filter(|_| !target.secure);
         let credentials =

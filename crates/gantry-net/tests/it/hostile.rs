@@ -1,6 +1,6 @@
 //! Answers that are meant to harm: what they cost in memory and time is measured in a process of its own.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_compression::Level;
@@ -200,12 +200,7 @@ fn hostile_answers_cost_little() {
             "/warm" => answer("200 OK", &[], b"warm"),
             _ => case.say.clone(),
         }));
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args([TEST, "--exact", "--nocapture"])
-            .env(URL, site.url(if case.take == Take::Read { "/read" } else { "/drain" }))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = client_process(&site.url(if case.take == Take::Read { "/read" } else { "/drain" }));
         let told = said.lines().find_map(|line| line.strip_prefix("told: ")).unwrap_or("nothing");
         let mut words = told.splitn(3, ' ');
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(u64::MAX);
@@ -220,6 +215,23 @@ fn hostile_answers_cost_little() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What the client printed; nothing if it had to be ended.
+fn client_process(url: &str) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([TEST, "--exact", "--nocapture"])
+        .env(URL, url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() && started.elapsed() < 5 * DEADLINE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // It has ended by itself, or it must.
+    let _ = child.kill();
+    String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
 }
 
 /// Tells how much more memory there was at the peak, how long it took, and what came of it.
