@@ -252,7 +252,7 @@ impl Inner {
                 Err(err) => {
                     let broken = BrokenProfile::new(&id, "", &format!("cannot be read: {err}"));
                     let never = FileVersion { inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
-                    fresh.insert(id, (never, ApiFile::Broken(Arc::new(broken))));
+                    fresh.insert(id, (never, ApiFile::Broken(broken)));
                 }
                 Ok(loaded) => {
                     fresh.insert(id, loaded);
@@ -279,9 +279,9 @@ impl Inner {
 }
 
 impl BrokenProfile {
-    fn new(id: &str, path: &str, message: &str) -> BrokenProfile {
+    fn new(id: &str, path: &str, message: &str) -> Arc<BrokenProfile> {
         let problems = vec![Violation { path: path.to_owned(), message: message.to_owned() }];
-        BrokenProfile { id: id.to_owned(), problems, base_url: None }
+        Arc::new(BrokenProfile { id: id.to_owned(), problems, base_url: None })
     }
 }
 
@@ -308,19 +308,19 @@ fn load(path: &Path, id: &str, known: Option<(FileVersion, ApiFile)>) -> io::Res
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     let parsed = match parse(id, &bytes) {
         Ok(profile) => ApiFile::Profile(Arc::new(profile)),
-        Err(broken) => ApiFile::Broken(Arc::new(broken)),
+        Err(broken) => ApiFile::Broken(broken),
     };
     Ok((version, parsed))
 }
 
-fn parse(id: &str, bytes: &[u8]) -> Result<Profile, BrokenProfile> {
+fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(BrokenProfile::new(id, "", "longer than 1 MiB"));
     }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|err| BrokenProfile::new(id, "", &format!("not JSON: {err}")))?;
     let base_url = value.get("base_url").and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
-    let broken = |problems| BrokenProfile { id: id.to_owned(), problems, base_url };
+    let broken = |problems| Arc::new(BrokenProfile { id: id.to_owned(), problems, base_url });
     let named = |mut problems: Vec<Violation>, given: Option<&str>| {
         if !is_id(id) {
             problems.push(Violation {

@@ -43,7 +43,7 @@ pub struct AuthDraft {
     /// oauth2: the client's id, or `secret:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// oauth2: `secret:NAME`; stored for the host of `token_url`.
+    /// oauth2: `secret:NAME`; stored for the host of `token_url` and for the API's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// oauth2: scopes, with spaces between them.

@@ -174,11 +174,16 @@ impl Resolver<'_> {
                 whole
             }
             Value::Array(items) => {
-                items.iter_mut().fold(false, |any, item| self.fill_json(place, item, url) || any)
+                let held: Vec<bool> = items.iter_mut().map(|item| self.fill_json(place, item, url)).collect();
+                held.contains(&true)
             }
-            Value::Object(object) => object.iter_mut().fold(false, |any, (name, item)| {
-                self.fill_json(&format!("{place}.{name}"), item, url) || any
-            }),
+            Value::Object(object) => {
+                let held: Vec<bool> = object
+                    .iter_mut()
+                    .map(|(name, item)| self.fill_json(&format!("{place}.{name}"), item, url))
+                    .collect();
+                held.contains(&true)
+            }
             _ => false,
         }
     }

@@ -208,3 +208,16 @@ async fn a_token_that_cannot_be_had_is_told_and_the_request_is_not_sent() {
     );
     assert_eq!(site.connections(), 0);
 }
+
+/// Whoever writes a profile could otherwise have a token fetched for one host and sent to another.
+#[tokio::test]
+async fn what_a_secret_buys_goes_only_where_the_secret_may_go() {
+    let (bench, site, tokens) = (bench(), Site::echo(), Site::echo());
+    let token_url = tokens.url("/token").replace("127.0.0.1", "localhost");
+    bench.secrets().set("CLIENT", "client-secret-1", &["localhost".to_owned()], 1).unwrap();
+    let auth = json!({"type": "oauth2", "token_url": token_url, "client_id": "id", "client_secret": "secret:CLIENT"});
+    create(&bench, profile("mine", &site.url("/v1"), auth)).await;
+    let error = send(&bench, json!({"url": site.url("/v1/x")})).await.unwrap_err();
+    assert!(error.contains("secret:CLIENT was stored for localhost, not for 127.0.0.1"), "{error}");
+    assert_eq!((site.connections(), tokens.connections()), (0, 0));
+}
