@@ -198,7 +198,11 @@ async fn ask(
         SearchProvider::Duckduckgo => (duckduckgo::ask(settings, query)?, duckduckgo::read),
     };
     let client = settings.client.as_ref().unwrap_or(&web.client);
-    read(query, &ask.send(client, policy, deadline).await?)
+    let reply = ask.send(client, policy, deadline).await?;
+    let query = query.clone();
+    // A page that is made to be hard to read holds up nobody else.
+    let reading = tokio::task::spawn_blocking(move || read(&query, &reply)).await;
+    reading.unwrap_or_else(|_| Err(SearchError::Odd("reading it failed".to_owned())))
 }
 
 fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {

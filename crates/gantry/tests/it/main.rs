@@ -19,3 +19,4 @@ mod native;
 mod node;
 mod run;
 mod transfer;
+mod web;
