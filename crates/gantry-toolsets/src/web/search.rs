@@ -180,6 +180,9 @@ pub(crate) async fn search(
     Err(nobody_served(&fallbacks, all_denied))
 }
 
+/// How a provider's answer is read.
+type Read = fn(&Query, &Reply) -> Result<Page, SearchError>;
+
 async fn ask(
     web: &Web,
     policy: &NetworkPolicy,
@@ -191,7 +194,7 @@ async fn ask(
     if !settings.order.contains(&provider) {
         return Err(SearchError::LeftOut);
     }
-    let (ask, read): (Ask, fn(&Query, &Reply) -> Result<Page, SearchError>) = match provider {
+    let (ask, read): (Ask, Read) = match provider {
         SearchProvider::Tavily => (tavily::ask(settings, query)?, tavily::read),
         SearchProvider::Brave => (brave::ask(settings, query)?, brave::read),
         SearchProvider::Searxng => (searxng::ask(settings, query)?, searxng::read),
