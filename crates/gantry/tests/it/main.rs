@@ -21,3 +21,4 @@ mod native;
 mod node;
 mod run;
 mod transfer;
+mod web;
