@@ -3,6 +3,7 @@
 mod corpus;
 mod gateway;
 mod measure;
+mod web_pages;
 
 use std::path::Path;
 
@@ -63,7 +64,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -71,6 +72,7 @@ const BENCHES: [(&str, Bench); 7] = [
     ("patch", patch),
     ("in-process", in_process),
     ("gateway", gateway::run),
+    ("web-pages", web_pages::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

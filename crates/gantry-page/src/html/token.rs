@@ -4,6 +4,10 @@
 use memchr::{memchr, memchr2, memmem};
 
 #[derive(Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one step on the stack; a box for each tag would cost more"
+)]
 pub(super) enum Token<'a> {
     /// As it stands, with its character references.
     Text(&'a str),

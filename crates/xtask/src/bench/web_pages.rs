@@ -41,11 +41,8 @@ fn html_to_text(ours: &str, target: &Path, pages: &Path) -> Result<Row> {
         shell::step(&[&environment.join("bin/pip").to_string_lossy(), "install", "-q", HTML2TEXT])?;
     }
     let page = pages.join(LARGE_PAGE).join("source.html").to_string_lossy().into_owned();
-    let mut sides = [
-        Side::new(ours, &[&page]),
-        Side::new("lynx", &["-dump", &page]),
-        Side::new(&html2text, &[&page]),
-    ];
+    let mut sides =
+        [Side::new(ours, &[&page]), Side::new("lynx", &["-dump", &page]), Side::new(&html2text, &[&page])];
     let times = turns(RUNS, &mut sides)?;
     let [ours, lynx, python] = [0, 1, 2].map(|side| median_ms(&times[side]));
     let (against, theirs) = if lynx <= python { ("lynx -dump", lynx) } else { ("html2text", python) };
@@ -89,8 +86,12 @@ fn main_content(ours: &str, target: &Path, pages: &Path) -> Result<Vec<Row>> {
         println!("| {name} | {recall:.3} | {their_recall:.3} | {noise:.3} | {their_noise:.3} |");
     }
     let mean = |key: &str| ours.iter().map(|page| number(page, key)).sum::<f64>() / ours.len() as f64;
-    let [recall, their_recall, noise, their_noise] = ["recall", "theirRecall", "noise", "theirNoise"].map(mean);
-    println!("| mean of {} | {recall:.3} | {their_recall:.3} | {noise:.3} | {their_noise:.3} |\n", ours.len());
+    let [recall, their_recall, noise, their_noise] =
+        ["recall", "theirRecall", "noise", "theirNoise"].map(mean);
+    println!(
+        "| mean of {} | {recall:.3} | {their_recall:.3} | {noise:.3} | {their_noise:.3} |\n",
+        ours.len()
+    );
 
     let our_ms: f64 = ours.iter().take(TIMED).map(|page| number(page, "ms")).sum();
     let their_ms: f64 = ours
@@ -118,7 +119,13 @@ fn main_content(ours: &str, target: &Path, pages: &Path) -> Result<Vec<Row>> {
             goal: "≤ 0.3 ×",
             met: ratio <= 0.3,
         },
-        quality("  words found, 130 pages", recall, their_recall, "≥ −2 points", recall >= their_recall - 0.02),
+        quality(
+            "  words found, 130 pages",
+            recall,
+            their_recall,
+            "≥ −2 points",
+            recall >= their_recall - 0.02,
+        ),
         quality("  words too many", noise, their_noise, "≤ +2 points", noise <= their_noise + 0.02),
     ])
 }
