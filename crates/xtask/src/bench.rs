@@ -4,6 +4,7 @@ mod corpus;
 mod gateway;
 mod measure;
 mod web;
+mod web_pages;
 
 use std::path::Path;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -74,6 +75,7 @@ const BENCHES: [(&str, Bench); 8] = [
     ("in-process", in_process),
     ("gateway", gateway::run),
     ("web", web::run),
+    ("web-pages", web_pages::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {
