@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 use tokio_util::io::StreamReader;
@@ -17,6 +17,7 @@ use crate::client::NetError;
 use crate::decode::{Encoding, Reader, decoder};
 
 const CHUNK_BYTES: usize = 64 * 1024;
+const MAX_EXPECTED: usize = 4 << 20;
 
 /// Decoded bytes, as they come, until the request's deadline.
 pub struct Body {
@@ -75,7 +76,7 @@ impl Body {
 
     /// At most `limit` decoded bytes; the rest is left on the wire.
     pub async fn read(mut self, limit: usize) -> Result<ReadBody, NetError> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(self.expected().min(limit));
         while let Some(chunk) = self.chunk().await? {
             let room = limit - bytes.len();
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -84,6 +85,19 @@ impl Body {
             }
         }
         Ok(ReadBody { bytes, cut: false })
+    }
+}
+
+impl Body {
+    /// What to make room for at once: the length that was told, if it is believable.
+    fn expected(&self) -> usize {
+        match &self.source {
+            Source::Plain(wire) => {
+                let told = wire.size_hint().exact().unwrap_or(0);
+                usize::try_from(told).unwrap_or(usize::MAX).min(MAX_EXPECTED)
+            }
+            Source::Opening(_) | Source::Decoded(_) | Source::Ended => 0,
+        }
     }
 }
 

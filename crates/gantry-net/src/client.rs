@@ -154,7 +154,7 @@ impl Client {
         let until = Until {
             host: request.url.host_str().unwrap_or_default().to_owned(),
             deadline: request.deadline,
-            limit: request.deadline.saturating_duration_since(Instant::now()),
+            limit: rounded(request.deadline.saturating_duration_since(Instant::now())),
         };
         match tokio::time::timeout_at(request.deadline, Box::pin(self.follow(request, until.clone()))).await {
             Ok(answer) => answer,
@@ -225,10 +225,13 @@ impl Client {
         ] {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
+        for name in hop.secret_headers.keys() {
+            headers.remove(name);
+        }
         for (name, value) in &hop.secret_headers {
             let mut value = value.clone();
             value.set_sensitive(true);
-            headers.insert(name, value);
+            headers.append(name, value);
         }
         let proxy = self.shared.options.proxy.as_ref().filter(|_| !target.secure);
         let credentials =
@@ -254,6 +257,11 @@ impl Client {
             Wire { guard, http }
         })
     }
+}
+
+/// To milliseconds, for people.
+fn rounded(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from((time.as_micros() + 500) / 1000).unwrap_or(u64::MAX))
 }
 
 /// Whether what follows the headers is anything to decode.

@@ -13,6 +13,8 @@ mod guard;
 mod policy;
 mod redirect;
 mod target;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tls;
 
 pub use addresses::why_closed;

@@ -3,6 +3,7 @@
 mod corpus;
 mod gateway;
 mod measure;
+mod web;
 
 use std::path::Path;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     ])?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry-process", "--bins"])?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry-gateway", "--example", "routed"])?;
+    shell::step(&["cargo", "build", "--release", "-p", "gantry-net", "--example", "fetch"])?;
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
     let gantry = target.join("release/gantry");
@@ -63,7 +65,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -71,6 +73,7 @@ const BENCHES: [(&str, Bench); 7] = [
     ("patch", patch),
     ("in-process", in_process),
     ("gateway", gateway::run),
+    ("web", web::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
@@ -13,6 +13,8 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("zsh", "zsh"),
     ("python3", "python3"),
     ("setsid", "util-linux"),
+    ("unshare", "util-linux"),
+    ("ip", "iproute2"),
     ("strace", "strace"),
     ("nc", "netcat-openbsd"),
 ];

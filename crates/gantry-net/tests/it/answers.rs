@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use async_compression::tokio::bufread as encode;
+use gantry_net::testing::site::{Heard, Say, Site, answer};
 use gantry_net::{
     Client, ClientOptions, HeaderValue, Method, NetError, NetworkPolicy, Redirects, Request, Response,
 };
 use tokio::io::AsyncReadExt;
-
-use crate::site::{Heard, Say, Site, answer};
 
 pub(crate) fn client() -> Client {
     let allowed_ranges = vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];

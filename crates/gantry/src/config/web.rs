@@ -14,6 +14,9 @@ pub(crate) struct WebConfig {
     allowed_hosts: Vec<String>,
     /// Ranges of addresses that count as public, such as `192.168.7.0/24`. Metadata services stay closed.
     allowed_ranges: Vec<String>,
+    /// A proxy for all of them, as `http://HOST:PORT`; the environment's is not used. Names are then looked up by the proxy, so
+    /// what they lead to is its business to guard.
+    proxy: Option<String>,
     /// Bytes of an answer that `http_request` shows.
     http_response_limit: Option<usize>,
     search: SearchConfig,
@@ -43,6 +46,7 @@ impl WebConfig {
                 .filter_map(|host| HostPattern::parse(host).ok())
                 .collect(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
+            proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
             ..ClientOptions::default()
         };
         let usual = Web::default();
@@ -53,9 +57,10 @@ impl WebConfig {
         }
     }
 
-    /// Values that must not be shown.
+    /// Values that must not be shown; a proxy's address may hold a password.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
-        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().cloned()
+        let proxy = self.proxy.iter().filter(|proxy| proxy.contains('@'));
+        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().chain(proxy).cloned()
     }
 
     /// What the types cannot say.
@@ -67,7 +72,14 @@ impl WebConfig {
             path: "web.allowedRanges".into(),
             message: format!("{range:?} is no range; write it as 192.168.7.0/24"),
         });
-        hosts.chain(ranges).chain(self.search.violations()).collect()
+        let is_proxy =
+            |text: &&String| text.parse::<Url>().is_ok_and(|url| url.scheme() == "http" && url.has_host());
+        let proxy = self.proxy.iter().filter(|text| !is_proxy(text)).map(|_| Violation {
+            path: "web.proxy".into(),
+            // Not quoted: it may hold credentials.
+            message: "that is no proxy; write it as http://HOST:PORT".into(),
+        });
+        hosts.chain(ranges).chain(proxy).chain(self.search.violations()).collect()
     }
 }
 

@@ -82,6 +82,74 @@ const ABSENT: &[(&str, &str)] = &[
     ("gantry-toolsets", "object_store"),
 ];
 
+/// Crates with which a connection could be opened, or spoken on; they are gantry-net's.
+const CONNECTING: &[&str] = &[
+    "attohttpc",
+    "async-compression",
+    "curl",
+    "h2",
+    "hickory-resolver",
+    "hyper",
+    "hyper-rustls",
+    "hyper-util",
+    "if-addrs",
+    "isahc",
+    "native-tls",
+    "object_store",
+    "openssl",
+    "quinn",
+    "reqwest",
+    "rustls",
+    "socket2",
+    "surf",
+    "tokio-native-tls",
+    "tokio-rustls",
+    "tokio-tungstenite",
+    "tungstenite",
+    "ureq",
+];
+
+/// Who else may have one of them, and why.
+const CONNECTING_ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("gantry-gateway", "hyper", "the server side of the gateway's own listener"),
+    ("gantry-gateway", "hyper-util", "the server side of the gateway's own listener"),
+    ("gantry-gateway", "rustls", "the certificate of the gateway's own listener"),
+    ("gantry-gateway", "tokio-rustls", "the certificate of the gateway's own listener"),
+    (
+        "gantry-store",
+        "object_store",
+        "speaks to the bucket that the operator configured, never to one that an agent named",
+    ),
+];
+
+#[test]
+fn only_the_door_to_the_network_can_connect() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .exec()
+        .unwrap();
+    let mut used = Vec::new();
+    for package in metadata.workspace_packages() {
+        let name = package.name.as_str();
+        let dependencies =
+            package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
+        for dependency in dependencies.filter(|dependency| CONNECTING.contains(&dependency.name.as_str())) {
+            if name == "gantry-net" {
+                continue;
+            }
+            let to = dependency.name.as_str();
+            let known = CONNECTING_ELSEWHERE.iter().find(|(who, what, _)| (*who, *what) == (name, to));
+            assert!(known.is_some(), "{name} must not depend on {to}; connections are gantry-net's to make");
+            let client = dependency.features.iter().find(|feature| feature.starts_with("client"));
+            assert_eq!(client, None, "{name} must not have the client of {to}");
+            used.extend(known);
+        }
+    }
+    for exception in CONNECTING_ELSEWHERE {
+        assert!(used.contains(&exception), "{exception:?} is no longer needed");
+    }
+}
+
 #[test]
 fn crates_depend_only_downwards() {
     let metadata = MetadataCommand::new()

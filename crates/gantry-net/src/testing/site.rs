@@ -9,23 +9,25 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
-    pub(crate) method: String,
+pub struct Heard {
+    /// The address that the client connected to.
+    pub at: SocketAddr,
+    pub method: String,
     /// As it stands in the request's first line.
-    pub(crate) target: String,
+    pub target: String,
     /// Names in lower case.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Heard {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Say {
+pub enum Say {
     Bytes(Vec<u8>),
     Wait(Duration),
     /// The same again until nobody listens.
@@ -33,16 +35,17 @@ pub(crate) enum Say {
     Close,
 }
 
-pub(crate) struct Site {
-    pub(crate) address: SocketAddr,
-    pub(crate) connections: Arc<AtomicUsize>,
-    pub(crate) heard: Arc<Mutex<Vec<Heard>>>,
+#[derive(Debug)]
+pub struct Site {
+    pub address: SocketAddr,
+    pub connections: Arc<AtomicUsize>,
+    pub heard: Arc<Mutex<Vec<Heard>>>,
 }
 
-type Script = Arc<dyn Fn(&Heard) -> Vec<Say> + Send + Sync>;
+pub type Script = Arc<dyn Fn(&Heard) -> Vec<Say> + Send + Sync>;
 
 impl Site {
-    pub(crate) async fn start(script: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static) -> Site {
+    pub async fn start(script: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let script: Script = Arc::new(script);
         let site = Site {
@@ -55,33 +58,35 @@ impl Site {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(converse(stream, Arc::clone(&script), Arc::clone(&heard)));
+                let at = stream.local_addr().unwrap();
+                tokio::spawn(converse(stream, at, Arc::clone(&script), Arc::clone(&heard)));
             }
         });
         site
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }
 }
 
 /// Requests of one connection, one after the other, until either side has enough.
-pub(crate) async fn converse(
+pub async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    at: SocketAddr,
     script: Script,
     heard: Arc<Mutex<Vec<Heard>>>,
 ) {
     let mut read = Vec::new();
-    while let Some(request) = hear(&mut stream, &mut read).await {
+    while let Some(request) = hear(&mut stream, at, &mut read).await {
         let said = script(&request);
         heard.lock().unwrap().push(request);
         for say in said {
@@ -96,7 +101,11 @@ pub(crate) async fn converse(
                     if stream.write_all(&bytes).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(pause).await;
+                    if pause.is_zero() {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(pause).await;
+                    }
                 },
                 Say::Close => return,
             }
@@ -104,7 +113,7 @@ pub(crate) async fn converse(
     }
 }
 
-async fn hear(stream: &mut (impl AsyncRead + Unpin), read: &mut Vec<u8>) -> Option<Heard> {
+async fn hear(stream: &mut (impl AsyncRead + Unpin), at: SocketAddr, read: &mut Vec<u8>) -> Option<Heard> {
     let end = loop {
         if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
@@ -121,8 +130,8 @@ async fn hear(stream: &mut (impl AsyncRead + Unpin), read: &mut Vec<u8>) -> Opti
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     let mut heard =
-        Heard { method: first.next()?.into(), target: first.next()?.into(), headers, body: Vec::new() };
-    let length: usize = heard.header("content-length").map_or(0, |text| text.parse().unwrap());
+        Heard { at, method: first.next()?.into(), target: first.next()?.into(), headers, body: Vec::new() };
+    let length: usize = heard.header("content-length").map_or(0, |text| text.parse().unwrap_or(0));
     while read.len() < length {
         if stream.read_buf(read).await.ok()? == 0 {
             return None;
@@ -133,7 +142,7 @@ async fn hear(stream: &mut (impl AsyncRead + Unpin), read: &mut Vec<u8>) -> Opti
 }
 
 /// A whole answer with its length.
-pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<Say> {
+pub fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<Say> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
