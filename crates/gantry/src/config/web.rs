@@ -39,10 +39,12 @@ struct SearchConfig {
 impl WebConfig {
     /// `variable` is the environment.
     pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>) -> Web {
-        let allowed_hosts: Vec<HostPattern> =
-            self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
         let options = ClientOptions {
-            allowed_hosts: allowed_hosts.clone(),
+            allowed_hosts: self
+                .allowed_hosts
+                .iter()
+                .filter_map(|host| HostPattern::parse(host).ok())
+                .collect(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
             ..ClientOptions::default()
@@ -52,16 +54,13 @@ impl WebConfig {
             search: self.search.settings(&options, variable),
             client: Client::new(options),
             http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
-            plain_hosts: allowed_hosts,
-            ..usual
         }
     }
 
-    /// Values that must not be shown.
+    /// Values that must not be shown; a proxy's address may hold a password.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
-        let proxy = self.proxy.as_ref().and_then(|proxy| proxy.parse::<Url>().ok());
-        let password = proxy.and_then(|proxy| Some(proxy.password()?.to_owned()));
-        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().cloned().chain(password)
+        let proxy = self.proxy.iter().filter(|proxy| proxy.contains('@'));
+        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().chain(proxy).cloned()
     }
 
     /// What the types cannot say.
