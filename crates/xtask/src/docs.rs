@@ -41,6 +41,9 @@ fn render() -> Result<String> {
             "--json",
             "--data-dir",
             &data,
+            // Tools that are there only with a provider are on the page too.
+            "--set",
+            "web.search.searxngUrl=https://searx.example",
         ],
         &[],
     )?;

@@ -180,6 +180,9 @@ pub(crate) async fn search(
     Err(nobody_served(&fallbacks, all_denied))
 }
 
+/// How a provider's answer is read.
+type Read = fn(&Query, &Reply) -> Result<Page, SearchError>;
+
 async fn ask(
     web: &Web,
     policy: &NetworkPolicy,
@@ -191,14 +194,18 @@ async fn ask(
     if !settings.order.contains(&provider) {
         return Err(SearchError::LeftOut);
     }
-    let (ask, read): (Ask, fn(&Query, &Reply) -> Result<Page, SearchError>) = match provider {
+    let (ask, read): (Ask, Read) = match provider {
         SearchProvider::Tavily => (tavily::ask(settings, query)?, tavily::read),
         SearchProvider::Brave => (brave::ask(settings, query)?, brave::read),
         SearchProvider::Searxng => (searxng::ask(settings, query)?, searxng::read),
         SearchProvider::Duckduckgo => (duckduckgo::ask(settings, query)?, duckduckgo::read),
     };
     let client = settings.client.as_ref().unwrap_or(&web.client);
-    read(query, &ask.send(client, policy, deadline).await?)
+    let reply = ask.send(client, policy, deadline).await?;
+    let query = query.clone();
+    // A page that is made to be hard to read holds up nobody else.
+    let reading = tokio::task::spawn_blocking(move || read(&query, &reply)).await;
+    reading.unwrap_or_else(|_| Err(SearchError::Odd("reading it failed".to_owned())))
 }
 
 fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {

@@ -20,3 +20,4 @@ mod native;
 mod node;
 mod run;
 mod transfer;
+mod web;

@@ -133,3 +133,26 @@ fn detail(body: &[u8]) -> String {
         None => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::query;
+    use super::super::{SearchSettings, brave, tavily};
+    use super::*;
+
+    #[test]
+    fn keys_are_sent_as_secrets_and_never_shown() {
+        let settings = SearchSettings {
+            tavily_key: SearchKey::new("a-secret"),
+            brave_key: SearchKey::new("a-secret"),
+            ..SearchSettings::default()
+        };
+        for ask in [tavily::ask(&settings, &query("q")), brave::ask(&settings, &query("q"))] {
+            let ask = ask.unwrap_or_else(|err| panic!("{err}"));
+            assert_eq!(ask.secret_headers.len(), 1);
+            assert!(ask.secret_headers.values().all(HeaderValue::is_sensitive));
+            let shown = format!("{:?} {} {}", ask.headers, ask.url, String::from_utf8_lossy(&ask.body));
+            assert!(!shown.contains("a-secret"), "{shown}");
+        }
+    }
+}

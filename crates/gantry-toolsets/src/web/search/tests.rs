@@ -1,5 +1,7 @@
 //! The providers as their documentation has them speak, on servers of our own; asked through `tool::web_search`.
 
+#![allow(clippy::disallowed_methods, reason = "a server that never answers")]
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -65,8 +67,11 @@ pub(crate) fn well(provider: &str) -> Said {
     }
 }
 
-/// Providers that do not do well, by name, and all others that do.
-async fn bench(ill: &'static [(&'static str, fn() -> Said)]) -> (Bench, WebServer) {
+/// A provider that does not do well, and what it says.
+type Ill = (&'static str, fn() -> Said);
+
+/// All providers; those that are not named do well.
+async fn bench(ill: &'static [Ill]) -> (Bench, WebServer) {
     let server = WebServer::start(move |asked| {
         let provider = provider_of(asked);
         ill.iter().find(|(name, _)| *name == provider).map_or_else(|| well(provider), |(_, say)| say())
