@@ -39,12 +39,10 @@ struct SearchConfig {
 impl WebConfig {
     /// `variable` is the environment.
     pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>) -> Web {
+        let allowed_hosts: Vec<HostPattern> =
+            self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
         let options = ClientOptions {
-            allowed_hosts: self
-                .allowed_hosts
-                .iter()
-                .filter_map(|host| HostPattern::parse(host).ok())
-                .collect(),
+            allowed_hosts: allowed_hosts.clone(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
             ..ClientOptions::default()
@@ -54,6 +52,8 @@ impl WebConfig {
             search: self.search.settings(&options, variable),
             client: Client::new(options),
             http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
+            plain_hosts: allowed_hosts,
+            ..usual
         }
     }
 
