@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
+use crate::linger::Linger;
 use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
 
 /// A call for which nobody gave a deadline is given up after this long.
@@ -64,6 +65,7 @@ pub struct Gateway {
     pub(crate) stopping: CancellationToken,
     /// Every call is cancelled.
     pub(crate) ending: CancellationToken,
+    pub(crate) linger: Linger,
     links: Mutex<HashMap<u64, ClientLink>>,
     next_link: AtomicU64,
 }
@@ -77,6 +79,7 @@ impl Gateway {
     pub fn new(parts: GatewayParts) -> Arc<Gateway> {
         let mut agents = parts.agents;
         agents.entry(MAIN_AGENT.to_owned()).or_default();
+        let calls = TaskTracker::new();
         let gateway = Gateway {
             auth: Auth::new(&parts.operator_token, parts.database.clone()),
             gate: parts.gate,
@@ -88,7 +91,8 @@ impl Gateway {
             workspace: parts.workspace,
             version: parts.version,
             events: broadcast::channel(EVENTS).0,
-            calls: TaskTracker::new(),
+            linger: Linger::new(calls.clone()),
+            calls,
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
             links: Mutex::default(),
@@ -105,7 +109,9 @@ impl Gateway {
         }
         call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
         let _counted = self.calls.token();
+        self.linger.touch();
         let mut outcome = self.gate.dispatch(call, name, input).await;
+        self.linger.touch();
         if let Answer::Refused(refusal) = &mut outcome.answer
             && refusal.code == RefusalCode::Cancelled
             && self.ending.is_cancelled()

@@ -8,6 +8,7 @@ mod callers;
 mod gateway;
 mod hosts;
 mod http;
+mod linger;
 mod nodes;
 mod remote_tools;
 mod server;

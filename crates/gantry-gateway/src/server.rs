@@ -91,6 +91,10 @@ pub async fn serve(
         room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
     };
     let accepting = tokio::spawn(accepting.run());
+    connections.spawn({
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        async move { gateway.linger.run(stop).await }
+    });
     Ok(Serving { address, gateway, stop, accepting, connections, sockets })
 }
 

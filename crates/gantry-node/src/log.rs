@@ -151,7 +151,7 @@ impl AuditSink for NodeLog {
         let number = self.inner.write(Level::Info, "call", fields).map_err(failed)?;
         match durability {
             Durability::Now => self.inner.sync(number).map_err(failed),
-            Durability::Soon => {
+            Durability::Soon | Durability::Later => {
                 self.sync_soon();
                 Ok(())
             }

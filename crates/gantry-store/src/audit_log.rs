@@ -11,13 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability};
 use rustix::fs::{FlockOperation, flock};
 
 /// Lines that need not be on disk at once are there this long after they were written, plus one sync.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
+/// Lines that need not be written at once are written this long after.
+const WRITE_WITHIN: Duration = Duration::from_millis(5);
+/// More than this does not wait to be written.
+const MAX_UNWRITTEN: usize = 1 << 16;
+/// After this process has let go of the lock, it takes it for single lines only for this long, so that others get it too.
+const REST: Duration = Duration::from_millis(2);
 /// The head is one record well below a disk sector, written in place: it is old or new, never half of each.
 const HEAD_BYTES: usize = 256;
 /// The log is searched backwards for line ends in windows of this size.
@@ -50,6 +56,12 @@ struct Tail {
     mac: String,
     /// The newest line known to be on disk.
     synced: u64,
+    /// Lines that wait to be written with the next one. Only while the lock is kept: their numbers are taken.
+    unwritten: Vec<u8>,
+    /// The lock is kept between lines, until the next sync.
+    held: bool,
+    /// Not before then is it kept again.
+    rest_until: Instant,
     /// Why nothing may be appended any more: after a failed sync nobody knows what is on disk.
     broken: Option<String>,
 }
@@ -68,7 +80,16 @@ impl AuditLog {
             log: options().append(true).open(path)?,
             head: options().open(path.with_extension("head"))?,
             key,
-            tail: Mutex::new(Tail { length: 0, seq: 0, mac: NO_MAC.to_owned(), synced: 0, broken: None }),
+            tail: Mutex::new(Tail {
+                length: 0,
+                seq: 0,
+                mac: NO_MAC.to_owned(),
+                synced: 0,
+                unwritten: Vec::new(),
+                held: false,
+                rest_until: Instant::now(),
+                broken: None,
+            }),
             lock,
             due: AtomicBool::new(false),
         };
@@ -95,21 +116,23 @@ impl AuditSink for AuditLog {
         let failed = |err: io::Error| AuditError(err.to_string());
         // Made before the lock is taken, so that it is held for as short as can be.
         let fields = serde_json::to_string(record).map_err(|err| AuditError(err.to_string()))?;
-        self.shared.append(&fields).map_err(failed)?;
+        self.shared.append(&fields, durability).map_err(failed)?;
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
             // One wake-up a window: a thread that is woken by every call costs every call a switch.
-            Durability::Soon if self.shared.due.swap(true, Ordering::AcqRel) => Ok(()),
-            Durability::Soon => match self.wake.as_ref().map(|wake| wake.try_send(())) {
+            _ if self.shared.due.swap(true, Ordering::AcqRel) => Ok(()),
+            Durability::Soon | Durability::Later => match self.wake.as_ref().map(|wake| wake.try_send(())) {
                 Some(Ok(()) | Err(TrySendError::Full(()))) => Ok(()),
                 // The syncing thread is gone: then this line is synced here.
-                Some(Err(TrySendError::Disconnected(()))) | None => self.shared.sync().map_err(failed),
+                Some(Err(TrySendError::Disconnected(()))) | None => {
+                    self.shared.let_go().and_then(|()| self.shared.sync()).map_err(failed)
+                }
             },
         }
     }
 
     fn flush(&self) -> Result<(), AuditError> {
-        self.shared.sync().map_err(|err| AuditError(err.to_string()))
+        self.shared.let_go().and_then(|()| self.shared.sync()).map_err(|err| AuditError(err.to_string()))
     }
 }
 
@@ -123,24 +146,67 @@ impl Drop for AuditLog {
 }
 
 impl Shared {
-    fn append(&self, fields: &str) -> io::Result<()> {
+    fn append(&self, fields: &str, durability: Durability) -> io::Result<()> {
         let mut tail = self.tail();
-        flock(&self.lock, FlockOperation::LockExclusive)?;
-        let appended = self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields));
-        flock(&self.lock, FlockOperation::Unlock)?;
+        if !tail.held {
+            flock(&self.lock, FlockOperation::LockExclusive)?;
+        }
+        let room = tail.unwritten.len() < MAX_UNWRITTEN;
+        let appended = if tail.held && room && durability == Durability::Later {
+            self.add_line(&mut tail, fields);
+            Ok(())
+        } else {
+            self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields))
+        };
+        // A line that is synced soon is rarely the last before that: the syncing thread lets go for all of them.
+        let keep = durability != Durability::Now && appended.is_ok();
+        tail.held = tail.held || keep && Instant::now() >= tail.rest_until;
+        if !tail.held {
+            flock(&self.lock, FlockOperation::Unlock)?;
+        }
         appended
     }
 
+    /// Others may append.
+    fn let_go(&self) -> io::Result<()> {
+        let mut tail = self.tail();
+        let written = self.write_out(&mut tail);
+        // Lines that could not be written keep their numbers, and so the lock: the next append tries again.
+        if written.is_ok() && std::mem::take(&mut tail.held) {
+            tail.rest_until = Instant::now() + REST;
+            flock(&self.lock, FlockOperation::Unlock)?;
+        }
+        written
+    }
+
+    /// Appends a line and what waited before it. A line that cannot be written is as if it had never been.
     fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
-        let seq = tail.seq + 1;
-        let (line, mac) = self.key.line(seq, &tail.mac, fields);
-        if let Err(err) = (&self.log).write_all(line.as_bytes()) {
+        let before = (tail.unwritten.len(), tail.seq, tail.mac.clone());
+        self.add_line(tail, fields);
+        let written = self.write_out(tail);
+        if written.is_err() {
+            tail.unwritten.truncate(before.0);
+            (tail.seq, tail.mac) = (before.1, before.2);
+        }
+        written
+    }
+
+    fn add_line(&self, tail: &mut Tail, fields: &str) {
+        tail.seq += 1;
+        tail.mac = self.key.line(tail.seq, &tail.mac, fields, &mut tail.unwritten);
+    }
+
+    fn write_out(&self, tail: &mut Tail) -> io::Result<()> {
+        if tail.unwritten.is_empty() {
+            return Ok(());
+        }
+        if let Err(err) = (&self.log).write_all(&tail.unwritten) {
             // Half a line must not stay: the next one would be glued to it.
             self.log.set_len(tail.length)?;
             return Err(err);
         }
-        tail.length += line.len() as u64;
-        (tail.seq, tail.mac) = (seq, mac);
+        tail.length += tail.unwritten.len() as u64;
+        tail.unwritten.clear();
         Ok(())
     }
 
@@ -151,6 +217,10 @@ impl Shared {
     fn catch_up(&self, tail: &mut Tail) -> io::Result<()> {
         if let Some(reason) = &tail.broken {
             return Err(io::Error::other(reason.clone()));
+        }
+        if !tail.unwritten.is_empty() {
+            // Numbers are taken: what happened to the file meanwhile is looked at after they are written.
+            return Ok(());
         }
         let length = self.log.metadata()?.len();
         if length == tail.length && length > 0 {
@@ -181,7 +251,8 @@ impl Shared {
     /// Puts the log on disk, then moves the head up to what is there.
     fn sync(&self) -> io::Result<()> {
         let (seq, mac) = {
-            let tail = self.tail();
+            let mut tail = self.tail();
+            self.write_out(&mut tail)?;
             if tail.synced >= tail.seq {
                 return Ok(());
             }
@@ -193,6 +264,9 @@ impl Shared {
         }
         let mut tail = self.tail();
         tail.synced = tail.synced.max(seq);
+        if tail.held {
+            return self.key.advance_head(&self.head, seq, &mac);
+        }
         flock(&self.lock, FlockOperation::LockExclusive)?;
         let moved = self.key.advance_head(&self.head, seq, &mac);
         flock(&self.lock, FlockOperation::Unlock)?;
@@ -202,10 +276,13 @@ impl Shared {
     fn keep_synced(&self, woken: &Receiver<()>) {
         while woken.recv().is_ok() {
             // Calls that follow within the window share one sync; the end of the log ends the wait.
-            let _ = woken.recv_timeout(SYNC_WITHIN);
+            let _ = woken.recv_timeout(WRITE_WITHIN);
+            let _ = self.write_out(&mut self.tail());
+            let _ = woken.recv_timeout(SYNC_WITHIN - WRITE_WITHIN);
             // Before the sync: a line that comes during it needs the next one.
             self.due.store(false, Ordering::Release);
             // A failing disk shows at the next append, which is refused; there is nobody to tell here.
+            let _ = self.let_go();
             let _ = self.sync();
         }
         let _ = self.sync();
@@ -244,22 +321,25 @@ impl Key {
         }
     }
 
-    /// The line for a record, and its hash, which covers the line before it. `fields` is a JSON object that is not empty.
-    fn line(&self, seq: u64, previous: &str, fields: &str) -> (String, String) {
+    /// Adds the line for a record and returns its hash, which covers the line before it. `fields` is a JSON object that is
+    /// not empty.
+    fn line(&self, seq: u64, previous: &str, fields: &str, lines: &mut Vec<u8>) -> String {
         let at = jiff::Timestamp::now();
-        let mut line = format!("{{\"seq\":{seq},\"at\":\"{at}\",{}", &fields[1..]);
-        let mac = self.mac(previous, &line);
-        line.truncate(line.len() - 1);
-        line.push_str(",\"mac\":\"");
-        line.push_str(&mac);
-        line.push_str("\"}\n");
-        (line, mac)
+        let start = lines.len();
+        lines.extend_from_slice(format!("{{\"seq\":{seq},\"at\":\"{at}\",").as_bytes());
+        lines.extend_from_slice(&fields.as_bytes()[1..]);
+        let mac = self.mac(previous, &lines[start..]);
+        lines.pop();
+        for part in [",\"mac\":\"", &mac, "\"}\n"] {
+            lines.extend_from_slice(part.as_bytes());
+        }
+        mac
     }
 
     /// The hash of a line's body (the object without its `mac`) after the line whose hash is `previous`.
-    pub(crate) fn mac(&self, previous: &str, body: &str) -> String {
+    pub(crate) fn mac(&self, previous: &str, body: impl AsRef<[u8]>) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(previous.as_bytes()).update(body.as_bytes());
+        hasher.update(previous.as_bytes()).update(body.as_ref());
         hasher.finalize().to_hex().to_string()
     }
 

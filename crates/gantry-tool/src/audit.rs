@@ -45,6 +45,8 @@ pub enum Durability {
     Now,
     /// Written before `append` returns, on disk within 50 ms.
     Soon,
+    /// Written before the next line or within a few milliseconds, on disk within 50 ms: for outcomes that changed nothing.
+    Later,
 }
 
 /// The append-only log. Blocking; the gate moves durable appends off the async threads.

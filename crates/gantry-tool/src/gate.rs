@@ -419,7 +419,8 @@ impl Ending<'_> {
             bounded_text(&text)
         });
         record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
-        self.gate.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string())
+        let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
+        self.gate.parts.audit.append(&record, durability).err().map(|err| err.to_string())
     }
 }
 

@@ -212,6 +212,51 @@ fn many_writers_make_one_chain() {
 }
 
 #[test]
+fn a_busy_writer_lets_others_in() {
+    let (_folder, path) = written(0);
+    let (busy, other) = (AuditLog::open(&path).unwrap(), AuditLog::open(&path).unwrap());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                busy.append(&record("busy", None), Durability::Soon).unwrap();
+            }
+        });
+        let waits = (0..8).map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            let asked = Instant::now();
+            other.append(&record("other", None), Durability::Soon).unwrap();
+            asked.elapsed()
+        });
+        let longest = waits.max().unwrap();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        longest
+    });
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    drop((busy, other));
+    assert_eq!(problems(&path), []);
+}
+
+#[test]
+fn outcomes_are_written_in_order_and_soon_without_being_asked() {
+    let (_folder, path) = written(0);
+    let log = AuditLog::open(&path).unwrap();
+    for _ in 0..3 {
+        log.append(&record("begin", None), Durability::Soon).unwrap();
+        log.append(&record("end", Some("success")), Durability::Later).unwrap();
+    }
+    let lines = || fs::read_to_string(&path).unwrap().lines().count();
+    assert!(lines() >= 5, "a line is written no later than the next one");
+    let until = Instant::now() + Duration::from_secs(5);
+    while lines() < 6 {
+        assert!(Instant::now() < until, "the last outcome is never written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(log);
+    assert_eq!(problems(&path), []);
+}
+
+#[test]
 fn lines_reach_the_head_soon_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");

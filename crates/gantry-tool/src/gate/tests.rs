@@ -151,7 +151,7 @@ async fn a_call_is_audited_before_and_after_and_refused_when_it_cannot_be() {
             (Phase::Begin, String::new(), Durability::Now),
             (Phase::End, "failure".into(), Durability::Soon),
             (Phase::Begin, String::new(), Durability::Soon),
-            (Phase::End, "success".into(), Durability::Soon),
+            (Phase::End, "success".into(), Durability::Later),
         ]
     );
     audit.break_it();

@@ -1,0 +1,101 @@
+//! Stays awake for a moment around a call. Who passes a call on is about to get its answer, and who answered is about to be
+//! asked again: going to sleep in between costs more than the call itself.
+//!
+//! One task, one thread, and only for [`LINGER`] after the last call began or ended: an idle gateway sleeps. Not while several calls
+//! are under way either: then there is work enough to stay awake for, and others need the core.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Longer than it takes to wake a neighbour and hear from it, shorter than anybody would notice on a bill.
+const LINGER: Duration = Duration::from_micros(150);
+
+pub(crate) struct Linger {
+    since: Instant,
+    /// Nanoseconds after `since` when a call last began or ended.
+    active: AtomicU64,
+    awake: AtomicBool,
+    woken: Notify,
+    calls: TaskTracker,
+}
+
+impl Linger {
+    pub(crate) fn new(calls: TaskTracker) -> Linger {
+        Linger {
+            since: Instant::now(),
+            active: AtomicU64::new(0),
+            awake: AtomicBool::new(false),
+            woken: Notify::new(),
+            calls,
+        }
+    }
+
+    /// A call begins or ends.
+    pub(crate) fn touch(&self) {
+        self.active.store(self.now(), Ordering::Relaxed);
+        if !self.awake.load(Ordering::Relaxed) {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Until the gateway stops.
+    pub(crate) async fn run(&self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = self.woken.notified() => {}
+                () = stop.cancelled() => return,
+            }
+            self.awake.store(true, Ordering::Relaxed);
+            while self.is_active() {
+                // The runtime looks for input before it comes back here.
+                tokio::task::yield_now().await;
+            }
+            self.awake.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        let quiet = self.now().saturating_sub(self.active.load(Ordering::Relaxed));
+        u128::from(quiet) < LINGER.as_nanos() && self.calls.len() <= 1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_stays_awake_while_there_are_calls_and_sleeps_when_there_are_none() {
+        let calls = TaskTracker::new();
+        let (linger, stop) = (Arc::new(Linger::new(calls.clone())), CancellationToken::new());
+        let running = tokio::spawn({
+            let (linger, stop) = (linger.clone(), stop.clone());
+            async move { linger.run(stop).await }
+        });
+        let awake = || linger.awake.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(!awake());
+            linger.touch();
+            tokio::task::yield_now().await;
+            assert!(awake());
+        }
+        let _several = (calls.token(), calls.token());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        linger.touch();
+        tokio::task::yield_now().await;
+        assert!(!awake());
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
