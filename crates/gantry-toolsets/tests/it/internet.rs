@@ -14,7 +14,10 @@ fn asking(url: &str) -> Vec<(&'static str, Value)> {
         ("tool::web_fetch", json!({"url": url})),
         ("web_research", json!({"action": "read", "url": url})),
         ("http_request", json!({"url": url, "method": "GET"})),
-        ("http_request", json!({"url": url, "method": "POST", "json": {"a": 1}, "headers": {"x-trace": "1"}})),
+        (
+            "http_request",
+            json!({"url": url, "method": "POST", "json": {"a": 1}, "headers": {"x-trace": "1"}}),
+        ),
     ]
 }
 
@@ -23,17 +26,6 @@ fn bench(internet: &Internet) -> Bench {
     Bench::with(|parts| {
         parts.web.client = Client::new(ClientOptions { extra_roots, ..ClientOptions::default() });
     })
-}
-
-/// About a tenth of a long list, another one by each seed; all of it under `GANTRY_SOAK`.
-fn share(forms: Vec<String>) -> Vec<String> {
-    if std::env::var_os("GANTRY_SOAK").is_some() {
-        return forms;
-    }
-    let given = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse::<usize>().ok());
-    let seed = given.unwrap_or(std::process::id() as usize);
-    println!("GANTRY_SEED={seed}");
-    forms.into_iter().skip(seed % 8).step_by(8).collect()
 }
 
 #[test]
@@ -48,7 +40,6 @@ fn no_tool_reaches_a_closed_address_however_its_url_is_written() {
             forms.push(format!("http://{host}/"));
         }
         assert!(forms.len() >= 400, "{}", forms.len());
-        let forms = share(forms);
         for form in &forms {
             for (tool, input) in asking(form) {
                 let answer = bench.call(tool, input).await;
@@ -68,7 +59,9 @@ fn no_redirect_and_no_change_of_mind_leads_a_tool_inside() {
         internet.public_name("first.example.com", PUBLIC[0]);
         internet.public_name("second.example.com", PUBLIC[1]);
         internet.names.set("inside.example.com", Name::Always(vec![address("10.0.0.1")]));
-        internet.names.set("flip.example.com", Name::Flip(vec![address(PUBLIC[0])], vec![address("127.0.0.1")]));
+        internet
+            .names
+            .set("flip.example.com", Name::Flip(vec![address(PUBLIC[0])], vec![address("127.0.0.1")]));
         let targets = [
             "http://127.0.0.1/",
             "http://169.254.169.254/latest/meta-data/",
@@ -99,7 +92,8 @@ fn every_tool_reaches_the_open_internet() {
     on_a_private_internet(test, |internet| async move {
         let bench = bench(&internet);
         internet.public_name("www.example.com", PUBLIC[0]);
-        for url in ["http://www.example.com/", "https://www.example.com/a?b=c", "http://93.184.216.34:8080/"] {
+        for url in ["http://www.example.com/", "https://www.example.com/a?b=c", "http://93.184.216.34:8080/"]
+        {
             for (tool, input) in asking(url) {
                 let answer = bench.call(tool, input).await;
                 let told = format!("{answer:?}");
