@@ -205,6 +205,7 @@ async fn private_addresses_and_other_hosts_are_closed() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a server that takes connections and says nothing")]
 async fn the_deadline_of_the_call_counts() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let bench = bench();
