@@ -59,7 +59,14 @@ pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
 
 /// What the guard refuses is a denial, the rest is how the world is.
 pub(crate) fn net_error(err: &NetError) -> ToolError {
-    if is_denial(err) { ToolError::denied(err.to_string()) } else { ToolError::failed(err.to_string()) }
+    let hint = match err {
+        NetError::NotAllowed { .. } => "the operator can add it to the agent's isolation.allowedHosts",
+        NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. } => {
+            "the operator can open it with web.allowedHosts in gantry.toml"
+        }
+        _ => return ToolError::failed(err.to_string()),
+    };
+    ToolError::denied(err.to_string()).with_hint(hint)
 }
 
 pub(crate) fn is_denial(err: &NetError) -> bool {

@@ -158,6 +158,7 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
         ("api_setup", _) => json!({"action": "list"}),
         ("result_read", _) => json!({"handle": "none"}),
+        ("tool::web_fetch", _) => json!({"url": "http://cranes.invalid/"}),
         ("tool::web_search", _) => json!({"query": "gantry cranes"}),
         ("web_research", _) => json!({"action": "search", "query": "gantry cranes"}),
         (_, Some(probe)) if probe.field == "path" => {

@@ -331,7 +331,13 @@ fn frames_that_are_too_large_end_the_link() {
         raw.say(&"x".repeat(MAX_FRAME_BYTES + 1)).await;
         let (_, reason) = raw.hear_all().await;
         assert!(reason.contains("exceeds the limit"), "{reason}");
-        assert!(up.resident_kb() < before + 96 * 1024, "{before} KB before, {} KB after", up.resident_kb());
+        // The allocator keeps what was freed for a moment.
+        let until = Instant::now() + Duration::from_secs(5);
+        while up.resident_kb() > before + 96 * 1024 {
+            assert!(Instant::now() < until, "{before} KB before, {} KB after", up.resident_kb());
+            assert_eq!(up.get("/v1/tools").status, 200);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let token = up.add_node(&world, "box", &[]);
         let mut node = Raw::connected(&up, &params(Role::Node, "box", &token, Some(hello()))).await;
         let mut long = StreamFrame::credit(1, 1).into_bytes().to_vec();
