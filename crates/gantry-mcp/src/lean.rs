@@ -10,7 +10,6 @@ const LARGEST_SAFE: u64 = (1 << 53) - 1;
 /// An input's: fields that may be left out need not be said to take null, and defaults are told in words.
 pub(crate) fn input(schema: Value) -> JsonObject {
     let mut schema = object(schema);
-    schema.shift_remove("$schema");
     schema.shift_remove("title");
     schema.entry("type").or_insert_with(|| json!("object"));
     let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return schema };
@@ -36,8 +35,7 @@ pub(crate) fn output(mut schema: Value) -> Option<JsonObject> {
         return None;
     }
     only_shape(&mut schema);
-    let mut schema = object(schema);
-    schema.shift_remove("$schema");
+    let schema = object(schema);
     (schema.get("type") == Some(&json!("object"))).then_some(schema)
 }
 
@@ -107,7 +105,7 @@ mod tests {
     #[test]
     fn inputs_say_what_may_be_given_and_no_more() {
         let schema = json!({
-            "$schema": "x", "title": "Input", "type": "object", "additionalProperties": false, "required": ["a"],
+            "title": "Input", "type": "object", "additionalProperties": false, "required": ["a"],
             "properties": {
                 "a": {"type": "integer", "minimum": 0, "maximum": LARGEST_SAFE, "default": 3, "description": "Default 3."},
                 "b": {"type": ["string", "null"], "enum": ["x", null]},

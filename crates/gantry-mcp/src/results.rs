@@ -27,7 +27,7 @@ pub(crate) fn result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
 }
 
 fn success(value: Value) -> CallToolResult {
-    if let Some(blocks) = pictures(&value) {
+    if let Some(blocks) = blocks(&value) {
         return CallToolResult::success(blocks);
     }
     let mut blocks = vec![ContentBlock::text(value.to_string())];
@@ -40,16 +40,15 @@ fn success(value: Value) -> CallToolResult {
     result
 }
 
-/// The blocks of an answer that is made of blocks, one of them a picture. They are not repeated as structure.
-fn pictures(value: &Value) -> Option<Vec<ContentBlock>> {
-    let blocks = value.get("content")?.as_array()?;
-    let block = |block: &Value| match block["type"].as_str()? {
-        "text" => Some(ContentBlock::text(block["text"].as_str()?)),
-        "image" => Some(ContentBlock::image(block["data"].as_str()?, block["mimeType"].as_str()?)),
-        _ => None,
-    };
-    let has_picture = blocks.iter().any(|block| block["type"] == "image");
-    has_picture.then(|| blocks.iter().map(block).collect()).flatten()
+/// The blocks of an answer that is made of blocks, such as a picture with a line about it. They are not repeated as
+/// structure.
+fn blocks(value: &Value) -> Option<Vec<ContentBlock>> {
+    let blocks = value.get("content")?.as_array().filter(|blocks| !blocks.is_empty())?;
+    let of_a_kind = |block: &Value| block.get("type").is_some_and(Value::is_string);
+    if !blocks.iter().all(of_a_kind) {
+        return None;
+    }
+    blocks.iter().map(|block| serde_json::from_value(block.clone()).ok()).collect()
 }
 
 /// The gate's no, with its code, so that a model knows whether to mend, to ask or to stop.

@@ -2,6 +2,7 @@
 
 mod corpus;
 mod gateway;
+mod mcp;
 mod measure;
 mod web;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -74,6 +75,7 @@ const BENCHES: [(&str, Bench); 8] = [
     ("in-process", in_process),
     ("gateway", gateway::run),
     ("web", web::run),
+    ("mcp", mcp::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -1,5 +1,6 @@
 //! Gantry as an MCP server: over standard input and output, and over HTTP at the gateway.
 
+mod clients;
 mod http;
 mod install;
 mod stdio;
@@ -120,10 +121,6 @@ impl Client {
     pub(crate) fn tool_names(&mut self) -> Vec<String> {
         let answer = self.ask("tools/list", &json!({}));
         names(&answer["result"]["tools"])
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Goes away, and tells how the server ended.
