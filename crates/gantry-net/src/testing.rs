@@ -127,11 +127,26 @@ impl Internet {
         }
         // The file is the system's own, but the mount is this namespace's.
         let mut resolver = tempfile();
-        resolver.1.write_all(b"nameserver 11.0.0.1\noptions timeout:1 attempts:1\n").unwrap();
+        resolver.1.write_all(b"nameserver 11.0.0.1\noptions timeout:5 attempts:1\n").unwrap();
         let mounted = Command::new("mount").args(["--bind", &resolver.0, "/etc/resolv.conf"]).status();
         assert!(mounted.unwrap().success(), "cannot mount a resolver's configuration");
         std::fs::remove_file(&resolver.0).unwrap();
-        Internet { names, heard, canaries, authority, _outside: outside }
+        let internet = Internet { names, heard, canaries, authority, _outside: outside };
+        internet.wait_until_it_works().await;
+        internet
+    }
+
+    /// The first packets over a new link can get lost.
+    async fn wait_until_it_works(&self) {
+        for public in PUBLIC {
+            self.public_name("probe.test", public);
+            let mut tries = 0;
+            while tokio::net::TcpStream::connect("probe.test:80").await.is_err() {
+                tries += 1;
+                assert!(tries < 50, "{public} cannot be reached on the private internet");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
     }
 
     /// Points a name at the first site, or at another.

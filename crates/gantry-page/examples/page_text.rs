@@ -1,4 +1,4 @@
-//! Prints the text of HTML files: what the benchmarks measure as a whole program.
+//! Prints the text of HTML and PDF files: what the benchmarks measure as a whole program.
 //!
 //! `page_text FILE…` prints each page's text; `page_text --article FILE…` prints, for each, its main content or the whole.
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, not the library")]
@@ -11,9 +11,14 @@ fn main() -> std::io::Result<()> {
     }
     for path in paths {
         let bytes = std::fs::read(path)?;
-        let html = gantry_page::decode(&bytes, Some("text/html"));
-        let main = if article { gantry_page::article(&html, None).map(|found| found.text) } else { None };
-        println!("{}", main.unwrap_or_else(|| gantry_page::html_to_text(&html, None)));
+        let html = article.then(|| gantry_page::decode(&bytes, Some("text/html")));
+        match html.and_then(|html| gantry_page::article(&html, None)) {
+            Some(main) => println!("{}", main.text),
+            None => match gantry_page::readable(&bytes, None, None) {
+                Ok(whole) => println!("{}", whole.text),
+                Err(why) => println!("{why}"),
+            },
+        }
     }
     Ok(())
 }

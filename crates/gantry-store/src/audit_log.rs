@@ -352,7 +352,7 @@ impl Key {
         let (Some(seq), Some(mac), Some(seal)) = (words.next(), words.next(), words.next()) else {
             return Err(HeadForged);
         };
-        if self.mac("head", &format!("{seq} {mac}")) != seal {
+        if self.mac("head", format!("{seq} {mac}")) != seal {
             return Err(HeadForged);
         }
         Ok((seq.parse().map_err(|_| HeadForged)?, mac.to_owned()))
@@ -367,7 +367,7 @@ impl Key {
     }
 
     fn write_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
-        let seal = self.mac("head", &format!("{seq} {mac}"));
+        let seal = self.mac("head", format!("{seq} {mac}"));
         let mut record = format!("{seq} {mac} {seal}\n").into_bytes();
         record.resize(HEAD_BYTES, b' ');
         head.write_all_at(&record, 0)

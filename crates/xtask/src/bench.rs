@@ -5,6 +5,7 @@ mod gateway;
 mod mcp;
 mod measure;
 mod web;
+mod web_pages;
 
 use std::path::Path;
 
@@ -66,7 +67,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -75,6 +76,7 @@ const BENCHES: [(&str, Bench); 9] = [
     ("in-process", in_process),
     ("gateway", gateway::run),
     ("web", web::run),
+    ("web-pages", web_pages::run),
     ("mcp", mcp::run),
 ];
 

@@ -198,7 +198,7 @@ async fn a_deadline_is_over_everything() {
             Err(err) => Err(err),
         };
         assert!(matches!(ended, Err(NetError::TimedOut { .. })), "{ended:?}");
-        assert!(started.elapsed() < Duration::from_millis(700), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     }
 }
 

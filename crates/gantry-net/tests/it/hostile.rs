@@ -200,18 +200,31 @@ fn hostile_answers_cost_little() {
             "/warm" => answer("200 OK", &[], b"warm"),
             _ => case.say.clone(),
         }));
-        let said = client_process(&site.url(if case.take == Take::Read { "/read" } else { "/drain" }));
-        let told = said.lines().find_map(|line| line.strip_prefix("told: ")).unwrap_or("nothing");
-        let mut words = told.splitn(3, ' ');
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(u64::MAX);
-        let (kib, took) = (number(), number());
-        let outcome = words.next().unwrap_or_default();
-        println!("{:30} {:5?} {:6.1} MiB {took:5} ms  {outcome}", case.name, case.take, kib as f64 / 1024.0);
-        let allowed = MORE_MEMORY + if case.take == Take::Read { LIMIT } else { 0 };
-        let in_memory = kib <= allowed as u64 / 1024;
-        let in_time = u128::from(took) <= DEADLINE.as_millis() * 11 / 10;
-        if !outcome.starts_with(case.expected) || !in_memory || !in_time {
-            wrong.push(format!("{} {:?}: {told}, expected {}", case.name, case.take, case.expected));
+        let url = site.url(if case.take == Take::Read { "/read" } else { "/drain" });
+        // A machine that is busy with other tests may be late, but not three times in a row.
+        for attempt in 1..=3 {
+            let said = client_process(&url);
+            let told = said.lines().find_map(|line| line.strip_prefix("told: ")).unwrap_or("nothing");
+            let mut words = told.splitn(3, ' ');
+            let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(u64::MAX);
+            let (kib, took) = (number(), number());
+            let outcome = words.next().unwrap_or_default();
+            println!(
+                "{:30} {:5?} {:6.1} MiB {took:5} ms  {outcome}",
+                case.name,
+                case.take,
+                kib as f64 / 1024.0
+            );
+            let allowed = MORE_MEMORY + if case.take == Take::Read { LIMIT } else { 0 };
+            let in_memory = kib <= allowed as u64 / 1024;
+            let in_time = u128::from(took) <= DEADLINE.as_millis() * 11 / 10;
+            if in_memory && in_time && outcome.starts_with(case.expected) {
+                break;
+            }
+            if !in_memory || attempt == 3 {
+                wrong.push(format!("{} {:?}: {told}, expected {}", case.name, case.take, case.expected));
+                break;
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -17,7 +17,7 @@ fn client(internet: &Internet) -> Client {
 
 async fn fetch(client: &Client, url: &str) -> Result<String, String> {
     let url = Url::parse(url).map_err(|err| err.to_string())?;
-    let request = Request::get(url, tokio::time::Instant::now() + Duration::from_secs(5));
+    let request = Request::get(url, tokio::time::Instant::now() + Duration::from_secs(20));
     let response = client.send(request).await.map_err(|err| err.to_string())?;
     let body = response.body.read(1000).await.map_err(|err| err.to_string())?;
     Ok(format!("{} {}", response.status.as_u16(), String::from_utf8_lossy(&body.bytes)))
@@ -174,7 +174,7 @@ fn names_that_fail_or_stall_are_told_in_time() {
         request.method = Method::POST;
         let err = client.send(request).await.unwrap_err();
         assert!(matches!(err, NetError::TimedOut { .. }), "{err}");
-        assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 
         // More stalled names than may be looked up at once: the others wait, and none for longer than its deadline.
         let flood = (0..100).map(|_| fetch(&client, "http://stalls.test/"));
@@ -227,7 +227,7 @@ fn redirects_lead_nowhere_closed_and_take_no_secrets_along() {
                             body: "body".into(),
                             ..Request::get(
                                 url.parse().unwrap(),
-                                tokio::time::Instant::now() + Duration::from_secs(5),
+                                tokio::time::Instant::now() + Duration::from_secs(20),
                             )
                         };
                         request.secret_headers.insert("x-api-key", HeaderValue::from_static("secret"));

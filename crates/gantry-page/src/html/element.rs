@@ -38,6 +38,7 @@ pub(super) enum Kind {
     Break,
     Rule,
     Image,
+    Control,
     Base,
     /// Has no content.
     Void,
@@ -83,6 +84,7 @@ fn kind(lower: &[u8]) -> Kind {
         b"br" => Kind::Break,
         b"hr" => Kind::Rule,
         b"img" => Kind::Image,
+        b"input" => Kind::Control,
         b"base" => Kind::Base,
         b"title" => Kind::Title,
         b"h1" => Kind::Heading(1),
@@ -109,8 +111,8 @@ fn kind(lower: &[u8]) -> Kind {
         b"q" => Kind::Citation,
         b"option" => Kind::Option,
         b"b" | b"big" | b"em" | b"font" | b"i" | b"nobr" | b"small" | b"strong" | b"u" => Kind::Formatting,
-        b"area" | b"col" | b"embed" | b"frame" | b"input" | b"keygen" | b"link" | b"meta" | b"param"
-        | b"source" | b"track" | b"wbr" | b"bgsound" | b"basefont" => Kind::Void,
+        b"area" | b"col" | b"embed" | b"frame" | b"keygen" | b"link" | b"meta" | b"param" | b"source"
+        | b"track" | b"wbr" | b"bgsound" | b"basefont" => Kind::Void,
         b"script" | b"style" | b"template" | b"iframe" | b"noembed" | b"noframes" | b"audio" | b"video"
         | b"canvas" | b"datalist" | b"noscript" | b"annotation" | b"annotation-xml" => Kind::Unseen,
         b"svg" | b"math" => Kind::Foreign,
@@ -182,10 +184,12 @@ fn hides(style: &str) -> bool {
 
 /// Whether a start tag ends SVG or MathML that was left open.
 pub(super) fn breaks_out(kind: Kind, name: &str) -> bool {
-    !matches!(kind, Kind::Inline | Kind::Void | Kind::Unseen | Kind::Title | Kind::Link | Kind::Foreign)
-        || ["span", "sub", "var", "ruby", "embed", "meta", "dl"]
-            .iter()
-            .any(|known| name.eq_ignore_ascii_case(known))
+    !matches!(
+        kind,
+        Kind::Inline | Kind::Void | Kind::Control | Kind::Unseen | Kind::Title | Kind::Link | Kind::Foreign
+    ) || ["span", "sub", "var", "ruby", "embed", "meta", "dl"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// The language that the class of a code block names: `language-rust`, `lang-rust`.

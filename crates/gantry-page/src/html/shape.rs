@@ -94,6 +94,14 @@ impl Walker<'_> {
                     self.writer.word(&format!("![{alt}]"));
                 }
             }
+            // Of what can be filled in, only a choice that is made says something.
+            Kind::Control if self.preformatted.is_none() => {
+                let is_choice =
+                    |kind: &str| ["checkbox", "radio"].iter().any(|known| kind.eq_ignore_ascii_case(known));
+                if tag.attributes.r#type.is_some_and(is_choice) {
+                    self.writer.word(if tag.attributes.checked.is_some() { "[x]" } else { "[ ]" });
+                }
+            }
             Kind::Base => self.links.set_base(tag.attributes.href.unwrap_or_default()),
             _ => {}
         }

@@ -4,6 +4,10 @@
 use memchr::{memchr, memchr2, memmem};
 
 #[derive(Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one step on the stack; a box for each tag would cost more"
+)]
 pub(super) enum Token<'a> {
     /// As it stands, with its character references.
     Text(&'a str),
@@ -33,6 +37,8 @@ pub(super) struct Attributes<'a> {
     pub(super) start: Option<&'a str>,
     pub(super) value: Option<&'a str>,
     pub(super) colspan: Option<&'a str>,
+    pub(super) r#type: Option<&'a str>,
+    pub(super) checked: Option<&'a str>,
     /// How many there are, known ones or not.
     pub(super) count: usize,
 }
@@ -183,11 +189,13 @@ impl<'a> Attributes<'a> {
             4 if name.eq_ignore_ascii_case("href") => &mut self.href,
             4 if name.eq_ignore_ascii_case("role") => &mut self.role,
             4 if name.eq_ignore_ascii_case("open") => &mut self.open,
+            4 if name.eq_ignore_ascii_case("type") => &mut self.r#type,
             5 if name.eq_ignore_ascii_case("class") => &mut self.class,
             5 if name.eq_ignore_ascii_case("style") => &mut self.style,
             5 if name.eq_ignore_ascii_case("start") => &mut self.start,
             5 if name.eq_ignore_ascii_case("value") => &mut self.value,
             6 if name.eq_ignore_ascii_case("hidden") => &mut self.hidden,
+            7 if name.eq_ignore_ascii_case("checked") => &mut self.checked,
             7 if name.eq_ignore_ascii_case("colspan") => &mut self.colspan,
             // What a formula has in place of `alt`.
             7 if name.eq_ignore_ascii_case("alttext") => &mut self.alt,

@@ -100,7 +100,7 @@ impl<'a> Walker<'a> {
         if kind == Kind::Foreign {
             return self.start_foreign(tag, hidden);
         }
-        if matches!(kind, Kind::Break | Kind::Rule | Kind::Image | Kind::Base | Kind::Void) {
+        if matches!(kind, Kind::Break | Kind::Rule | Kind::Image | Kind::Control | Kind::Base | Kind::Void) {
             if self.seen() && !hidden {
                 self.void(kind, tag);
             }
@@ -151,12 +151,11 @@ impl<'a> Walker<'a> {
         const HOLD_HTML: [&str; 9] =
             ["foreignobject", "desc", "title", "annotation-xml", "mi", "mo", "mn", "ms", "mtext"];
         let Some(from) = self.foreign_from else { return true };
-        let holds_html = self.open[from..]
-            .iter()
-            .rev()
-            .take(LOOK_BACK)
-            .any(|open| HOLD_HTML.iter().any(|name| open.name.eq_ignore_ascii_case(name)));
-        if holds_html || !element::breaks_out(kind, name) {
+        if !element::breaks_out(kind, name) {
+            return false;
+        }
+        let mut inside = self.open[from..].iter().rev().take(LOOK_BACK);
+        if inside.any(|open| HOLD_HTML.iter().any(|name| open.name.eq_ignore_ascii_case(name))) {
             return false;
         }
         self.close_to(from);

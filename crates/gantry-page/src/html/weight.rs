@@ -10,12 +10,15 @@ const MAX_ATTRIBUTES: usize = 200;
 
 pub(crate) fn is_bounded(html: &str) -> bool {
     let mut tokens = Tokenizer::new(html);
-    let (mut depth, mut formatting) = (0usize, 0usize);
+    let mut open: Vec<&str> = Vec::new();
+    let mut formatting = 0usize;
     while let Some(token) = tokens.next() {
         match token {
             Token::Text(_) => {}
             Token::End(name) => {
-                depth = depth.saturating_sub(1);
+                if let Some(at) = open.iter().rposition(|open| open.eq_ignore_ascii_case(name)) {
+                    open.truncate(at);
+                }
                 let (kind, _) = element::element(name);
                 formatting -= usize::from(kind.is_formatting() && formatting > 0);
             }
@@ -29,28 +32,35 @@ pub(crate) fn is_bounded(html: &str) -> bool {
                 if tag.attributes.count > MAX_ATTRIBUTES {
                     return false;
                 }
-                let holds = !matches!(
-                    kind,
-                    Kind::Void
-                        | Kind::Break
-                        | Kind::Rule
-                        | Kind::Image
-                        | Kind::Base
-                        | Kind::Paragraph
-                        | Kind::Item
-                        | Kind::Term
-                        | Kind::Definition
-                        | Kind::Row
-                        | Kind::Cell { .. }
-                        | Kind::Option
-                ) && !tag.self_closing;
-                depth += usize::from(holds);
+                if holds(kind) && !tag.self_closing {
+                    open.push(tag.name);
+                }
                 formatting += usize::from(kind.is_formatting());
             }
         }
-        if depth > MAX_DEPTH || formatting > MAX_OPEN_FORMATTING {
+        if open.len() > MAX_DEPTH || formatting > MAX_OPEN_FORMATTING {
             return false;
         }
     }
     true
+}
+
+/// Whether it stays open until something says otherwise. Items, cells and the like end where the next one begins.
+fn holds(kind: Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Void
+            | Kind::Break
+            | Kind::Rule
+            | Kind::Image
+            | Kind::Control
+            | Kind::Base
+            | Kind::Paragraph
+            | Kind::Item
+            | Kind::Term
+            | Kind::Definition
+            | Kind::Row
+            | Kind::Cell { .. }
+            | Kind::Option
+    )
 }

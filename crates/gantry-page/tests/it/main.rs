@@ -1,5 +1,10 @@
 //! Whole pages: kinds of page as snapshots, Mozilla's pages, hostile ones.
-#![allow(clippy::disallowed_methods, reason = "tests set up their own world")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests set up their own world"
+)]
 
 mod decoding;
 mod hostile;

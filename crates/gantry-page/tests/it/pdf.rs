@@ -98,6 +98,21 @@ fn pages_that_are_their_own_parents_come_to_an_end() {
 }
 
 #[test]
+fn a_document_that_unpacks_without_end_is_refused() {
+    let mut bomb = lopdf::Document::load_mem(&pdf(&["x"])).unwrap();
+    let page = bomb.get_pages()[&1];
+    let content =
+        bomb.get_object(page).unwrap().as_dict().unwrap().get(b"Contents").unwrap().as_reference().unwrap();
+    let stream = bomb.get_object_mut(content).unwrap().as_stream_mut().unwrap();
+    stream.set_plain_content(vec![b' '; 64 * 1024 * 1024]);
+    stream.compress().unwrap();
+    let mut bytes = Vec::new();
+    bomb.save_to(&mut bytes).unwrap();
+    assert!(bytes.len() < 200_000, "{}", bytes.len());
+    assert_eq!(text(&bytes), Err("a PDF that is too large when it is unpacked".to_owned()));
+}
+
+#[test]
 fn damaged_documents_are_no_panic() {
     let runs = if soak::whole() { 20_000 } else { 1_000 };
     let seed = soak::seed();

@@ -11,5 +11,6 @@ mod containment;
 mod denials;
 mod descriptions;
 mod encodings;
+mod internet;
 mod network;
 mod probes;

@@ -151,7 +151,7 @@ fn show(output: &Output, apis: &Apis, id: &str) -> Result<Exit> {
 
 fn save(output: &Output, places: &Places, apis: &Apis, profile: &Profile, replace: bool) -> Result<Exit> {
     places.data.create()?;
-    let there = matches!(apis.get(&profile.id), Ok(_) if replace);
+    let there = replace && apis.get(&profile.id).is_ok();
     apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
     output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
     let web = crate::local::web(places, &places.layers.load()?);

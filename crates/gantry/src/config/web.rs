@@ -57,11 +57,10 @@ impl WebConfig {
         }
     }
 
-    /// Values that must not be shown.
+    /// Values that must not be shown; a proxy's address may hold a password.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
-        let proxy = self.proxy.as_ref().and_then(|proxy| proxy.parse::<Url>().ok());
-        let password = proxy.and_then(|proxy| Some(proxy.password()?.to_owned()));
-        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().cloned().chain(password)
+        let proxy = self.proxy.iter().filter(|proxy| proxy.contains('@'));
+        [&self.search.tavily_key, &self.search.brave_key].into_iter().flatten().chain(proxy).cloned()
     }
 
     /// What the types cannot say.

@@ -1,7 +1,7 @@
 //! One line from the terminal that the terminal does not show.
 #![expect(clippy::print_stderr, reason = "a prompt is for the person at the terminal, not for the output")]
 
-use std::io::Read;
+use std::io::BufRead;
 
 use anyhow::{Context, Result, bail};
 use gantry_store::MAX_SECRET_BYTES;
@@ -21,7 +21,7 @@ pub(super) fn read_line(prompt: &str) -> Result<Vec<u8>> {
 }
 
 /// Keys come one by one, so that an interrupt can put the terminal back before it ends the program.
-fn read_keys(input: impl Read) -> Result<Vec<u8>> {
+fn read_keys(input: impl BufRead) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     for key in input.bytes() {
         match key.context("cannot read from the terminal")? {
