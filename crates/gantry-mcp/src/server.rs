@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use gantry_tool::{Outcome, Refusal, View};
+use gantry_tool::{Outcome, Refusal};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
@@ -153,13 +153,10 @@ impl<B: Backend> McpServer<B> {
     }
 }
 
-/// What a list of tools depends on, beside what tools are.
+/// The list of tools as a client sees it.
 async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<String> {
-    let Shown { tools, .. } = backend.shown(who).await.ok()?;
-    let shared =
-        |tools: &View| tools.shared().iter().map(|tool| json!([tool.name, tool.nodes])).collect::<Vec<_>>();
-    let own = |tools: &View| tools.entries().iter().map(|tool| json!(tool.to_wire())).collect::<Vec<_>>();
-    Some(json!([shared(&tools), own(&tools)]).to_string())
+    let shown = backend.shown(who).await.ok()?;
+    Some(json!(tools::list(&shown)).to_string())
 }
 
 fn refused(refusal: &Refusal) -> ErrorData {

@@ -24,14 +24,21 @@ enum Named {
     Own(Arc<Tool>),
 }
 
+/// Only what can be called now: a machine that is away takes its tools with it.
 fn names(shown: &Shown) -> Vec<Named> {
-    let own = |tool: &Arc<Tool>| shown.names == Names::Namespaced || tool.toolset() != Toolset::Node;
+    let own = |tool: &Arc<Tool>| {
+        (shown.names == Names::Namespaced || tool.toolset() != Toolset::Node) && shown.tools.is_online(tool)
+    };
+    let here = |shared: SharedTool| {
+        (!shared.online.is_empty())
+            .then(|| Named::Shared(SharedTool { nodes: shared.online.clone(), ..shared }))
+    };
     let shared = match shown.names {
         Names::Bare => shown.tools.shared(),
         Names::Namespaced => Vec::new(),
     };
     let entries = shown.tools.entries().into_iter().filter(own).map(Named::Own);
-    shared.into_iter().map(Named::Shared).chain(entries).collect()
+    shared.into_iter().filter_map(here).chain(entries).collect()
 }
 
 impl Named {
@@ -117,6 +124,21 @@ mod tests {
         let names: Vec<Value> =
             listed(&["a", "b"], Names::Namespaced).iter().map(|tool| tool["name"].clone()).collect();
         assert_eq!(names, ["a__Read", "b__Read", "tool__web_fetch"]);
+    }
+
+    #[test]
+    fn a_machine_that_is_away_takes_its_tools_with_it() {
+        let registry = Registry::default();
+        for (node, online) in [("a", true), ("b", false)] {
+            let tools = ["Read", node].map(|name| echo_tool(name, Toolset::Node).on_node(node));
+            registry.set_node(node, NodeState { online, tags: Vec::new() }, tools.into());
+        }
+        let view = || registry.view(&ToolScope::default());
+        let listed = list(&Shown { tools: view(), names: Names::Bare });
+        assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["Read", "a"]);
+        assert!(!listed[0].input_schema["properties"].to_string().contains("Where to run"));
+        let listed = list(&Shown { tools: view(), names: Names::Namespaced });
+        assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["a__Read", "a__a"]);
     }
 
     #[test]

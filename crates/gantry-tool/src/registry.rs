@@ -154,6 +154,8 @@ pub struct SharedTool {
     pub name: String,
     /// Those that have it, online or not.
     pub nodes: Vec<String>,
+    /// Those that can answer now.
+    pub online: Vec<String>,
     /// One of them, for its description.
     pub tool: Arc<Tool>,
 }
@@ -210,11 +212,18 @@ impl View {
             let entry = shared.entry(bare.to_owned()).or_insert_with(|| SharedTool {
                 name: bare.to_owned(),
                 nodes: Vec::new(),
+                online: Vec::new(),
                 tool: tool.clone(),
             });
             entry.nodes.push(node.to_owned());
+            entry.online.extend(self.entries.state(node).online.then(|| node.to_owned()));
         }
         shared.into_values().collect()
+    }
+
+    /// Whether a tool can be called now: its machine is here, or it needs none.
+    pub fn is_online(&self, tool: &Tool) -> bool {
+        node_and_name(tool).is_none_or(|(node, _)| self.entries.state(node).online)
     }
 
     /// What to say of a name that is not here, with the nearest ones that are.
@@ -247,10 +256,14 @@ impl Entries {
     fn on_nodes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = OnNode> + 'a {
         self.tools.values().filter_map(move |tool| {
             let (node, bare) = node_and_name(tool)?;
-            let here = || NodeState { online: true, tags: Vec::new() };
-            let state = self.nodes.get(node).cloned().unwrap_or_else(here);
+            let state = self.state(node);
             (bare == name).then(|| OnNode { node: node.to_owned(), state, tool: tool.clone() })
         })
+    }
+
+    fn state(&self, node: &str) -> NodeState {
+        let here = || NodeState { online: true, tags: Vec::new() };
+        self.nodes.get(node).cloned().unwrap_or_else(here)
     }
 
     fn drop_tools_of(&mut self, node: &str) {

@@ -35,13 +35,15 @@ pub(super) struct Mcp {
     service: HttpService<Served>,
     sessions: HttpSessions,
     owners: Mutex<HashMap<String, String>>,
+    /// Sessions are opened one after another, so that they can be counted.
+    opening: tokio::sync::Mutex<()>,
 }
 
 impl Mcp {
     pub(super) fn new(gateway: &Arc<Gateway>) -> Arc<Mcp> {
         let server = McpServer::new(Served(gateway.clone()), &gateway.version);
         let (service, sessions) = http_service(server, gateway.ending.clone());
-        Arc::new(Mcp { service, sessions, owners: Mutex::default() })
+        Arc::new(Mcp { service, sessions, owners: Mutex::default(), opening: tokio::sync::Mutex::default() })
     }
 
     async fn is_full(&self) -> bool {
@@ -72,21 +74,21 @@ pub(super) async fn mcp(
     }
     let (parts, body) = request.into_parts();
     let owner = identity.owner();
-    match text(&parts.headers, SESSION) {
-        Some(session) if !mcp.is_of(session, &owner) => {
-            return problem(StatusCode::NOT_FOUND, "not_found", "there is no such session", None);
-        }
-        None if text(&parts.headers, REVISION) != Some(WITHOUT_SESSIONS) && mcp.is_full().await => {
-            let message = format!("there are {MAX_SESSIONS} sessions already");
-            let hint = "end one, or use revision 2026-07-28 of the protocol, which has none";
-            return problem(StatusCode::SERVICE_UNAVAILABLE, "too_many", &message, Some(hint));
-        }
-        _ => {}
+    let session = text(&parts.headers, SESSION);
+    if session.is_some_and(|session| !mcp.is_of(session, &owner)) {
+        return problem(StatusCode::NOT_FOUND, "not_found", "there is no such session", None);
     }
+    let opens = session.is_none() && text(&parts.headers, REVISION) != Some(WITHOUT_SESSIONS);
     let body = match read_body(body).await {
         Ok(body) => body,
         Err(refused) => return *refused,
     };
+    let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
+    if opens && mcp.is_full().await {
+        let message = format!("there are {MAX_SESSIONS} sessions already");
+        let hint = "end one, or use revision 2026-07-28 of the protocol, which has none";
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "too_many", &message, Some(hint));
+    }
     let request: axum::http::Request<Full<Bytes>> = Request::from_parts(parts, Full::new(body));
     let response = mcp.service.handle(request).await;
     if let Some(session) = text(response.headers(), SESSION) {

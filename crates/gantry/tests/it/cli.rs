@@ -168,6 +168,7 @@ fn tools_lists_shows_and_names_the_nearest() {
             "tool::file_read",
             "tool::file_write",
             "tool::shell_exec",
+            "tool::web_fetch",
             "tool::web_search",
             "exec",
             "read",

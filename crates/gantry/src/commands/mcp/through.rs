@@ -11,8 +11,8 @@ use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, event, method, raw,
 };
 use gantry_tool::{
-    Approval, Approver, Consent, Outcome, Progress, ProgressSink, Refusal, RefusalCode, Registry, RemoteTool,
-    Tool, ToolError, Toolset, View,
+    Approval, Approver, Consent, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode, Registry,
+    RemoteTool, Tool, ToolError, Toolset, View,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -112,6 +112,9 @@ impl Through {
         for tool in listed["tools"].as_array().into_iter().flatten().filter_map(mirrored) {
             registry.replace(tool);
         }
+        for (node, online) in listed["tools"].as_array().into_iter().flatten().flat_map(states) {
+            registry.set_node_state(node, NodeState { online, tags: Vec::new() });
+        }
         *known = Some((now, registry.clone()));
         Ok(registry)
     }
@@ -193,6 +196,13 @@ fn mirrored(listed: &Value) -> Option<Tool> {
         capabilities: Vec::new(),
     };
     Some(Tool::remote(remote, |_, _| async { Err(ToolError::internal("only the gateway runs this tool")) }))
+}
+
+/// Which nodes are there, as a tool that several may have tells it.
+fn states(listed: &Value) -> Vec<(&str, bool)> {
+    let names = |field: &str| listed[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let online: Vec<&str> = names("online").collect();
+    names("nodes").map(|node| (node, online.contains(&node))).collect()
 }
 
 /// Hears of one call for as long as it is under way.

@@ -67,9 +67,12 @@ fn the_python_sdk_uses_all_of_it_over_both() {
     world.write("a.txt", "from python\n");
     let stored = json!({"path": "SOUL.md", "content": "stored"}).to_string();
     assert_eq!(world.run(&["call", "gsv__WriteFile", &stored]).code, 0);
+    std::fs::create_dir_all(world.folder.path().join(".ssh")).unwrap();
+    let key = world.folder.path().canonicalize().unwrap().join(".ssh/id_ed25519");
+    std::fs::write(&key, "secret key").unwrap();
     let python = || {
         let mut command = Command::new(installed("venv/bin/python"));
-        command.args(["-c", PYTHON]);
+        command.args(["-c", PYTHON]).env("KEY", &key);
         command
     };
     let check = |told: String| {
@@ -80,6 +83,8 @@ fn the_python_sdk_uses_all_of_it_over_both() {
         assert!(seen["read"].as_str().unwrap().contains("from python"), "{seen}");
         assert_eq!(seen["missing"], true, "{seen}");
         assert_eq!(seen["resource"], "stored", "{seen}");
+        assert_eq!(seen["asked"].as_array().unwrap().len(), 1, "{seen}");
+        assert!(seen["key"].as_str().unwrap().contains("secret key"), "what was allowed is read: {seen}");
     };
     let mut stdio = python();
     stdio.args(["stdio", env!("CARGO_BIN_EXE_gantry")]);

@@ -25,7 +25,7 @@ fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> (u16, Optio
     let text = response.text();
     let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
     let messages = events.chain([&*text]).filter_map(|text| serde_json::from_str::<Value>(text.trim()).ok());
-    let answer = messages.filter(|message| message.get("id") == body.get("id")).last();
+    let answer = messages.rev().find(|message| message.get("id") == body.get("id"));
     let answer = answer.unwrap_or_else(|| serde_json::from_str(&text).unwrap_or(json!(null)));
     (response.status, session, answer)
 }

@@ -44,11 +44,14 @@ fn a_node_that_comes_is_told_of_and_can_be_chosen() {
     assert!(!before.contains(&"Sleep".to_owned()));
     runtime().block_on(async {
         let node = Node::new("box", &token);
-        let _link = node.join(&up).await;
+        let link = node.join(&up).await;
         client.hear_of("notifications/tools/list_changed");
         assert!(client.tool_names().contains(&"Sleep".to_owned()));
         let slept = client.call("Sleep", &json!({"ms": 1}));
         assert!(slept.to_string().contains("box"), "{slept}");
+        link.close("it goes");
+        client.hear_of("notifications/tools/list_changed");
+        assert!(!client.tool_names().contains(&"Sleep".to_owned()), "it took its tools with it");
     });
 }
 
