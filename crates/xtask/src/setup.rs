@@ -23,8 +23,9 @@ const PROGRAMS: [(&str, &str); 12] = [
 ];
 
 /// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need.
-const NODE_PACKAGES: [&str; 4] = [
+const NODE_PACKAGES: [&str; 5] = [
     "node@24",
+    "@anthropic-ai/claude-code@2.1.197",
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/inspector@2.12.0",
     "@modelcontextprotocol/server-filesystem@2026.8.31",

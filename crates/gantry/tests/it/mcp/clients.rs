@@ -59,6 +59,20 @@ fn the_inspector_lists_and_calls_over_both() {
     assert!(read.to_string().contains("inspected"), "{read}");
 }
 
+/// Offline: the client starts the server and says whether they understand each other.
+#[test]
+fn claude_code_is_connected_once_installed() {
+    let world = World::new();
+    let installing = world.run(&["mcp", "install", "claude", "--yes"]);
+    assert_eq!(installing.code, 0, "{}", installing.stderr);
+    let mut claude = Command::new(installed("node_modules/.bin/claude"));
+    claude.args(["mcp", "list"]).env("ANTHROPIC_API_KEY", "none").env("DISABLE_AUTOUPDATER", "1");
+    claude.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+    let told = ran(&world, claude);
+    let line = told.lines().find(|line| line.starts_with("gantry: ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("Connected"), "{line}");
+}
+
 const PYTHON: &str = include_str!("client.py");
 
 #[test]
