@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::approval::Approvals;
 use crate::backend::{Asked, Backend, Purpose, Shown, Who};
 use crate::naming::may_be_hashed;
-use crate::progress::reports;
+use crate::progress::{Reports, reports};
 use crate::resources::{self, Reading};
 use crate::results::{in_words, result};
 use crate::{prompts, tools};
@@ -51,21 +51,19 @@ struct Shared {
 
 impl<B: Backend> McpServer<B> {
     pub fn new(backend: B, version: &str) -> McpServer<B> {
-        McpServer {
-            backend,
-            version: version.into(),
-            shared: Arc::default(),
-            level: Arc::new(AtomicU8::new(severity(LoggingLevel::Warning))),
-            over: Arc::new(CancellationToken::new().drop_guard()),
-        }
+        McpServer::begin(backend, version.into(), Arc::default())
     }
 
     /// The same server for another client.
     pub(crate) fn another(&self) -> McpServer<B> {
+        McpServer::begin(self.backend.clone(), self.version.clone(), self.shared.clone())
+    }
+
+    fn begin(backend: B, version: Arc<str>, shared: Arc<Shared>) -> McpServer<B> {
         McpServer {
-            backend: self.backend.clone(),
-            version: self.version.clone(),
-            shared: self.shared.clone(),
+            backend,
+            version,
+            shared,
             level: Arc::new(AtomicU8::new(severity(LoggingLevel::Warning))),
             over: Arc::new(CancellationToken::new().drop_guard()),
         }
@@ -102,7 +100,7 @@ impl<B: Backend> McpServer<B> {
         &self,
         who: &Who,
         asked: Asked,
-        mut reports: crate::progress::Reports,
+        mut reports: Reports,
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let _counted = self.shared.calls.token();
@@ -133,7 +131,7 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
-    /// Waits until what a client is shown has changed; returns what it is then.
+    /// Returns true when the list of tools is another than `last`, which it then is; false when nothing changes any more.
     async fn changed(
         backend: &B,
         who: &Who,
