@@ -182,8 +182,14 @@ async fn nodes(url: &str, token: &str, count: usize) {
         joined.push(join(url, &id, added["token"].as_str().unwrap()).await);
     }
     for number in 0..count {
-        let call =
-            CallParams { tool: format!("idle-{number}__Empty"), input: None, agent: None, workspace: None };
+        let call = CallParams {
+            tool: format!("idle-{number}__Empty"),
+            input: None,
+            agent: None,
+            workspace: None,
+            mcp: None,
+            asks: false,
+        };
         operator.request(method::TOOL_CALL, raw(&call), None).await.unwrap();
     }
     println!("joined");
@@ -194,7 +200,14 @@ async fn nodes(url: &str, token: &str, count: usize) {
 async fn measure(relay: &str, url: &str, token: &str, tool: &str) {
     let operator = operator(url, token).await;
     let mut echoing = bare(relay).await;
-    let call = CallParams { tool: tool.into(), input: Some(raw(&json!({}))), agent: None, workspace: None };
+    let call = CallParams {
+        tool: tool.into(),
+        input: Some(raw(&json!({}))),
+        agent: None,
+        workspace: None,
+        mcp: None,
+        asks: false,
+    };
     let call = raw(&call);
     // As long as a routed request is on the wire.
     let payload = "x".repeat(call.get().len() + 60);

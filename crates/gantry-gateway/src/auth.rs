@@ -30,6 +30,14 @@ impl Identity {
     pub(crate) fn is_operator(&self) -> bool {
         matches!(self, Identity::Operator)
     }
+
+    /// Tells one from another.
+    pub(crate) fn owner(&self) -> String {
+        match self {
+            Identity::Operator => "operator".to_owned(),
+            Identity::Client(token) => format!("client:{}", token.name),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -24,6 +24,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) agent: Option<&'a str>,
     /// The operator's choice only.
     pub(crate) workspace: Option<&'a str>,
+    /// An MCP client, as it calls itself.
+    pub(crate) mcp: Option<&'a str>,
 }
 
 impl Gateway {
@@ -42,10 +44,15 @@ impl Gateway {
             return Err(Refusal::new(RefusalCode::Denied, message));
         }
         let agent = self.agent(id)?;
-        let principal = match (identity, wanted.agent) {
-            (_, Some(id)) => Principal::Agent { id: id.to_owned() },
-            (Identity::Operator, None) => Principal::Operator,
-            (Identity::Client(token), None) => Principal::Client { token: token.name.clone() },
+        let principal = match (identity, wanted.agent, wanted.mcp) {
+            (_, Some(id), _) => Principal::Agent { id: id.to_owned() },
+            (Identity::Operator, None, None) => Principal::Operator,
+            (Identity::Client(token), None, None) => Principal::Client { token: token.name.clone() },
+            (Identity::Operator, None, Some(client)) => Principal::Mcp { client: client.replace('/', "-") },
+            // What a client calls itself is not checked; whose token it has is.
+            (Identity::Client(token), None, Some(client)) => {
+                Principal::Mcp { client: format!("{}/{client}", token.name) }
+            }
         };
         let workspace = match wanted.workspace {
             None => agent.workspace.clone().unwrap_or_else(|| self.workspace.clone()),

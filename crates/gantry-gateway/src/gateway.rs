@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
+use crate::http::ProtectedResource;
 use crate::linger::Linger;
 use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
 
@@ -44,6 +45,8 @@ pub struct GatewayParts {
     /// Where relative paths of calls start.
     pub workspace: PathBuf,
     pub version: String,
+    /// Told to clients of the Model Context Protocol that have no token.
+    pub protected: Option<ProtectedResource>,
 }
 
 /// Shared by everything that serves.
@@ -57,6 +60,7 @@ pub struct Gateway {
     pub(crate) hosts: Hosts,
     pub(crate) workspace: PathBuf,
     pub(crate) version: String,
+    pub(crate) protected: Option<ProtectedResource>,
     /// Told to operators' clients: ends of background processes.
     pub(crate) events: broadcast::Sender<(&'static str, Value)>,
     /// Calls under way.
@@ -90,6 +94,7 @@ impl Gateway {
             hosts: parts.hosts,
             workspace: parts.workspace,
             version: parts.version,
+            protected: parts.protected,
             events: broadcast::channel(EVENTS).0,
             linger: Linger::new(calls.clone()),
             calls,

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
@@ -11,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use serde_json::json;
 
 use crate::auth::{AuthError, Identity};
@@ -18,14 +18,20 @@ use crate::gateway::Gateway;
 use crate::server::{MAX_HEAD_BYTES, Peer};
 use crate::ws;
 
+pub use protected::ProtectedResource;
+
 mod call;
 mod listing;
+mod mcp;
+mod protected;
 mod results;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
         .route("/health", get(health))
         .route("/ws", any(ws::upgrade))
+        .route(protected::PATH, get(protected::metadata))
+        .route(protected::PATH_OF_MCP, get(protected::metadata))
         .method_not_allowed_fallback(not_allowed);
     let closed = Router::new()
         .route("/metrics", get(metrics))
@@ -33,6 +39,8 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/tools/{name}", get(listing::tool).post(call::call))
         .route("/v1/results/{handle}", get(results::read))
         .route("/v1/nodes", get(nodes))
+        .route("/mcp", any(mcp::mcp))
+        .layer(Extension(mcp::Mcp::new(&gateway)))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), authenticate));
@@ -122,7 +130,15 @@ async fn authenticate(
             request.extensions_mut().insert(identity);
             next.run(request).await
         }
-        Err(err) => refused(&err),
+        Err(err) => {
+            let mut response = refused(&err);
+            if request.uri().path() == "/mcp"
+                && let Some(challenge) = gateway.protected.as_ref().and_then(protected::challenge)
+            {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            response
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod ws;
 pub use callers::Agent;
 pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
+pub use http::ProtectedResource;
 pub use nodes::Nodes;
 pub use server::{ServeError, Serving, TlsFiles, serve};
 pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

@@ -139,7 +139,22 @@ impl Link {
         cancel: &CancellationToken,
         grace: Duration,
     ) -> Result<RawJson, LinkError> {
+        self.request_numbered(method, params, deadline, cancel, grace, |_| {}).await
+    }
+
+    /// As [`Link::request_until`], and tells the number of the request before it is sent: what the peer says about it on
+    /// the way, it says by that number.
+    pub async fn request_numbered(
+        &self,
+        method: &str,
+        params: RawJson,
+        deadline: Option<Instant>,
+        cancel: &CancellationToken,
+        grace: Duration,
+        number: impl FnOnce(u64),
+    ) -> Result<RawJson, LinkError> {
         let (mut waiting, answer) = self.expect_answer();
+        number(waiting.id);
         waiting.send(method, params, deadline).await?;
         let mut answer = std::pin::pin!(self.answer(answer));
         tokio::select! {

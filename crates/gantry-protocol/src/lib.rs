@@ -15,8 +15,8 @@ pub use connect::{
 pub use error::{ErrorCode, WireError};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use methods::{
-    CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult, NodeCallParams, NodeInfo,
-    ProcessEnd, ToolAck, event, method,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult,
+    NodeCallParams, NodeInfo, ProcessEnd, ToolAck, event, method,
 };
 pub use names::{NameError, check_node_id};
 pub use stream::{

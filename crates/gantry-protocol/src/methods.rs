@@ -12,6 +12,8 @@ pub mod method {
     pub const TOOLS_LIST: &str = "tools.list";
     pub const TOOLS_GET: &str = "tools.get";
     pub const RESULTS_READ: &str = "results.read";
+    /// Gateway → client: whether a call of that client's may run.
+    pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.
     pub const NODE_TOOLS: &str = "node.tools";
     pub const PROCESS_ENDED: &str = "process.ended";
@@ -47,6 +49,8 @@ pub mod event {
     pub const TOOL_ACK: &str = "tool.ack";
     /// Node → gateway → client: how far a call is.
     pub const CALL_PROGRESS: &str = "call.progress";
+    /// Gateway → client: tools or nodes came, went or changed.
+    pub const TOOLS_CHANGED: &str = "tools.changed";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
 }
@@ -65,6 +69,35 @@ pub struct CallParams {
     /// The operator's: where relative paths start on the gateway's own machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Call for the MCP client of this name: it is judged as one, and its results are bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<String>,
+    /// The caller answers `approval.ask`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks: bool,
+}
+
+/// `params` of `approval.ask`: everything but a result of `{"allow": true}` is a no.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApprovalAsk {
+    /// The number of the client's request, as text.
+    pub call: String,
+    pub tool: String,
+    pub rule: String,
+    pub reason: String,
+    pub input: serde_json::Value,
+    pub fingerprint: String,
+}
+
+/// The result of `approval.ask`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalAnswer {
+    pub allow: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// `params` of `tool.call` to a node. The same `callId` twice is one call: it survives a reconnect.

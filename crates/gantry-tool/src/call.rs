@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::approval::Approver;
 use crate::registry::ToolScope;
 
 /// Who is calling.
@@ -165,6 +166,8 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Told how far the call is, if anybody wants to know.
     pub progress: Option<ProgressSink>,
+    /// Asked when policy says so; without anybody to ask, what would be asked is denied.
+    pub approver: Option<Approver>,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
 }
@@ -186,6 +189,7 @@ impl Call {
             deadline: None,
             cancel: CancellationToken::new(),
             progress: None,
+            approver: None,
             avoid_sensitive: false,
         }
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::approval;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::audited::{self, bounded_text};
 use crate::budget;
@@ -144,13 +145,17 @@ impl Gate {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
         let verdict = self.decide(&call, &tool, &input).await;
+        let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
+        let verdict = approval::settle(&self.parts.masker, &call, &tool, &input, verdict).await;
         if verdict.decision != Decision::Allow {
             return self.refuse_denied(&call, &tool, &input, &verdict);
         }
         if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
             return self.refuse_unaudited(&call, &tool, err);
         }
-        call.avoid_sensitive = !self.parts.policy.allows_sensitive(&call, &tool, &input);
+        // Whoever said yes was told of the path.
+        call.avoid_sensitive =
+            !asks_for_sensitive && !self.parts.policy.allows_sensitive(&call, &tool, &input);
 
         let call = Arc::new(call);
         let mut ending = Ending {
@@ -190,6 +195,7 @@ impl Gate {
             Err(reason) => Verdict {
                 decision: Decision::Deny,
                 rule: "unknown-touches".into(),
+                sensitive: false,
                 reason: format!("what the call would touch cannot be told: {reason}"),
             },
         }

@@ -3,6 +3,7 @@
 //! Nothing here touches files, processes or the network. Only [`Gate`] can run a [`Tool`]; the traits
 //! [`AuditSink`] and [`ResultStore`] are implemented by `gantry-store`.
 
+mod approval;
 mod audit;
 mod audited;
 mod budget;
@@ -25,6 +26,7 @@ pub mod testing;
 mod tool;
 mod wire;
 
+pub use approval::{Approval, Approver, Consent, ConsentFuture};
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
 pub use call::{

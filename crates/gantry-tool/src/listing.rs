@@ -31,6 +31,7 @@ impl SharedTool {
         let mut value = self.tool.to_json();
         value["name"] = json!(self.name);
         value["nodes"] = json!(self.nodes);
+        value["online"] = json!(self.online);
         value["inputSchema"] = self.input_schema();
         value
     }

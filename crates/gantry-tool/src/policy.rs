@@ -25,11 +25,13 @@ pub struct Verdict {
     pub decision: Decision,
     pub rule: String,
     pub reason: String,
+    /// Whether the call would touch a sensitive path.
+    pub sensitive: bool,
 }
 
 impl Verdict {
     fn new(decision: Decision, rule: impl Into<String>, reason: impl Into<String>) -> Verdict {
-        Verdict { decision, rule: rule.into(), reason: reason.into() }
+        Verdict { decision, rule: rule.into(), reason: reason.into(), sensitive: false }
     }
 }
 
@@ -214,10 +216,11 @@ impl Policy {
             return Verdict::new(Decision::Deny, "closed-data-directory", reason);
         }
         let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
-        match self.rules.iter().find(|rule| rule.matches(request, touched.is_some())) {
+        let verdict = match self.rules.iter().find(|rule| rule.matches(request, touched.is_some())) {
             Some(rule) => Verdict::new(rule.decision, &rule.name, &rule.reason),
             None => default_verdict(request.call, request.tool, touched),
-        }
+        };
+        Verdict { sensitive: touched.is_some(), ..verdict }
     }
 
     fn is_closed(&self, touch: &Touch) -> bool {

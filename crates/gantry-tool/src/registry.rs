@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use globset::GlobMatcher;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
@@ -13,7 +14,14 @@ use crate::tool::{Tool, Toolset};
 /// Every registered tool, by name. Cheap to clone; clones share the list.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    inner: Arc<RwLock<Entries>>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: RwLock<Entries>,
+    /// How often the list was changed.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,36 +48,44 @@ pub enum RegistryError {
 
 impl Registry {
     pub fn register(&self, tool: Tool) -> Result<(), RegistryError> {
-        let mut entries = self.write();
-        if entries.tools.contains_key(tool.name()) {
-            return Err(RegistryError::Duplicate(tool.name().to_owned()));
-        }
-        entries.tools.insert(tool.name().to_owned(), Arc::new(tool));
-        Ok(())
+        self.change(|entries| {
+            if entries.tools.contains_key(tool.name()) {
+                return Err(RegistryError::Duplicate(tool.name().to_owned()));
+            }
+            entries.tools.insert(tool.name().to_owned(), Arc::new(tool));
+            Ok(())
+        })
     }
 
     /// Registers the tool, in place of one with the same name if there is one, which is returned.
     pub fn replace(&self, tool: Tool) -> Option<Arc<Tool>> {
-        self.write().tools.insert(tool.name().to_owned(), Arc::new(tool))
+        self.change(|entries| entries.tools.insert(tool.name().to_owned(), Arc::new(tool)))
     }
 
     /// Registers all tools of a node in place of those it had, and says how it is.
     pub fn set_node(&self, node: &str, state: NodeState, tools: Vec<Tool>) {
-        let mut entries = self.write();
-        entries.drop_tools_of(node);
-        entries.nodes.insert(node.to_owned(), state);
-        entries.tools.extend(tools.into_iter().map(|tool| (tool.name().to_owned(), Arc::new(tool))));
+        self.change(|entries| {
+            entries.drop_tools_of(node);
+            entries.nodes.insert(node.to_owned(), state);
+            entries.tools.extend(tools.into_iter().map(|tool| (tool.name().to_owned(), Arc::new(tool))));
+        });
     }
 
     /// Its tools stay: a machine that is away is still known.
     pub fn set_node_state(&self, node: &str, state: NodeState) {
-        self.write().nodes.insert(node.to_owned(), state);
+        self.change(|entries| entries.nodes.insert(node.to_owned(), state));
     }
 
     pub fn remove_node(&self, node: &str) {
-        let mut entries = self.write();
-        entries.drop_tools_of(node);
-        entries.nodes.remove(node);
+        self.change(|entries| {
+            entries.drop_tools_of(node);
+            entries.nodes.remove(node);
+        });
+    }
+
+    /// Told whenever tools or nodes come, go or change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
     }
 
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
@@ -94,11 +110,13 @@ impl Registry {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
-        self.inner.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.entries.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Entries> {
-        self.inner.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn change<T>(&self, make: impl FnOnce(&mut Entries) -> T) -> T {
+        let made = make(&mut self.inner.entries.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+        self.inner.changes.send_modify(|changes| *changes += 1);
+        made
     }
 
     /// The tool of that name if the scope lets it through. The gate's way: it copies nothing.
@@ -136,6 +154,8 @@ pub struct SharedTool {
     pub name: String,
     /// Those that have it, online or not.
     pub nodes: Vec<String>,
+    /// Those that can answer now.
+    pub online: Vec<String>,
     /// One of them, for its description.
     pub tool: Arc<Tool>,
 }
@@ -192,11 +212,18 @@ impl View {
             let entry = shared.entry(bare.to_owned()).or_insert_with(|| SharedTool {
                 name: bare.to_owned(),
                 nodes: Vec::new(),
+                online: Vec::new(),
                 tool: tool.clone(),
             });
             entry.nodes.push(node.to_owned());
+            entry.online.extend(self.entries.state(node).online.then(|| node.to_owned()));
         }
         shared.into_values().collect()
+    }
+
+    /// Whether a tool can be called now: its machine is here, or it needs none.
+    pub fn is_online(&self, tool: &Tool) -> bool {
+        node_and_name(tool).is_none_or(|(node, _)| self.entries.state(node).online)
     }
 
     /// What to say of a name that is not here, with the nearest ones that are.
@@ -229,10 +256,14 @@ impl Entries {
     fn on_nodes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = OnNode> + 'a {
         self.tools.values().filter_map(move |tool| {
             let (node, bare) = node_and_name(tool)?;
-            let here = || NodeState { online: true, tags: Vec::new() };
-            let state = self.nodes.get(node).cloned().unwrap_or_else(here);
+            let state = self.state(node);
             (bare == name).then(|| OnNode { node: node.to_owned(), state, tool: tool.clone() })
         })
+    }
+
+    fn state(&self, node: &str) -> NodeState {
+        let here = || NodeState { online: true, tags: Vec::new() };
+        self.nodes.get(node).cloned().unwrap_or_else(here)
     }
 
     fn drop_tools_of(&mut self, node: &str) {
@@ -362,6 +393,18 @@ mod tests {
         assert!(registry.replace(echo_tool("read", Toolset::Basic)).is_some());
         assert!(registry.replace(echo_tool("write", Toolset::Basic)).is_none());
         assert!(registry.registered("write") && !registry.registered("exec"));
+    }
+
+    #[test]
+    fn those_who_watch_hear_of_changes() {
+        let registry = registry();
+        let mut changes = registry.changes();
+        assert!(!changes.has_changed().unwrap());
+        registry.set_node("laptop", NodeState::default(), vec![echo_tool("laptop__Bash", Toolset::Node)]);
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        registry.remove_node("laptop");
+        assert!(changes.has_changed().unwrap());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::commands::call::CallArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::logs::LogsArgs;
+use crate::commands::mcp::McpArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
 use crate::commands::results::ResultsArgs;
@@ -107,6 +108,8 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// Run one tool
     Call(CallArgs),
+    /// Serve the tools to an MCP client on standard input and output; `mcp install` sets one up
+    Mcp(McpArgs),
     /// Join a gateway: contribute this machine's tools
     Node(NodeCommand),
     /// Read a kept result

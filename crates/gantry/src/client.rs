@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
-    CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, Role, StreamFrame,
-    WireError, current_platform, event, method, raw,
+    CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson, Role,
+    StreamFrame, WireError, current_platform, event, method, raw,
 };
 use gantry_store::GatewayLock;
 use gantry_tool::{Outcome, Refusal, RefusalCode};
@@ -22,10 +22,10 @@ use crate::output::Output;
 use crate::places::Places;
 
 /// For the handshake, and for what should be answered at once.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a call that was interrupted may take to end what it started.
-const CALL_OFF_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const CALL_OFF_GRACE: Duration = Duration::from_secs(5);
 
 /// Where a command's tools are.
 pub(crate) enum Target {
@@ -101,33 +101,9 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: &Address) -> Result<Client, Refusal> {
-        let unreachable = |reason: String| {
-            Refusal::new(
-                RefusalCode::Unavailable,
-                format!("the gateway {} cannot be reached: {reason}", address.url),
-            )
-        };
-        let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
-        let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;
-        let mut socket = upgraded
-            .map_err(|_| unreachable("no answer".into()))?
-            .map_err(|err| unreachable(err.to_string()))?;
-        let params = ConnectParams {
-            protocol: ProtocolRange::default(),
-            role: Role::Client,
-            id: "gantry-cli".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            platform: current_platform(),
-            token: address.token.clone(),
-            node: None,
-        };
-        let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {
-            gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
-            other => unreachable(other.to_string()),
-        })?;
         let (told, progress) = watch::channel(None);
-        let (link, running) = Link::new(socket, Arc::new(Listener { told }), LinkOptions::default());
-        Ok(Client { link, hello, running: tokio::spawn(running), progress })
+        let (link, hello, running) = open(address, Arc::new(Listener { told })).await?;
+        Ok(Client { link, hello, running, progress })
     }
 
     /// Asks one thing and hangs up.
@@ -156,16 +132,7 @@ impl Client {
     ) -> Outcome {
         let answer =
             self.link.request_until(method::TOOL_CALL, raw(params), deadline, cancel, CALL_OFF_GRACE).await;
-        let answered = match answer {
-            Ok(result) => serde_json::from_str(result.get())
-                .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
-            Err(LinkError::Remote(error)) => Err(error),
-            Err(LinkError::Closed(reason)) => Err(WireError::new(
-                ErrorCode::Unavailable,
-                format!("the gateway was lost during the call, whose outcome is unknown: {reason}"),
-            )),
-        };
-        Outcome::from_wire(&params.tool, answered)
+        outcome(&params.tool, answer)
     }
 
     /// Whether the gateway is gone, or goes within a moment.
@@ -216,6 +183,52 @@ impl Client {
             output.warning(&format!("the gateway is version {theirs}, this is {ours}"));
         }
     }
+}
+
+/// Opens a link to a gateway, on which `service` answers.
+pub(crate) async fn open<V: Service>(
+    address: &Address,
+    service: Arc<V>,
+) -> Result<(Link, ConnectResult, tokio::task::JoinHandle<()>), Refusal> {
+    let unreachable = |reason: String| {
+        Refusal::new(
+            RefusalCode::Unavailable,
+            format!("the gateway {} cannot be reached: {reason}", address.url),
+        )
+    };
+    let stream = dial(&address.url, &address.trust).await.map_err(|err| unreachable(err.to_string()))?;
+    let upgraded = tokio::time::timeout(ANSWER_LIMIT, upgrade(stream, &address.url.socket())).await;
+    let mut socket =
+        upgraded.map_err(|_| unreachable("no answer".into()))?.map_err(|err| unreachable(err.to_string()))?;
+    let params = ConnectParams {
+        protocol: ProtocolRange::default(),
+        role: Role::Client,
+        id: "gantry-cli".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        platform: current_platform(),
+        token: address.token.clone(),
+        node: None,
+    };
+    let hello = connect(&mut socket, &params, ANSWER_LIMIT).await.map_err(|err| match err {
+        gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
+        other => unreachable(other.to_string()),
+    })?;
+    let (link, running) = Link::new(socket, service, LinkOptions::default());
+    Ok((link, hello, tokio::spawn(running)))
+}
+
+/// What came of a call that was sent to a gateway.
+pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome {
+    let answered = match answer {
+        Ok(result) => serde_json::from_str(result.get())
+            .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
+        Err(LinkError::Remote(error)) => Err(error),
+        Err(LinkError::Closed(reason)) => Err(WireError::new(
+            ErrorCode::Unavailable,
+            format!("the gateway was lost during the call, whose outcome is unknown: {reason}"),
+        )),
+    };
+    Outcome::from_wire(tool, answered)
 }
 
 /// What a gateway did not do: whether the asker, nobody or the gateway can mend it is told by the exit code.

@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 mod doctor;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod results;
@@ -43,6 +44,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
+        Command::Mcp(args) => mcp::run(places, output, args),
         Command::Node(command) => node::run(places, output, command),
         Command::Results(args) => results::run(&places, output, &args),
         Command::Audit(args) => audit::run(&places, output, args),

@@ -157,6 +157,18 @@ pub(crate) struct GatewayConfig {
     pub(crate) tls_key: Option<PathBuf>,
     /// How long calls under way may take to finish when it stops.
     pub(crate) drain_seconds: u64,
+    /// Who gives out tokens for `/mcp`, for clients to find.
+    pub(crate) oauth: OauthConfig,
+}
+
+/// Told at `/.well-known/oauth-protected-resource`, if there is an authorization server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct OauthConfig {
+    /// Addresses of authorization servers.
+    pub(crate) authorization_servers: Vec<String>,
+    /// Scopes a client may ask for.
+    pub(crate) scopes: Vec<String>,
 }
 
 impl Default for GatewayConfig {
@@ -168,6 +180,7 @@ impl Default for GatewayConfig {
             tls_cert: None,
             tls_key: None,
             drain_seconds: 10,
+            oauth: OauthConfig::default(),
         }
     }
 }

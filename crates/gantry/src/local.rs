@@ -25,22 +25,37 @@ pub(crate) struct Local {
     pub(crate) gate: Gate,
     pub(crate) config: Config,
     pub(crate) places: Places,
+    pub(crate) processes: Processes,
+}
+
+/// How long an in-process gate is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// For one call, after which the process ends.
+    OneCall,
+    /// For as many as somebody makes.
+    Conversation,
 }
 
 impl Local {
     pub(crate) fn open(places: Places) -> Result<Local> {
+        Local::open_for(places, Lifetime::OneCall)
+    }
+
+    pub(crate) fn open_for(places: Places, lifetime: Lifetime) -> Result<Local> {
         let mut config = places.layers.load()?;
         config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
         data.create()?;
         let closed = places.closed();
         let results = Arc::new(KeptResults::new(data.results()));
+        let processes = processes_for(data, lifetime)?;
         let setup = Setup {
-            processes: processes(data)?,
+            processes: processes.clone(),
             pending: data.pending(),
             closed: closed.clone(),
             results: results.clone(),
-            one_shot: true,
+            one_shot: lifetime == Lifetime::OneCall,
             contain: false,
         };
         let machine = setup.machine(&places, &config)?;
@@ -62,7 +77,7 @@ impl Local {
             results,
             max_result_chars: config.max_tool_result_chars,
         });
-        Ok(Local { gate, config, places })
+        Ok(Local { gate, config, places, processes })
     }
 
     /// A call by the operator, or as an agent: then with its view, its policy and its workspace.
@@ -158,11 +173,15 @@ pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
 }
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
+    processes_for(data, Lifetime::OneCall)
+}
+
+fn processes_for(data: &DataDir, lifetime: Lifetime) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, data.process_logs());
     // One command and then the end: a spare would only be started to be let go.
     Ok(Processes::new(ProcessesOptions {
         keeper_args: vec![KEEPER_ARGUMENT.into()],
-        spare_keeper: false,
+        spare_keeper: lifetime == Lifetime::Conversation,
         ..options
     }))
 }

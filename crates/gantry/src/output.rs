@@ -202,6 +202,13 @@ pub(crate) fn usage_object(message: &str) -> Value {
     json!({"error": {"code": "usage", "message": message}})
 }
 
+/// Asks on standard error, where the answer is typed.
+pub(crate) fn question(text: &str) {
+    eprint!("{text}");
+    // The answer is waited for in any case.
+    let _ = std::io::stderr().flush();
+}
+
 /// The parser's own words on standard error, the error object on standard output.
 pub(crate) fn print_usage_error(err: &clap::Error) {
     let plain = err.render().to_string();

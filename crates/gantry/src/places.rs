@@ -22,6 +22,8 @@ pub(crate) struct Places {
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// The gateway that was named, by flag or variable.
     pub(crate) gateway: Option<String>,
+    /// Whether the data directory was named, by flag or variable.
+    pub(crate) data_dir_is_given: bool,
 }
 
 impl Places {
@@ -45,7 +47,14 @@ impl Places {
             overrides: global.overrides.clone(),
         };
         let (variables, gateway) = (std::env::vars_os().collect(), global.gateway.clone());
-        Ok(Places { data, layers, current_dir, variables, gateway })
+        Ok(Places {
+            data,
+            layers,
+            current_dir,
+            variables,
+            gateway,
+            data_dir_is_given: global.data_dir.is_some(),
+        })
     }
 
     /// What is Gantry's own and closed to every tool: the data directory, the configuration, and the place where another

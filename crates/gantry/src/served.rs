@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use gantry_gateway::{
-    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, Serving, TlsFiles, Transfers,
-    TransfersParts, serve,
+    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource, Serving, TlsFiles,
+    Transfers, TransfersParts, serve,
 };
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
@@ -108,6 +108,7 @@ impl Served {
             hosts: hosts(&config.gateway)?,
             workspace: workspace.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            protected: protected(&config.gateway)?,
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
@@ -183,6 +184,22 @@ fn hosts(config: &GatewayConfig) -> Result<Hosts> {
         names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     }
     Ok(Hosts::new(names))
+}
+
+/// Told to MCP clients without a token, if tokens are given out somewhere.
+fn protected(config: &GatewayConfig) -> Result<Option<ProtectedResource>> {
+    if config.oauth.authorization_servers.is_empty() {
+        return Ok(None);
+    }
+    let Some(public) = &config.public_url else {
+        let message = "gateway.oauth needs gateway.publicUrl: clients are told which resource a token is for";
+        return Err(UsageError(message.into()).into());
+    };
+    Ok(Some(ProtectedResource {
+        origin: public.trim_end_matches('/').to_owned(),
+        authorization_servers: config.oauth.authorization_servers.clone(),
+        scopes: config.oauth.scopes.clone(),
+    }))
 }
 
 fn tls_files(places: &Places, config: &GatewayConfig) -> Result<Option<TlsFiles>> {

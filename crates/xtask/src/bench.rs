@@ -2,6 +2,7 @@
 
 mod corpus;
 mod gateway;
+mod mcp;
 mod measure;
 mod web;
 mod web_pages;
@@ -66,7 +67,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -76,6 +77,7 @@ const BENCHES: [(&str, Bench); 9] = [
     ("gateway", gateway::run),
     ("web", web::run),
     ("web-pages", web_pages::run),
+    ("mcp", mcp::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -1,11 +1,13 @@
 //! What the checks need beside cargo, and how to get it on Debian and its kin.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
 use crate::shell;
 
 /// A program the tests compare with, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("rg", "ripgrep"),
     ("fdfind", "fd-find"),
     ("patch", "patch"),
@@ -17,7 +19,18 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("strace", "strace"),
     ("nc", "netcat-openbsd"),
+    ("npm", "npm"),
 ];
+
+/// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need.
+const NODE_PACKAGES: [&str; 5] = [
+    "node@24",
+    "@anthropic-ai/claude-code@2.1.197",
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+];
+const PYTHON_PACKAGES: [&str; 1] = ["mcp==2.3.0"];
 
 /// A program from crates.io, and what to ask cargo for.
 const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
@@ -38,7 +51,41 @@ pub(crate) fn run() -> Result<()> {
             shell::step(&[&["cargo", "install", "--locked"], wanted].concat())?;
         }
     }
-    Ok(())
+    install_mcp()
+}
+
+/// Where the tests find them.
+fn mcp_folder() -> PathBuf {
+    shell::root().join("target/mcp")
+}
+
+/// The runtime that was installed, not the system's, which may be too old.
+pub(crate) fn node() -> PathBuf {
+    mcp_folder().join("node_modules/node/bin/node")
+}
+
+/// A file of a package.
+pub(crate) fn package(path: &str) -> PathBuf {
+    mcp_folder().join("node_modules").join(path)
+}
+
+fn install_mcp() -> Result<()> {
+    let folder = mcp_folder();
+    let stamp = folder.join("installed");
+    let wanted = [&NODE_PACKAGES[..], &PYTHON_PACKAGES].concat().join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+    let place = folder.to_string_lossy().into_owned();
+    let npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", &place];
+    shell::step(&[&npm, &NODE_PACKAGES[..]].concat())?;
+    let venv = folder.join("venv").to_string_lossy().into_owned();
+    shell::step(&["python3", "-m", "venv", &venv])?;
+    let pip = format!("{venv}/bin/pip");
+    shell::step(&[&[&*pip, "install", "--quiet"], &PYTHON_PACKAGES[..]].concat())?;
+    Ok(std::fs::write(&stamp, wanted)?)
 }
 
 fn install_packages(packages: &[&str]) -> Result<()> {

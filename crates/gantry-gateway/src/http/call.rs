@@ -57,7 +57,8 @@ async fn prepare(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Call, Bytes), Box<Response>> {
-    let wanted = Wanted { agent: agent_of(headers)?, workspace: header_text(headers, "gantry-workspace")? };
+    let wanted =
+        Wanted { agent: agent_of(headers)?, workspace: header_text(headers, "gantry-workspace")?, mcp: None };
     let mut call = gateway
         .call(identity, &wanted, Surface::Http)
         .map_err(|refusal| Box::new(refusal_response(&refusal)))?;
@@ -69,7 +70,7 @@ async fn prepare(
     Ok((call, body))
 }
 
-async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
+pub(super) async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
     let refused = |status, code, message: &str| Box::new(problem(status, code, message, None));
     let too_large = || {
         let message = format!("an input has at most {MAX_BODY_BYTES} bytes");

@@ -57,7 +57,7 @@ pub(super) async fn tool(
 }
 
 fn view(gateway: &Gateway, identity: &Identity, headers: &HeaderMap) -> Result<View, Box<Response>> {
-    let wanted = Wanted { agent: agent_of(headers)?, workspace: None };
+    let wanted = Wanted { agent: agent_of(headers)?, ..Wanted::default() };
     match gateway.call(identity, &wanted, Surface::Http) {
         Ok(call) => Ok(gateway.gate.registry().view(&call.scope)),
         Err(refusal) => Err(Box::new(refusal_response(&refusal))),

@@ -24,7 +24,7 @@ pub(super) async fn read(
         Ok(agent) => agent,
         Err(refused) => return *refused,
     };
-    let reader = match gateway.call(&identity, &Wanted { agent, workspace: None }, Surface::Http) {
+    let reader = match gateway.call(&identity, &Wanted { agent, ..Wanted::default() }, Surface::Http) {
         Ok(call) => call.principal.to_string(),
         Err(refusal) => return refusal_response(&refusal),
     };

@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event, method, raw,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
+    method, raw,
 };
-use gantry_tool::{Call, Outcome, Progress, ProgressSink, Refusal, Surface, Toolset};
+use gantry_tool::{
+    Approval, Approver, Call, Consent, Outcome, Progress, ProgressSink, Refusal, Surface, Toolset,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, welcome};
 use crate::callers::Wanted;
@@ -26,6 +30,8 @@ const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
 struct Client {
     gateway: Arc<Gateway>,
     identity: Identity,
+    /// Whether it wants to hear of changed tools.
+    follows: watch::Sender<bool>,
 }
 
 pub(super) async fn serve(
@@ -39,10 +45,12 @@ pub(super) async fn serve(
     if request.accept(&mut socket, &result).await.is_err() {
         return;
     }
-    let client = Arc::new(Client { gateway: gateway.clone(), identity: identity.clone() });
+    let (follows, following) = watch::channel(false);
+    let client = Arc::new(Client { gateway: gateway.clone(), identity: identity.clone(), follows });
     let (link, running) = Link::new(socket, client, LinkOptions::default());
     let number = gateway.add_link(&link, &identity);
     let telling = tell_ends(&gateway, &link, &identity);
+    let changes = tell_changes(&gateway, &link, following);
     let expiring = async {
         expired(&identity).await;
         link.close("the token has expired");
@@ -51,6 +59,7 @@ pub(super) async fn serve(
     tokio::select! {
         () = running => {}
         () = telling => {}
+        () = changes => {}
         () = expiring => {}
     }
     gateway.remove_link(number);
@@ -88,6 +97,20 @@ async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
     }
 }
 
+/// Tells a client that asked for it that tools have changed, not what: it may see less than there is. Never returns.
+async fn tell_changes(gateway: &Gateway, link: &Link, mut following: watch::Receiver<bool>) {
+    let mut changes = gateway.gate.registry().changes();
+    if following.wait_for(|follows| *follows).await.is_err() {
+        return std::future::pending().await;
+    }
+    while changes.changed().await.is_ok() {
+        let _ = link.event(event::TOOLS_CHANGED, raw(&json!({}))).await;
+        // Nodes come back in swarms; the last change is told in any case.
+        tokio::time::sleep(PROGRESS_PAUSE).await;
+    }
+    std::future::pending().await
+}
+
 impl Service for Client {
     fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture {
         Box::pin(async move { self.answer(link, request).await })
@@ -106,6 +129,8 @@ struct ListParams {
     agent: Option<String>,
     toolset: Option<String>,
     name: Option<String>,
+    /// From now on, `tools.changed` is told.
+    follow: bool,
 }
 
 #[derive(Deserialize)]
@@ -142,7 +167,12 @@ impl Client {
 
     async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         let params: CallParams = request.parse()?;
-        let mut call = self.call(params.agent.as_deref(), params.workspace.as_deref())?;
+        let mut call = self.call(Wanted {
+            agent: params.agent.as_deref(),
+            workspace: params.workspace.as_deref(),
+            mcp: params.mcp.as_deref(),
+        })?;
+        call.approver = params.asks.then(|| approver(link.clone(), request.id));
         call.deadline = request.deadline;
         let ending = call.cancel.clone();
         call.cancel = request.cancel.clone();
@@ -166,16 +196,17 @@ impl Client {
         outcome.into_wire().map(|result| raw(&result))
     }
 
-    fn call(&self, agent: Option<&str>, workspace: Option<&str>) -> Result<Call, WireError> {
-        let wanted = Wanted { agent, workspace };
-        self.gateway
-            .call(&self.identity, &wanted, Surface::Websocket)
-            .map_err(|refusal: Refusal| refusal.to_wire())
+    fn call(&self, wanted: Wanted<'_>) -> Result<Call, WireError> {
+        let surface = if wanted.mcp.is_some() { Surface::Mcp } else { Surface::Websocket };
+        self.gateway.call(&self.identity, &wanted, surface).map_err(|refusal: Refusal| refusal.to_wire())
     }
 
     fn list(&self, request: &Request) -> Result<RawJson, WireError> {
         let params: ListParams = request.parse()?;
-        let call = self.call(params.agent.as_deref(), None)?;
+        let call = self.call(Wanted { agent: params.agent.as_deref(), ..Wanted::default() })?;
+        if params.follow {
+            self.follows.send_replace(true);
+        }
         let view = self.gateway.gate.registry().view(&call.scope);
         let listed: Value = match (&params.name, request.method.as_str()) {
             (Some(name), _) => view.describe(name).ok_or_else(|| view.unknown(name).to_wire())?,
@@ -196,7 +227,7 @@ impl Client {
 
     async fn read_result(&self, request: &Request) -> Result<RawJson, WireError> {
         let params: ResultParams = request.parse()?;
-        let reader = self.call(None, None)?.principal.to_string();
+        let reader = self.call(Wanted::default())?.principal.to_string();
         let results = self.gateway.results.clone();
         let page = tokio::task::spawn_blocking(move || {
             results.read(&reader, &params.handle, params.offset, params.limit, params.grep.as_deref())
@@ -210,6 +241,25 @@ impl Client {
             "matches": page.matches,
         })))
     }
+}
+
+/// Asks the client whether its call may run.
+fn approver(link: Link, request: u64) -> Approver {
+    Approver::new(move |approval| {
+        let (link, call) = (link.clone(), request.to_string());
+        async move {
+            let Approval { tool, rule, reason, input, fingerprint } = approval;
+            let asked = ApprovalAsk { call, tool, rule, reason, input, fingerprint };
+            let answer = link.request(method::APPROVAL_ASK, raw(&asked), None).await;
+            let answer =
+                answer.ok().and_then(|answer| serde_json::from_str::<ApprovalAnswer>(answer.get()).ok());
+            match answer {
+                Some(ApprovalAnswer { allow: true, .. }) => Consent::Allowed,
+                Some(ApprovalAnswer { reason: Some(reason), .. }) => Consent::Denied(reason),
+                _ => Consent::Denied("the client could not ask".into()),
+            }
+        }
+    })
 }
 
 /// Passes progress on, not more often than anybody can look. What is lost is only an intermediate state.

@@ -92,6 +92,7 @@ impl Fleet {
             hosts: Hosts::new(Vec::new()),
             workspace,
             version: "0".into(),
+            protected: None,
         });
         let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
         wire.lead_to(serving.address);

@@ -43,6 +43,8 @@ impl Asking {
                     input: Some(raw(&input)),
                     agent: self.agent.clone(),
                     workspace: None,
+                    mcp: None,
+                    asks: false,
                 };
                 Ok(runtime()?.block_on(Client::call_once(address, output, &params, None)))
             }

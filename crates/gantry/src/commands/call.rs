@@ -112,6 +112,8 @@ fn through(
         input: Some(input),
         agent: args.agent.clone(),
         workspace: workspace(address, places, args)?,
+        mcp: None,
+        asks: false,
     };
     let calling = Client::call_once(address, output, &params, deadline(args.deadline));
     let outcome = runtime()?.block_on(calling);

@@ -61,6 +61,8 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
         input: Some(raw(&input)),
         agent: args.agent.clone(),
         workspace: None,
+        mcp: None,
+        asks: false,
     };
     let outcome = runtime()?.block_on(transfer(&address, output, &params));
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {

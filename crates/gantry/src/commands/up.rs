@@ -106,6 +106,8 @@ fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode)
     output.line("");
     row("call a tool", "gantry call Read '{\"path\": \"README.md\"}'");
     row("over HTTP", &curl(&served.url.to_string(), &token.display().to_string()));
+    row("MCP clients", "gantry mcp install claude   (or codex, cursor, vscode, goose, opencode)");
+    row("MCP over HTTP", &format!("{}/mcp   (with the token as bearer)", served.url));
     row("another machine", "gantry nodes add laptop   (prints the command to run there)");
     output.line("");
     output.line(&output.dim("Ctrl-C stops it; what runs in the background goes on."));

@@ -16,7 +16,7 @@ mod http;
 mod idempotency;
 mod load;
 mod nodes;
-mod peers;
+pub(crate) mod peers;
 mod private;
 mod python;
 mod raw_http;
@@ -42,7 +42,16 @@ impl Up {
     }
 
     pub(crate) fn start_with(world: &World, command: &str, more: &[&str]) -> Up {
-        let args = [&[command, "--listen", "127.0.0.1:0", "--json"], more].concat();
+        Up::start_on(world, command, "127.0.0.1:0", more)
+    }
+
+    /// On a port that a gateway had before.
+    pub(crate) fn start_at(world: &World, listen: &str) -> Up {
+        Up::start_on(world, "up", listen, &[])
+    }
+
+    fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Up {
+        let args = [&[command, "--listen", listen, "--json"], more].concat();
         let mut child = world.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
+    ("gantry-mcp", &["gantry-tool"]),
     ("gantry-store", &["gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
@@ -45,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "gantry-files",
             "gantry-link",
+            "gantry-mcp",
             "gantry-protocol",
             "gantry-store",
             "gantry-tool",
@@ -58,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-files",
             "gantry-gateway",
             "gantry-link",
+            "gantry-mcp",
             "gantry-net",
             "gantry-node",
             "gantry-process",

@@ -17,6 +17,7 @@ mod exit_codes;
 mod faults;
 mod gateway;
 mod layers;
+mod mcp;
 mod native;
 mod node;
 mod run;

@@ -84,12 +84,40 @@ impl Connection {
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
         let mut response = Response { status, headers, body: Vec::new() };
+        if response.header("transfer-encoding") == Some("chunked") {
+            response.body = self.chunks()?;
+            return Ok(response);
+        }
         let length = response.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         while self.buffer.len() < length {
             self.more()?;
         }
         response.body = self.buffer.drain(..length).collect();
         Ok(response)
+    }
+
+    /// A body that comes in pieces, until its end.
+    fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                match find(&self.buffer, b"\r\n") {
+                    Some(end) => break end,
+                    None => self.more()?,
+                }
+            };
+            let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
+            let length = usize::from_str_radix(String::from_utf8_lossy(&line).trim(), 16);
+            let length = length.map_err(io::Error::other)?;
+            while self.buffer.len() < length + 2 {
+                self.more()?;
+            }
+            body.extend(self.buffer.drain(..length));
+            self.buffer.drain(..2);
+            if length == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     /// Whether the other side hangs up, saying nothing more.

@@ -1,0 +1,222 @@
+//! What policy wants asked is asked of the client's user, as a form with one box to tick. Up to 2025-11-25 the server asks
+//! while the call waits; since 2026-07-28 the call is answered with the question, and comes again with the answer. Then the
+//! question is sealed: an answer counts for the very call it was asked about, once, and not for long.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_tool::{Approval, Approver, Consent};
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
+    InputRequests, InputRequiredResult, ProtocolVersion,
+};
+use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
+use serde_json::{Value, json};
+
+/// How long somebody may think about it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(300);
+
+/// Answers that were used, remembered until they would be too old anyway.
+const MAX_USED: usize = 4096;
+
+/// The name of the one question.
+const QUESTION: &str = "approval";
+
+/// Characters of the input that are shown.
+const SHOWN_INPUT: usize = 2000;
+
+/// Seals questions; one for all requests of a server.
+pub(crate) struct Approvals {
+    key: [u8; 32],
+    started: Instant,
+    used: Mutex<HashMap<String, Instant>>,
+}
+
+impl Default for Approvals {
+    fn default() -> Self {
+        let random: Vec<u8> = (0..4).flat_map(|_| uuid::Uuid::new_v4().into_bytes()).collect();
+        Approvals { key: blake3::hash(&random).into(), started: Instant::now(), used: Mutex::default() }
+    }
+}
+
+/// A question that the answer to a call carries to the client.
+pub(crate) type Open = Arc<Mutex<Option<InputRequiredResult>>>;
+
+impl Approvals {
+    /// Who can be asked about this call, if the client can show a form; and where a question is left that it has to come
+    /// back with.
+    pub(crate) fn approver(
+        self: &Arc<Self>,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> (Option<Approver>, Open) {
+        let open = Open::default();
+        let can_ask = context.client_capabilities().is_some_and(|client| client.elicitation.is_some());
+        if !can_ask {
+            return (None, open);
+        }
+        let comes_again =
+            context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        let approver = if comes_again {
+            self.by_coming_again(request, open.clone())
+        } else {
+            while_waiting(context.peer.clone())
+        };
+        (Some(approver), open)
+    }
+
+    fn by_coming_again(self: &Arc<Self>, request: &CallToolRequestParams, open: Open) -> Approver {
+        let (approvals, state) = (self.clone(), request.request_state.clone());
+        let answer = request.input_responses.as_ref().and_then(|answers| answers.get(QUESTION)).cloned();
+        Approver::new(move |approval| {
+            let consent = match (&state, &answer) {
+                (Some(state), Some(answer)) if approvals.open_seal(state, &approval) => consent_in(answer),
+                _ => {
+                    *open.lock().unwrap_or_else(PoisonError::into_inner) = approvals.question(&approval);
+                    Consent::Denied("the user has not answered yet".into())
+                }
+            };
+            std::future::ready(consent)
+        })
+    }
+
+    fn question(&self, approval: &Approval) -> Option<InputRequiredResult> {
+        let asked = InputRequest::Elicitation(ElicitRequest::new(form(approval)?));
+        let requests = InputRequests::from([(QUESTION.to_owned(), asked)]);
+        let expires = (self.started.elapsed() + ANSWER_LIMIT).as_millis();
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
+        let seal = self.seal(&expires.to_string(), &nonce, approval);
+        let mut result =
+            InputRequiredResult::from_request_state(format!("{expires}.{nonce}.{}", seal.to_hex()));
+        result.input_requests = Some(requests);
+        Some(result)
+    }
+
+    /// Whether a state is one that was given for this very call, is not too old, and was not used.
+    fn open_seal(&self, state: &str, approval: &Approval) -> bool {
+        let mut parts = state.split('.');
+        let (Some(expires), Some(nonce), Some(seal), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        let Ok(seal) = blake3::Hash::from_hex(seal) else { return false };
+        // Compared in constant time.
+        if seal != self.seal(expires, nonce, approval) {
+            return false;
+        }
+        let fresh =
+            expires.parse::<u128>().is_ok_and(|expires| self.started.elapsed().as_millis() <= expires);
+        fresh && self.use_once(nonce)
+    }
+
+    fn seal(&self, expires: &str, nonce: &str, approval: &Approval) -> blake3::Hash {
+        let sealed = json!([expires, nonce, approval.tool, approval.rule, approval.fingerprint]);
+        blake3::keyed_hash(&self.key, sealed.to_string().as_bytes())
+    }
+
+    fn use_once(&self, nonce: &str) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, when| when.elapsed() < ANSWER_LIMIT * 2);
+        // With no room to remember, nothing is believed.
+        used.len() < MAX_USED && used.insert(nonce.to_owned(), Instant::now()).is_none()
+    }
+}
+
+fn while_waiting(peer: Peer<RoleServer>) -> Approver {
+    Approver::new(move |approval| {
+        let peer = peer.clone();
+        async move {
+            let Some(form) = form(&approval) else {
+                return Consent::Denied("the question cannot be put".into());
+            };
+            match peer.create_elicitation_with_timeout(form, Some(ANSWER_LIMIT)).await {
+                Ok(answer) => consent(&answer),
+                Err(err) => Consent::Denied(format!("the client could not ask its user: {err}")),
+            }
+        }
+    })
+}
+
+fn form(approval: &Approval) -> Option<ElicitRequestParams> {
+    let input = approval.input.to_string();
+    let shown: String = input.chars().take(SHOWN_INPUT).collect();
+    let more = if shown.len() < input.len() { " … (shortened)" } else { "" };
+    let message = format!(
+        "Allow {} this once? {} (rule {}).\nInput: {shown}{more}",
+        approval.tool, approval.reason, approval.rule
+    );
+    let schema = json!({
+        "type": "object",
+        "properties": {"allow": {
+            "type": "boolean", "title": "Allow this call", "description": "Leave it off to deny", "default": false,
+        }},
+        "required": ["allow"],
+    });
+    serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema})).ok()
+}
+
+fn consent_in(answer: &Value) -> Consent {
+    match serde_json::from_value::<ElicitResult>(answer.clone()) {
+        Ok(answer) => consent(&answer),
+        Err(_) => Consent::Denied("the client's answer is none".into()),
+    }
+}
+
+/// Only a form that was sent, with the box ticked, is a yes.
+fn consent(answer: &ElicitResult) -> Consent {
+    let ticked = answer.content.as_ref().is_some_and(|content| content["allow"] == true);
+    if answer.action == ElicitationAction::Accept && ticked {
+        Consent::Allowed
+    } else {
+        Consent::Denied("the user said no".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn approval(fingerprint: &str) -> Approval {
+        Approval {
+            tool: "Bash".into(),
+            rule: "r".into(),
+            reason: "it may".into(),
+            input: json!({"command": "x"}),
+            fingerprint: fingerprint.into(),
+        }
+    }
+
+    #[test]
+    fn only_a_ticked_box_is_a_yes() {
+        assert_eq!(consent_in(&json!({"action": "accept", "content": {"allow": true}})), Consent::Allowed);
+        for no in [
+            json!({"action": "accept", "content": {"allow": false}}),
+            json!({"action": "accept", "content": {"allow": "true"}}),
+            json!({"action": "accept"}),
+            json!({"action": "decline", "content": {"allow": true}}),
+            json!({"action": "cancel"}),
+            json!({"allow": true}),
+            json!("accept"),
+        ] {
+            assert!(matches!(consent_in(&no), Consent::Denied(_)), "{no}");
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_for_its_own_call_once() {
+        let approvals = Approvals::default();
+        let state = approvals.question(&approval("a")).unwrap().request_state.unwrap();
+        assert!(!approvals.open_seal(&state, &approval("b")), "another input");
+        let forged = state.replacen(|c: char| c.is_ascii_digit(), "9", 1);
+        assert!(forged == state || !approvals.open_seal(&forged, &approval("a")), "another time");
+        assert!(!Approvals::default().open_seal(&state, &approval("a")), "another server");
+        for nonsense in ["", "..", "1.2.3", "1.2.3.4"] {
+            assert!(!approvals.open_seal(nonsense, &approval("a")), "{nonsense}");
+        }
+        assert!(approvals.open_seal(&state, &approval("a")));
+        assert!(!approvals.open_seal(&state, &approval("a")), "a second time");
+    }
+}

@@ -1,0 +1,152 @@
+//! Which tools a client is shown: a few by default, so that a model is never offered five ways to read a file.
+
+use gantry_tool::{RegistryError, ToolScope, Toolset};
+
+use crate::backend::Names;
+
+/// One of each: files, search, commands, the web, and the rest of long results.
+const DEFAULT: [&str; 10] = [
+    "Read",
+    "Write",
+    "Edit",
+    "Glob",
+    "Grep",
+    "Bash",
+    "Process",
+    "tool::web_fetch",
+    "tool::web_search",
+    RESULT_READ,
+];
+
+/// Reads what was too long to show: whoever is shown tools has it.
+pub(crate) const RESULT_READ: &str = "result_read";
+
+/// Reads files of the agent's workspace; resources and prompts are made of it.
+pub(crate) const READ_FILE: &str = "gsv__ReadFile";
+
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    #[error("unknown toolset {name:?}; there are {}", known_toolsets())]
+    Toolset { name: String },
+    #[error(transparent)]
+    Selector(#[from] RegistryError),
+}
+
+fn known_toolsets() -> String {
+    Toolset::ALL.map(Toolset::name).join(", ")
+}
+
+/// What somebody chose to be shown.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Names, globs and toolsets; none means the default.
+    chosen: Vec<String>,
+    read_only: bool,
+    names: Names,
+}
+
+impl Selection {
+    /// Whole toolsets, and tools by name or glob. Nothing at all means the default.
+    pub fn new(toolsets: &[String], tools: &[String]) -> Result<Selection, SelectionError> {
+        if let Some(name) = toolsets.iter().find(|name| Toolset::from_name(name).is_none()) {
+            return Err(SelectionError::Toolset { name: name.clone() });
+        }
+        let chosen: Vec<String> = toolsets.iter().chain(tools).cloned().collect();
+        ToolScope::new(Some(&chosen), &[])?;
+        Ok(Selection { chosen, ..Selection::default() })
+    }
+
+    /// Everything that scopes beneath let through.
+    pub fn everything() -> Selection {
+        Selection { chosen: vec!["*".to_owned()], ..Selection::default() }
+    }
+
+    pub fn read_only(self) -> Selection {
+        Selection { read_only: true, ..self }
+    }
+
+    pub fn namespaced(self) -> Selection {
+        Selection { names: Names::Namespaced, ..self }
+    }
+
+    pub fn names(&self) -> Names {
+        self.names
+    }
+
+    pub fn is_default(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
+    /// The tools that are shown, and no others.
+    pub fn scope(&self) -> Result<ToolScope, RegistryError> {
+        let mut allow: Vec<String> =
+            if self.is_default() { DEFAULT.map(str::to_owned).to_vec() } else { self.chosen.clone() };
+        allow.push(RESULT_READ.to_owned());
+        let scope = ToolScope::new(Some(&allow), &[])?;
+        Ok(if self.read_only { scope.read_only() } else { scope })
+    }
+
+    /// What resources and prompts may be read with. Who chose tools by name is shown no more than was chosen.
+    pub fn resource_scope(&self) -> Result<ToolScope, RegistryError> {
+        let reading = ToolScope::new(Some(&[READ_FILE.to_owned(), RESULT_READ.to_owned()]), &[])?;
+        Ok(if self.is_default() { reading } else { reading.within(self.scope()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::Registry;
+    use gantry_tool::testing::echo_tool;
+
+    use super::*;
+
+    fn shown(scope: &ToolScope) -> String {
+        let registry = Registry::default();
+        for (name, toolset) in [
+            ("local__Read", Toolset::Node),
+            ("local__Bash", Toolset::Node),
+            ("read", Toolset::Basic),
+            ("tool::file_read", Toolset::Guarded),
+            ("tool::web_fetch", Toolset::Guarded),
+            (READ_FILE, Toolset::Native),
+            (RESULT_READ, Toolset::Gantry),
+        ] {
+            let tool = echo_tool(name, toolset);
+            registry.replace(if name == "local__Bash" { tool } else { tool.read_only() });
+        }
+        let names = registry.view(scope).entries();
+        names.iter().map(|tool| tool.name().to_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn chosen(toolsets: &[&str], tools: &[&str]) -> Selection {
+        let owned = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect::<Vec<_>>();
+        Selection::new(&owned(toolsets), &owned(tools)).unwrap()
+    }
+
+    #[test]
+    fn the_default_is_one_of_each() {
+        let selection = Selection::default();
+        assert_eq!(shown(&selection.scope().unwrap()), "local__Bash local__Read tool::web_fetch result_read");
+        assert_eq!(shown(&selection.resource_scope().unwrap()), "gsv__ReadFile result_read");
+        assert_eq!(shown(&selection.read_only().scope().unwrap()), "local__Read tool::web_fetch result_read");
+    }
+
+    #[test]
+    fn what_is_chosen_is_shown_and_no_more() {
+        assert_eq!(
+            shown(&chosen(&["basic"], &["tool::file_*"]).scope().unwrap()),
+            "tool::file_read read result_read"
+        );
+        let narrow = chosen(&[], &["Read"]);
+        assert_eq!(shown(&narrow.scope().unwrap()), "local__Read result_read");
+        assert_eq!(shown(&narrow.resource_scope().unwrap()), "result_read");
+        assert_eq!(shown(&chosen(&["native"], &[]).resource_scope().unwrap()), "gsv__ReadFile result_read");
+        assert!(shown(&Selection::everything().scope().unwrap()).contains("tool::file_read"));
+    }
+
+    #[test]
+    fn a_toolset_that_is_none_is_told() {
+        let err = Selection::new(&["nodes".to_owned()], &[]).unwrap_err();
+        assert!(err.to_string().contains("there are node, native"), "{err}");
+    }
+}

@@ -1,0 +1,351 @@
+//! The protocol's requests, each in a few lines: what is asked, of which part, and how the answer goes back.
+#![expect(deprecated, reason = "logging is part of every revision that is served")]
+
+use std::borrow::Cow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use gantry_tool::{Outcome, Refusal};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+    LoggingMessageNotificationParam, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscriptionFilter,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::approval::Approvals;
+use crate::backend::{Asked, Backend, Purpose, Shown, Who};
+use crate::naming::may_be_hashed;
+use crate::progress::{Reports, reports};
+use crate::resources::{self, Reading};
+use crate::results::{in_words, result};
+use crate::{prompts, tools};
+
+const INSTRUCTIONS: &str = "Tools on the user's machines. Relative paths start in the workspace. A result that was too long \
+    has a resultHandle: result_read reads on. A refusal names the rule behind it: do not try to get around it.";
+
+/// One client's conversation over a backend, or one request of it where the protocol has no conversations.
+pub struct McpServer<B> {
+    backend: B,
+    version: Arc<str>,
+    shared: Arc<Shared>,
+    /// What the client wants to be told of what happens here.
+    level: Arc<AtomicU8>,
+    /// Fires when the conversation is over.
+    over: Arc<DropGuard>,
+}
+
+#[derive(Default)]
+struct Shared {
+    approvals: Arc<Approvals>,
+    calls: TaskTracker,
+    /// Every call is cancelled.
+    ending: CancellationToken,
+}
+
+impl<B: Backend> McpServer<B> {
+    pub fn new(backend: B, version: &str) -> McpServer<B> {
+        McpServer::begin(backend, version.into(), Arc::default())
+    }
+
+    /// The same server for another client.
+    pub(crate) fn another(&self) -> McpServer<B> {
+        McpServer::begin(self.backend.clone(), self.version.clone(), self.shared.clone())
+    }
+
+    fn begin(backend: B, version: Arc<str>, shared: Arc<Shared>) -> McpServer<B> {
+        McpServer {
+            backend,
+            version,
+            shared,
+            level: Arc::new(AtomicU8::new(severity(LoggingLevel::Warning))),
+            over: Arc::new(CancellationToken::new().drop_guard()),
+        }
+    }
+
+    /// Cancels every call, and waits until they are over. What they started ends with them.
+    pub(crate) fn ender(&self) -> impl Future<Output = ()> + Send + use<B> {
+        let shared = self.shared.clone();
+        async move {
+            shared.ending.cancel();
+            shared.calls.close();
+            shared.calls.wait().await;
+        }
+    }
+
+    async fn shown(&self, who: &Who) -> Result<Shown, ErrorData> {
+        self.backend.shown(who).await.map_err(|refusal| refused(&refusal))
+    }
+
+    fn reading<'a>(&'a self, who: &'a Who, context: &RequestContext<RoleServer>) -> Reading<'a, B> {
+        Reading { backend: &self.backend, who, cancel: context.ct.child_token() }
+    }
+
+    /// The name a tool is registered by. Only forms with a hash need to be looked for.
+    async fn own_name(&self, who: &Who, name: &str) -> Result<String, ErrorData> {
+        if !may_be_hashed(name) {
+            return Ok(name.to_owned());
+        }
+        Ok(tools::find(&self.shown(who).await?, name).unwrap_or_else(|| name.to_owned()))
+    }
+
+    /// Runs a call and tells how far it is, until it is over. Calling it off reaches what it has started.
+    async fn run(
+        &self,
+        who: &Who,
+        asked: Asked,
+        mut reports: Reports,
+        context: &RequestContext<RoleServer>,
+    ) -> Outcome {
+        let _counted = self.shared.calls.token();
+        let cancel = asked.cancel.clone();
+        let mut calling = pin!(Box::pin(self.backend.call(who, asked)));
+        loop {
+            tokio::select! {
+                outcome = &mut calling => return outcome,
+                () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                report = reports.next() => {
+                    // A client that cannot be told will not hear the answer either.
+                    let _ = context.peer.notify_progress(report).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the client of something, if it wants to hear of it. Since 2026-07-28 each request says what it wants.
+    async fn log(&self, context: &RequestContext<RoleServer>, level: LoggingLevel, data: Value) {
+        let wanted = match context.meta.log_level() {
+            Some(wanted) => severity(wanted),
+            None if is_newest(context) => return,
+            None => self.level.load(Ordering::Relaxed),
+        };
+        if severity(level) >= wanted {
+            let param = LoggingMessageNotificationParam::new(level, data).with_logger("gantry");
+            let _ = context.peer.notify_logging_message(param).await;
+        }
+    }
+
+    /// Returns true when the list of tools is another than `last`, which it then is; false when nothing changes any more.
+    async fn changed(
+        backend: &B,
+        who: &Who,
+        changes: &mut tokio::sync::watch::Receiver<u64>,
+        last: &mut Option<String>,
+    ) -> bool {
+        loop {
+            if changes.changed().await.is_err() {
+                return false;
+            }
+            let now = fingerprint(backend, who).await;
+            if now != *last {
+                *last = now;
+                return true;
+            }
+        }
+    }
+}
+
+/// The list of tools as a client sees it.
+async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<String> {
+    let shown = backend.shown(who).await.ok()?;
+    Some(json!(tools::list(&shown)).to_string())
+}
+
+fn refused(refusal: &Refusal) -> ErrorData {
+    ErrorData::invalid_request(in_words(refusal), None)
+}
+
+fn is_newest(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+fn severity(level: LoggingLevel) -> u8 {
+    match level {
+        LoggingLevel::Debug => 0,
+        LoggingLevel::Info => 1,
+        LoggingLevel::Notice => 2,
+        LoggingLevel::Warning => 3,
+        LoggingLevel::Error => 4,
+        LoggingLevel::Critical => 5,
+        LoggingLevel::Alert => 6,
+        LoggingLevel::Emergency => 7,
+    }
+}
+
+impl<B: Backend> ServerHandler for McpServer<B> {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_prompts()
+            .enable_logging()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("gantry", &*self.version).with_title("Gantry"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&[
+            ProtocolVersion::V_2025_06_18,
+            ProtocolVersion::V_2025_11_25,
+            ProtocolVersion::V_2026_07_28,
+        ])
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let shown = self.shown(&Who::of(&context)).await?;
+        Ok(ListToolsResult::with_all_items(tools::list(&shown)))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let who = Who::of(&context);
+        let (approver, open) = self.shared.approvals.approver(&request, &context);
+        let (progress, reports) = reports(context.meta.get_progress_token());
+        let asked = Asked {
+            tool: self.own_name(&who, &request.name).await?,
+            input: Value::Object(request.arguments.unwrap_or_default()),
+            purpose: Purpose::Tool,
+            cancel: self.shared.ending.child_token(),
+            progress,
+            approver,
+        };
+        let outcome = self.run(&who, asked, reports, &context).await;
+        let question = open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(question) = question {
+            return Ok(CallToolResponse::InputRequired(question));
+        }
+        for warning in &outcome.warnings {
+            self.log(&context, LoggingLevel::Warning, json!({"tool": outcome.tool, "warning": warning}))
+                .await;
+        }
+        if let gantry_tool::Answer::Refused(refusal) = &outcome.answer {
+            let data =
+                json!({"tool": outcome.tool, "refused": refusal.code.name(), "message": refusal.message});
+            self.log(&context, LoggingLevel::Notice, data).await;
+        }
+        result(outcome).map(CallToolResponse::Complete)
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let who = Who::of(&context);
+        Ok(ListResourcesResult::with_all_items(resources::list(&self.reading(&who, &context)).await))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let who = Who::of(&context);
+        let read = resources::read(&self.reading(&who, &context), &request.uri).await?;
+        Ok(ReadResourceResponse::Complete(read))
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let who = Who::of(&context);
+        Ok(ListPromptsResult::with_all_items(prompts::list(&self.reading(&who, &context)).await))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let who = Who::of(&context);
+        let prompt = prompts::get(&self.reading(&who, &context), &request.name).await?;
+        Ok(GetPromptResponse::Complete(prompt))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.level.store(severity(request.level), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Up to 2025-11-25: tells the client when its tools change, for as long as the conversation lasts.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (backend, over) = (self.backend.clone(), self.over.token().clone());
+        let who = Who {
+            client: "unknown".into(),
+            parts: context.extensions.get::<http::request::Parts>().cloned(),
+        };
+        let peer: Peer<RoleServer> = context.peer;
+        let mut changes = backend.changes();
+        let telling = async move {
+            let mut last = fingerprint(&backend, &who).await;
+            while Self::changed(&backend, &who, &mut changes, &mut last).await {
+                if peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = telling => {}
+            }
+        });
+    }
+
+    /// Since 2026-07-28: the client says what it wants to be told of.
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::default();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let who = Who::of(context.request_context());
+        let mut changes = self.backend.changes();
+        let mut last = fingerprint(&self.backend, &who).await;
+        let telling = async {
+            while Self::changed(&self.backend, &who, &mut changes, &mut last).await {
+                if context.sink().notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = self.shared.ending.cancelled() => {}
+            () = telling => {}
+        }
+        Ok(())
+    }
+}

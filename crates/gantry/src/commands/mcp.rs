@@ -1,0 +1,128 @@
+//! `gantry mcp`: the tools for an MCP client, on standard input and output. Nothing but the protocol is written there.
+
+mod clients;
+mod in_process;
+mod install;
+mod through;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use gantry_mcp::{Backend, McpServer, Selection, serve_stdio};
+
+use crate::client::{Target, runtime};
+use crate::commands::interrupted;
+use crate::exit::{Exit, Refused, UsageError};
+use crate::local::{Lifetime, Local};
+use crate::output::Output;
+use crate::places::Places;
+use in_process::InProcess;
+use through::Through;
+
+/// Standard input may be in the middle of a read that nothing can end.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry mcp                                       files, search, commands and the web, in the current directory\n  \
+    gantry mcp --read-only                           nothing that changes anything\n  \
+    gantry mcp --toolset guarded                     another set of tools\n  \
+    gantry mcp --tools Read,Grep --workspace ~/src   two tools, elsewhere\n  \
+    gantry mcp install claude                        set up Claude Code\n\n\
+    Through the gateway if one runs on this data directory or is named; its nodes' tools are then offered too.")]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<McpAction>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpAction {
+    /// Write the configuration of an MCP client, so that it starts `gantry mcp`
+    Install(install::InstallArgs),
+}
+
+/// Which tools, as whom and where.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Offer these toolsets whole [default: a few tools, one of each]
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    pub(crate) toolset: Vec<String>,
+    /// Offer these tools, by name or glob
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+    /// Only tools that change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Show each node's tools by themselves, as {node}__{Tool}
+    #[arg(long)]
+    pub(crate) namespaced: bool,
+    /// Call as this agent: its tools, its policy, its workspace
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// Where relative paths start [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Run in this process, whatever gateway is configured
+    #[arg(long)]
+    pub(crate) local: bool,
+}
+
+pub(crate) fn run(places: Places, output: &Output, args: McpArgs) -> Result<Exit> {
+    match args.action {
+        Some(McpAction::Install(install)) => install::run(&places, output, &install, &args.serve),
+        // Whatever goes wrong is told on standard error: the other one is the client's.
+        None => Ok(serve(places, output, args.serve).unwrap_or_else(|err| {
+            let refused = err.downcast_ref::<Refused>().map(|Refused(refusal)| refusal);
+            output.error(&refused.map_or_else(|| format!("{err:#}"), ToString::to_string));
+            match refused {
+                Some(refusal) => refusal.code.into(),
+                None if err.is::<UsageError>() => Exit::Usage,
+                None => Exit::Failure,
+            }
+        })),
+    }
+}
+
+fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
+    let selection = selection(&args)?;
+    let runtime = runtime()?;
+    let served = match Target::find(&places, output, args.local)? {
+        Target::Gateway(address) => runtime.block_on(async {
+            let through = Through::open(address, &places, &args, selection).await?;
+            converse(through).await
+        }),
+        Target::InProcess => {
+            let _entered = runtime.enter();
+            let local = Local::open_for(places, Lifetime::Conversation)?;
+            local.config.warnings().iter().for_each(|warning| output.warning(warning));
+            let local = Arc::new(local);
+            let in_process = InProcess::new(local.clone(), args.agent, args.workspace, selection)?;
+            runtime.block_on(async {
+                let conversed = converse(in_process).await;
+                local.processes.shutdown().await;
+                if let Err(err) = local.gate.flush() {
+                    output.warning(&err.to_string());
+                }
+                conversed
+            })
+        }
+    };
+    runtime.shutdown_timeout(LEAVE_WITHIN);
+    served
+}
+
+async fn converse(backend: impl Backend) -> Result<Exit> {
+    serve_stdio(McpServer::new(backend, env!("CARGO_PKG_VERSION")), interrupted()).await?;
+    Ok(Exit::Success)
+}
+
+fn selection(args: &ServeArgs) -> Result<Selection> {
+    let selection = Selection::new(&args.toolset, &args.tools).map_err(|err| UsageError(err.to_string()))?;
+    let selection = if args.read_only { selection.read_only() } else { selection };
+    Ok(if args.namespaced { selection.namespaced() } else { selection })
+}

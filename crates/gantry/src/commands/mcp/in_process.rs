@@ -1,0 +1,76 @@
+//! The gate of this very process, for one MCP client.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
+use gantry_tool::{Call, Outcome, Principal, Refusal, RefusalCode, Surface, ToolScope};
+use tokio::sync::watch;
+
+use crate::local::Local;
+
+#[derive(Clone)]
+pub(super) struct InProcess(Arc<Inner>);
+
+struct Inner {
+    local: Arc<Local>,
+    agent: Option<String>,
+    workspace: Option<PathBuf>,
+    selection: Selection,
+    tools: ToolScope,
+    resources: ToolScope,
+}
+
+impl InProcess {
+    /// Whoever is named must exist: it is told now, not with the first call.
+    pub(super) fn new(
+        local: Arc<Local>,
+        agent: Option<String>,
+        workspace: Option<PathBuf>,
+        selection: Selection,
+    ) -> Result<InProcess> {
+        local.call(agent.as_deref(), None)?;
+        let (tools, resources) = (selection.scope()?, selection.resource_scope()?);
+        Ok(InProcess(Arc::new(Inner { local, agent, workspace, selection, tools, resources })))
+    }
+
+    fn call(&self, who: &Who, purpose: Purpose) -> Result<Call, Refusal> {
+        let InProcess(inner) = self;
+        let mut call = inner
+            .local
+            .call(inner.agent.as_deref(), inner.workspace.clone())
+            .map_err(|err| Refusal::new(RefusalCode::InvalidInput, format!("{err:#}")))?;
+        if inner.agent.is_none() {
+            call.principal = Principal::Mcp { client: who.client.clone() };
+        }
+        call.surface = Surface::Mcp;
+        let chosen = match purpose {
+            Purpose::Tool => &inner.tools,
+            Purpose::Resource => &inner.resources,
+        };
+        call.scope = chosen.clone().within(call.scope);
+        Ok(call)
+    }
+}
+
+impl Backend for InProcess {
+    async fn shown(&self, who: &Who) -> Result<Shown, Refusal> {
+        let call = self.call(who, Purpose::Tool)?;
+        let tools = self.0.local.gate.registry().view(&call.scope);
+        Ok(Shown { tools, names: self.0.selection.names() })
+    }
+
+    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
+        let mut call = match InProcess::call(self, who, asked.purpose) {
+            Ok(call) => call,
+            Err(refusal) => return Outcome::from_wire(&asked.tool, Err(refusal.to_wire())),
+        };
+        (call.cancel, call.progress, call.approver) = (asked.cancel, asked.progress, asked.approver);
+        Box::pin(self.0.local.gate.dispatch(call, &asked.tool, asked.input)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.local.gate.registry().changes()
+    }
+}

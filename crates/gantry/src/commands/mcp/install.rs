@@ -1,0 +1,131 @@
+//! `gantry mcp install`: enters `gantry mcp` in a client's configuration. Shows what changes, asks, and keeps the old file.
+
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use gantry_files::{FileError, Files, FilesOptions, WriteOptions};
+use similar::TextDiff;
+
+use super::ServeArgs;
+use super::clients::{Entry, McpClient};
+use crate::exit::{Exit, UsageError};
+use crate::output::Output;
+use crate::places::{Places, own_program};
+
+/// A configuration beyond this is none.
+const MAX_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry mcp install claude                    ask, then write ~/.claude.json; the old file stays beside it\n  \
+    gantry mcp install codex --print             only show what would change\n  \
+    gantry mcp --read-only install cursor        the client gets these flags too")]
+pub(crate) struct InstallArgs {
+    /// The client
+    #[arg(value_enum)]
+    pub(crate) client: McpClient,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &ServeArgs) -> Result<Exit> {
+    let file = args.client.file(places).context("cannot tell the home directory")?;
+    let scope =
+        Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?.free(&places.current_dir)?;
+    let old = match scope.open(&file) {
+        Ok(opened) => Some(opened.read_all(MAX_BYTES)?),
+        Err(FileError::NotFound { .. }) => None,
+        Err(err) => return Err(err.into()),
+    };
+    let text = String::from_utf8(old.clone().unwrap_or_default())
+        .map_err(|_| UsageError(format!("cannot change {}: it is not UTF-8", file.display())))?;
+    let edited = args
+        .client
+        .edited(&text, &entry(places, serve)?)
+        .map_err(|err| UsageError(format!("cannot change {}: {err}", file.display())))?;
+    if edited == text {
+        output.done(&format!("{} has it already", file.display()));
+        return Ok(Exit::Success);
+    }
+    output.line(&difference(&file, &text, &edited));
+    if args.print {
+        return Ok(Exit::Success);
+    }
+    if !args.yes && !agreed(&file)? {
+        output.done("nothing was changed");
+        return Ok(Exit::Failure);
+    }
+    if let Some(old) = &old {
+        let backup = backup(&file);
+        scope.replace(&backup, &[old], WriteOptions::default())?;
+        output.note(&format!("the old file is {}", backup.display()));
+    }
+    scope.replace(
+        &file,
+        &[edited.as_bytes()],
+        WriteOptions { make_parents: true, only_new: old.is_none() },
+    )?;
+    output.done(&format!("{} is written; start the client anew", file.display()));
+    Ok(Exit::Success)
+}
+
+/// This very program, with the flags that were given, on the data directory that is used now.
+fn entry(places: &Places, serve: &ServeArgs) -> Result<Entry> {
+    let mut args = Vec::new();
+    let text = |path: &Path| {
+        path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
+    };
+    if places.data_dir_is_given {
+        args.extend(["--data-dir".to_owned(), text(places.data.root())?]);
+    }
+    if let Some(gateway) = &places.gateway {
+        args.extend(["--gateway".to_owned(), gateway.clone()]);
+    }
+    args.push("mcp".to_owned());
+    for (flag, values) in [("--toolset", &serve.toolset), ("--tools", &serve.tools)] {
+        if !values.is_empty() {
+            args.extend([flag.to_owned(), values.join(",")]);
+        }
+    }
+    if let Some(agent) = &serve.agent {
+        args.extend(["--agent".to_owned(), agent.clone()]);
+    }
+    if let Some(workspace) = &serve.workspace {
+        args.extend(["--workspace".to_owned(), text(&places.resolve(&places.current_dir.join(workspace)))?]);
+    }
+    for (flag, is_on) in
+        [("--read-only", serve.read_only), ("--namespaced", serve.namespaced), ("--local", serve.local)]
+    {
+        args.extend(is_on.then(|| flag.to_owned()));
+    }
+    Ok(Entry { program: text(&own_program()?)?, args })
+}
+
+fn difference(file: &Path, old: &str, new: &str) -> String {
+    let name = file.display().to_string();
+    TextDiff::from_lines(old, new).unified_diff().context_radius(3).header(&name, &name).to_string()
+}
+
+fn agreed(file: &Path) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        let message = format!("nobody can be asked whether {} may be changed; say --yes", file.display());
+        return Err(UsageError(message).into());
+    }
+    crate::output::question(&format!("Write {}? [y/N] ", file.display()));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Beside it, with the time: an older copy is never lost to a newer one.
+fn backup(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".before-gantry-{}", jiff::Timestamp::now().as_millisecond()));
+    PathBuf::from(name)
+}

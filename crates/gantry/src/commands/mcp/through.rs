@@ -1,0 +1,270 @@
+//! A gateway's tools, for one MCP client: every call goes over a link. A gateway that was lost is looked for again with the
+//! next request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
+use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
+use gantry_protocol::{
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, event, method, raw,
+};
+use gantry_tool::{
+    Approval, Approver, Consent, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode, Registry,
+    RemoteTool, Tool, ToolError, Toolset, View,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::ServeArgs;
+use crate::client::{ANSWER_LIMIT, Address, CALL_OFF_GRACE, open, outcome};
+use crate::exit::Refused;
+use crate::places::Places;
+
+#[derive(Clone)]
+pub(super) struct Through(Arc<Inner>);
+
+struct Inner {
+    address: Address,
+    agent: Option<String>,
+    workspace: Option<String>,
+    selection: Selection,
+    listener: Arc<Listener>,
+    link: tokio::sync::Mutex<Option<Link>>,
+    /// The gateway's list as it was at that change.
+    known: tokio::sync::Mutex<Option<(u64, Registry)>>,
+}
+
+/// What a call under way wants to hear of.
+struct Wants {
+    progress: Option<ProgressSink>,
+    approver: Option<Approver>,
+}
+
+/// Hears what the gateway says on its own.
+struct Listener {
+    changes: watch::Sender<u64>,
+    /// By the number of the request.
+    calls: Mutex<HashMap<String, Wants>>,
+}
+
+impl Through {
+    pub(super) async fn open(
+        address: Address,
+        places: &Places,
+        args: &ServeArgs,
+        selection: Selection,
+    ) -> Result<Through> {
+        let own = (address.is_ours && args.agent.is_none()).then(std::path::PathBuf::new);
+        let workspace =
+            args.workspace.clone().or(own).map(|path| places.resolve(&places.current_dir.join(path)));
+        let workspace =
+            workspace.map(|path| path.to_str().map(str::to_owned).context("the workspace is not UTF-8"));
+        let listener = Listener { changes: watch::Sender::new(0), calls: Mutex::default() };
+        let through = Through(Arc::new(Inner {
+            address,
+            agent: args.agent.clone(),
+            workspace: workspace.transpose()?,
+            selection,
+            listener: Arc::new(listener),
+            link: tokio::sync::Mutex::default(),
+            known: tokio::sync::Mutex::default(),
+        }));
+        // A gateway that is not there, and an agent that is not, are told now.
+        through.registry().await.map_err(Refused)?;
+        Ok(through)
+    }
+
+    async fn link(&self) -> Result<Link, Refusal> {
+        let mut current = self.0.link.lock().await;
+        if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
+            return Ok(link.clone());
+        }
+        let (link, ..) = open(&self.0.address, self.0.listener.clone()).await?;
+        // What was known of the one before may not be so.
+        self.0.listener.changes.send_modify(|changes| *changes += 1);
+        *current = Some(link.clone());
+        Ok(link)
+    }
+
+    /// The tools that this token and this agent may use, as the gateway told them last.
+    async fn registry(&self) -> Result<Registry, Refusal> {
+        let link = self.link().await?;
+        let mut known = self.0.known.lock().await;
+        let now = *self.0.listener.changes.borrow();
+        if let Some((_, registry)) = known.as_ref().filter(|(then, _)| *then == now) {
+            return Ok(registry.clone());
+        }
+        let mut params = json!({"follow": true});
+        if let Some(agent) = &self.0.agent {
+            params["agent"] = json!(agent);
+        }
+        let answer = link.request_within(method::TOOLS_LIST, raw(&params), ANSWER_LIMIT).await;
+        let answer = answer.map_err(|err| match err {
+            LinkError::Remote(error) => Refusal::from_wire(error),
+            LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason),
+        })?;
+        let listed: Value = serde_json::from_str(answer.get()).map_err(|err| {
+            Refusal::new(RefusalCode::Unavailable, format!("not a valid list of tools: {err}"))
+        })?;
+        let registry = Registry::default();
+        for tool in listed["tools"].as_array().into_iter().flatten().filter_map(mirrored) {
+            registry.replace(tool);
+        }
+        for (node, online) in listed["tools"].as_array().into_iter().flatten().flat_map(states) {
+            registry.set_node_state(node, NodeState { online, tags: Vec::new() });
+        }
+        *known = Some((now, registry.clone()));
+        Ok(registry)
+    }
+
+    async fn view(&self, purpose: Purpose) -> Result<View, Refusal> {
+        let scope = match purpose {
+            Purpose::Tool => self.0.selection.scope(),
+            Purpose::Resource => self.0.selection.resource_scope(),
+        };
+        let scope = scope.map_err(|err| Refusal::new(RefusalCode::InvalidInput, err.to_string()))?;
+        Ok(self.registry().await?.view(&scope))
+    }
+
+    async fn send(&self, who: &Who, asked: Asked) -> Result<Outcome, Refusal> {
+        let view = self.view(asked.purpose).await?;
+        if view.describe(&asked.tool).is_none() {
+            return Err(view.unknown(&asked.tool));
+        }
+        let link = self.link().await?;
+        let params = CallParams {
+            tool: asked.tool.clone(),
+            input: Some(raw(&asked.input)),
+            agent: self.0.agent.clone(),
+            workspace: self.0.workspace.clone(),
+            mcp: Some(who.client.clone()),
+            asks: asked.approver.is_some(),
+        };
+        let mut listening = Listening { listener: &self.0.listener, number: None };
+        let wants = Wants { progress: asked.progress, approver: asked.approver };
+        let answer = link
+            .request_numbered(
+                method::TOOL_CALL,
+                raw(&params),
+                None,
+                &asked.cancel,
+                CALL_OFF_GRACE,
+                |number| {
+                    listening.listen(number, wants);
+                },
+            )
+            .await;
+        Ok(outcome(&asked.tool, answer))
+    }
+}
+
+impl Backend for Through {
+    async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
+        Ok(Shown { tools: self.view(Purpose::Tool).await?, names: self.0.selection.names() })
+    }
+
+    async fn call(&self, who: &Who, asked: Asked) -> Outcome {
+        let tool = asked.tool.clone();
+        let sent = self.send(who, asked).await;
+        sent.unwrap_or_else(|refusal| Outcome::from_wire(&tool, Err(refusal.to_wire())))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.listener.changes.subscribe()
+    }
+}
+
+/// A tool of the list, to be looked at: it is called over the link. Those that are listed a second time by their bare
+/// names are made again from the others.
+fn mirrored(listed: &Value) -> Option<Tool> {
+    if listed.get("nodes").is_some() {
+        return None;
+    }
+    let is = |field: &str| listed[field].as_bool().unwrap_or_default();
+    let remote = RemoteTool {
+        name: listed["name"].as_str()?.to_owned(),
+        toolset: Toolset::from_name(listed["toolset"].as_str()?)?,
+        description: listed["description"].as_str().unwrap_or_default().to_owned(),
+        input_schema: listed["inputSchema"].clone(),
+        output_schema: Some(listed["outputSchema"].clone()).filter(|schema| !schema.is_null()),
+        read_only: is("readOnly"),
+        destructive: is("destructive"),
+        idempotent: is("idempotent"),
+        open_world: is("openWorld"),
+        capabilities: Vec::new(),
+    };
+    Some(Tool::remote(remote, |_, _| async { Err(ToolError::internal("only the gateway runs this tool")) }))
+}
+
+/// Which nodes are there, as a tool that several may have tells it.
+fn states(listed: &Value) -> Vec<(&str, bool)> {
+    let names = |field: &str| listed[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let online: Vec<&str> = names("online").collect();
+    names("nodes").map(|node| (node, online.contains(&node))).collect()
+}
+
+/// Hears of one call for as long as it is under way.
+struct Listening<'a> {
+    listener: &'a Listener,
+    number: Option<String>,
+}
+
+impl Listening<'_> {
+    fn listen(&mut self, number: u64, wants: Wants) {
+        let number = number.to_string();
+        self.listener.calls().insert(number.clone(), wants);
+        self.number = Some(number);
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = &self.number {
+            self.listener.calls().remove(number);
+        }
+    }
+}
+
+impl Listener {
+    fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<String, Wants>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn approve(&self, asked: ApprovalAsk) -> ApprovalAnswer {
+        let ApprovalAsk { call, tool, rule, reason, input, fingerprint } = asked;
+        let approver = self.calls().get(&call).and_then(|wants| wants.approver.clone());
+        let Some(approver) = approver else {
+            return ApprovalAnswer { allow: false, reason: Some("nobody can be asked".into()) };
+        };
+        match approver.ask(Approval { tool, rule, reason, input, fingerprint }).await {
+            Consent::Allowed => ApprovalAnswer { allow: true, reason: None },
+            Consent::Denied(reason) => ApprovalAnswer { allow: false, reason: Some(reason) },
+        }
+    }
+}
+
+impl Service for Listener {
+    fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move {
+            match request.method.as_str() {
+                method::APPROVAL_ASK => Ok(raw(&self.approve(request.parse()?).await)),
+                _ => Err(request.unknown()),
+            }
+        })
+    }
+
+    fn event(&self, _link: &Link, told: Event) {
+        if told.name == event::TOOLS_CHANGED {
+            self.changes.send_modify(|changes| *changes += 1);
+        } else if told.name == event::CALL_PROGRESS
+            && let Some(CallProgress { call, done, total, message }) = told.parse()
+        {
+            let sink = self.calls().get(&call).and_then(|wants| wants.progress.clone());
+            sink.inspect(|sink| sink.report(Progress { done, total, message }));
+        }
+    }
+
+    fn stream(&self, _link: &Link, _frame: StreamFrame) {}
+}

@@ -1,0 +1,110 @@
+//! Clients that others have written: the MCP Inspector and the Python SDK, over both transports. `cargo xtask setup`
+//! installs them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{DEFAULT_TOOLS, names};
+use crate::gateway::Up;
+use crate::run::World;
+
+fn installed(path: &str) -> PathBuf {
+    let target = PathBuf::from(env!("CARGO_BIN_EXE_gantry")).ancestors().nth(2).unwrap().to_owned();
+    let path = target.join("mcp").join(path);
+    assert!(path.exists(), "{} is missing; `cargo xtask setup` installs it", path.display());
+    path
+}
+
+/// Runs a client in a world of its own; what it prints.
+fn ran(world: &World, mut command: Command) -> String {
+    command
+        .current_dir(world.workspace())
+        .env("HOME", world.folder.path())
+        .env("GANTRY_DATA_DIR", world.data())
+        .env("NO_COLOR", "1");
+    let output = command.output().unwrap();
+    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {told}{errors}");
+    told.into_owned()
+}
+
+fn inspector(world: &World, args: &[&str]) -> Value {
+    let node = installed("node_modules/node/bin/node");
+    let mut command = Command::new(&node);
+    let path = format!("{}:/usr/bin:/bin", node.parent().unwrap().display());
+    let script = installed("node_modules/.bin/mcp-inspector").canonicalize().unwrap();
+    command.arg(script).arg("--cli").args(args).env("PATH", path);
+    let told = ran(world, command);
+    serde_json::from_str(&told).unwrap_or_else(|err| panic!("{err}: {told}"))
+}
+
+#[test]
+fn the_inspector_lists_and_calls_over_both() {
+    let world = World::new();
+    world.write("a.txt", "inspected\n");
+    let gantry = env!("CARGO_BIN_EXE_gantry");
+    let listed = inspector(&world, &[gantry, "mcp", "--method", "tools/list"]);
+    assert_eq!(names(&listed["tools"]), DEFAULT_TOOLS);
+    let call = ["--method", "tools/call", "--tool-name", "Read", "--tool-arg", "path=a.txt"];
+    let read = inspector(&world, &[&[gantry, "mcp"], &call[..]].concat());
+    assert!(read.to_string().contains("inspected"), "{read}");
+    let up = Up::start(&world);
+    let (url, bearer) = (format!("{}/mcp", up.url), format!("Authorization: Bearer {}", up.token));
+    let http = [&*url, "--transport", "http", "--header", &bearer];
+    let listed = inspector(&world, &[&http, &["--method", "tools/list"][..]].concat());
+    assert_eq!(names(&listed["tools"]), DEFAULT_TOOLS);
+    let read = inspector(&world, &[&http, &call[..]].concat());
+    assert!(read.to_string().contains("inspected"), "{read}");
+}
+
+/// Offline: the client starts the server and says whether they understand each other.
+#[test]
+fn claude_code_is_connected_once_installed() {
+    let world = World::new();
+    let installing = world.run(&["mcp", "install", "claude", "--yes"]);
+    assert_eq!(installing.code, 0, "{}", installing.stderr);
+    let mut claude = Command::new(installed("node_modules/.bin/claude"));
+    claude.args(["mcp", "list"]).env("ANTHROPIC_API_KEY", "none").env("DISABLE_AUTOUPDATER", "1");
+    claude.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+    let told = ran(&world, claude);
+    let line = told.lines().find(|line| line.starts_with("gantry: ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("Connected"), "{line}");
+}
+
+const PYTHON: &str = include_str!("client.py");
+
+#[test]
+fn the_python_sdk_uses_all_of_it_over_both() {
+    let world = World::new();
+    world.write("a.txt", "from python\n");
+    let stored = json!({"path": "SOUL.md", "content": "stored"}).to_string();
+    assert_eq!(world.run(&["call", "gsv__WriteFile", &stored]).code, 0);
+    std::fs::create_dir_all(world.folder.path().join(".ssh")).unwrap();
+    let key = world.folder.path().canonicalize().unwrap().join(".ssh/id_ed25519");
+    std::fs::write(&key, "secret key").unwrap();
+    let python = || {
+        let mut command = Command::new(installed("venv/bin/python"));
+        command.args(["-c", PYTHON]).env("KEY", &key);
+        command
+    };
+    let check = |told: String| {
+        let seen: Value = serde_json::from_str(told.lines().last().unwrap_or_default()).unwrap();
+        let mut expected = DEFAULT_TOOLS.to_vec();
+        expected.sort_unstable();
+        assert_eq!(seen["tools"], json!(expected), "{seen}");
+        assert!(seen["read"].as_str().unwrap().contains("from python"), "{seen}");
+        assert_eq!(seen["missing"], true, "{seen}");
+        assert_eq!(seen["resource"], "stored", "{seen}");
+        assert_eq!(seen["asked"].as_array().unwrap().len(), 1, "{seen}");
+        assert!(seen["key"].as_str().unwrap().contains("secret key"), "what was allowed is read: {seen}");
+    };
+    let mut stdio = python();
+    stdio.args(["stdio", env!("CARGO_BIN_EXE_gantry")]);
+    check(ran(&world, stdio));
+    let up = Up::start(&world);
+    let mut http = python();
+    http.args(["http", &format!("{}/mcp", up.url)]).env("TOKEN", &up.token);
+    check(ran(&world, http));
+}

@@ -1,0 +1,205 @@
+//! Many clients at `/mcp`: who is let in, what they see, and that nobody gets at anybody else's.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{DEFAULT_TOOLS, names};
+use crate::gateway::{Up, eventually};
+use crate::run::World;
+
+const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+fn initialize(revision: &str) -> Value {
+    let info = json!({"name": "http-client", "version": "1"});
+    let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": info});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+}
+
+/// One POST; its status, its session, and the answer with that id out of the JSON or the events.
+fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> (u16, Option<String>, Value) {
+    let headers = [&[ACCEPT, JSON], more].concat();
+    let response = up.ask("POST", path, &headers, body.to_string().as_bytes());
+    let session = response.header("mcp-session-id").map(str::to_owned);
+    let text = response.text();
+    let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    let messages = events.chain([&*text]).filter_map(|text| serde_json::from_str::<Value>(text.trim()).ok());
+    let answer = messages.rev().find(|message| message.get("id") == body.get("id"));
+    let answer = answer.unwrap_or_else(|| serde_json::from_str(&text).unwrap_or(json!(null)));
+    (response.status, session, answer)
+}
+
+/// A conversation of an older revision.
+struct Session<'a> {
+    up: &'a Up,
+    path: String,
+    id: String,
+    bearer: String,
+}
+
+impl Session<'_> {
+    fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
+        let bearer = format!("Bearer {token}");
+        let (status, id, answer) = post(up, path, &initialize(revision), &[("Authorization", &bearer)]);
+        assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(revision)), "{answer}");
+        let session = Session { up, path: path.to_owned(), id: id.expect("a session"), bearer };
+        let (status, ..) = session.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        assert_eq!(status, 202);
+        session
+    }
+
+    fn say(&self, body: &Value) -> (u16, Option<String>, Value) {
+        let headers = [("Authorization", &*self.bearer), ("Mcp-Session-Id", &*self.id)];
+        post(self.up, &self.path, body, &headers)
+    }
+
+    fn ask(&self, method: &str, params: &Value) -> Value {
+        let (status, _, answer) =
+            self.say(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
+        assert_eq!(status, 200, "{answer}");
+        answer["result"].clone()
+    }
+}
+
+#[test]
+fn each_revision_lists_and_calls() {
+    let world = World::new();
+    world.write("a.txt", "over http\n");
+    let up = Up::start(&world);
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let session = Session::open(&up, "/mcp", &up.token, revision);
+        assert_eq!(names(&session.ask("tools/list", &json!({}))["tools"]), DEFAULT_TOOLS);
+        let read = session.ask("tools/call", &json!({"name": "Read", "arguments": {"path": "a.txt"}}));
+        assert!(read.to_string().contains("over http"), "{read}");
+        let ended = up.ask("DELETE", "/mcp", &[("Mcp-Session-Id", &session.id)], b"");
+        assert!((200..300).contains(&ended.status), "{}", ended.status);
+        eventually("the session is gone", Duration::from_secs(5), || {
+            session.say(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})).0 == 404
+        });
+    }
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "new", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "Read", "arguments": {"path": "a.txt"}, "_meta": meta});
+    let body = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params});
+    let headers =
+        [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "Read")];
+    let (status, session, answer) = post(&up, "/mcp", &body, &headers);
+    assert_eq!((status, session), (200, None), "{answer}");
+    assert!(answer.to_string().contains("over http"), "{answer}");
+    let wrong = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "Bash")];
+    assert_eq!(post(&up, "/mcp", &body, &wrong).0, 400, "headers must say what the body says");
+    let log = std::fs::read_to_string(world.data().join("audit.log")).unwrap();
+    assert!(log.contains("mcp:http-client") && log.contains("mcp:new"), "{log}");
+}
+
+#[test]
+fn strangers_are_refused_before_anything_is_read() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let body = initialize("2025-11-25");
+    for (headers, status) in [
+        (&[("Authorization", "")][..], 401),
+        (&[("Authorization", "Bearer wrong")], 401),
+        (&[("Authorization", "Basic b3BlcmF0b3I6eA==")], 401),
+        (&[("Origin", "http://evil.example")], 403),
+        (&[("Origin", "null")], 403),
+        (&[("Host", "evil.example")], 403),
+        (&[("Host", "localhost.evil.example:80")], 403),
+    ] {
+        for method in ["POST", "GET", "DELETE"] {
+            let headers = [&[ACCEPT, JSON], headers].concat();
+            let refused = up.ask(method, "/mcp", &headers, body.to_string().as_bytes());
+            assert_eq!(refused.status, status, "{method} {headers:?}: {}", refused.text());
+            assert!(refused.header("mcp-session-id").is_none());
+        }
+    }
+    let in_url =
+        up.ask("POST", &format!("/mcp?token={}", up.token), &[ACCEPT, JSON, ("Authorization", "")], b"{}");
+    assert_eq!(in_url.status, 401);
+}
+
+#[test]
+fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let narrow =
+        up.client_token(&world, "narrow", &["--tools", "tool::file_read,local__Bash", "--read-only"]);
+    let plain = up.client_token(&world, "plain", &[]);
+    let mine = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let theirs = Session::open(&up, "/mcp", &narrow, "2025-11-25");
+    let listed = names(&theirs.ask("tools/list", &json!({}))["tools"]);
+    assert_eq!(listed, ["tool__file_read"], "its own tools, of which one changes nothing");
+    let list = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/list"});
+    for token in [&narrow, &plain] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", &*bearer), ("Mcp-Session-Id", &*mine.id)];
+        assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "somebody else's session is no session");
+    }
+    let call = json!({"name": "Bash", "arguments": {"command": "touch evil"}});
+    let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call});
+    let (_, _, refused) = theirs.say(&call);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("unknown tool"), "{refused}");
+    assert!(!world.workspace().join("evil").exists());
+    let long = Session::open(&up, "/mcp", &plain, "2025-11-25");
+    long.ask("tools/call", &json!({"name": "Bash", "arguments": {"command": "true"}}));
+    let log = std::fs::read_to_string(world.data().join("audit.log")).unwrap();
+    assert!(log.contains("mcp:plain/http-client"), "whose token it is comes first");
+    assert_eq!(world.run(&["tokens", "revoke", "plain"]).code, 0);
+    assert_eq!(long.say(&list).0, 401, "a revoked token ends its sessions");
+}
+
+#[test]
+fn the_address_says_what_is_shown() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let session = Session::open(&up, "/mcp?tools=Read,Grep&readOnly&namespaced", &up.token, "2025-11-25");
+    assert_eq!(
+        names(&session.ask("tools/list", &json!({}))["tools"]),
+        ["local__Grep", "local__Read", "result_read"]
+    );
+    let wrong = Session::open(&up, "/mcp?tool=Read", &up.token, "2025-11-25");
+    let (_, _, answer) = wrong.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("unknown parameter"), "{answer}");
+}
+
+#[test]
+fn sessions_are_bounded_in_number() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let statuses: Vec<u16> = (0..260).map(|_| post(&up, "/mcp", &initialize("2025-11-25"), &[]).0).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 256);
+    assert!(statuses[256..].iter().all(|status| *status == 503), "{statuses:?}");
+    assert_eq!(up.get("/health").status, 200);
+}
+
+#[test]
+fn where_tokens_are_given_out_is_told_only_when_configured() {
+    let world = World::new();
+    let up = Up::start(&world);
+    assert_eq!(
+        up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"").status,
+        404
+    );
+    drop(up);
+    world.configure(
+        "[gateway]\npublicUrl = \"https://gantry.example.com\"\n[gateway.oauth]\nauthorizationServers = [\"https://login.example.com\"]\n",
+    );
+    let up = Up::start(&world);
+    let told = up.ask("GET", "/.well-known/oauth-protected-resource", &[("Authorization", "")], b"");
+    assert_eq!(
+        told.json(),
+        json!({
+            "resource": "https://gantry.example.com/mcp",
+            "resource_name": "Gantry",
+            "authorization_servers": ["https://login.example.com"],
+            "bearer_methods_supported": ["header"],
+        })
+    );
+    let refused = up.ask("POST", "/mcp", &[ACCEPT, JSON, ("Authorization", "")], b"{}");
+    let challenge = refused.header("www-authenticate").unwrap().to_owned();
+    assert!(challenge.contains("resource_metadata=\"https://gantry.example.com/.well-known/"), "{challenge}");
+}

@@ -1,0 +1,55 @@
+//! `gantry mcp install`: the client's file is changed once, with consent, and the old one is kept.
+
+use serde_json::{Value, json};
+
+use crate::run::World;
+
+#[test]
+fn it_is_shown_asked_backed_up_and_done_once() {
+    let world = World::new();
+    let file = world.folder.path().join(".claude.json");
+    std::fs::write(&file, "{\n  \"theme\": \"dark\"\n}\n").unwrap();
+    let shown = world.run(&["mcp", "install", "claude", "--print"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("+    \"gantry\": {"), "{}", shown.stdout);
+    let nobody = world.run(&["mcp", "install", "claude"]);
+    assert_eq!(nobody.code, 2, "nobody can be asked: {}", nobody.stderr);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\n  \"theme\": \"dark\"\n}\n");
+    let done = world.run(&["mcp", "--read-only", "install", "claude", "--yes"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let data = world.data();
+    let args = json!(["--data-dir", data, "mcp", "--read-only"]);
+    assert_eq!(written["theme"], "dark");
+    assert_eq!(written["mcpServers"]["gantry"]["args"], args);
+    let again = world.run(&["mcp", "--read-only", "install", "claude", "--yes"]);
+    assert!(again.code == 0 && again.stderr.contains("has it already"), "{}", again.stderr);
+    let backups: Vec<_> = std::fs::read_dir(world.folder.path())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| name.contains("before-gantry"))
+        .collect();
+    assert_eq!(backups.len(), 1, "{backups:?}");
+    let old = std::fs::read_to_string(world.folder.path().join(&backups[0])).unwrap();
+    assert_eq!(old, "{\n  \"theme\": \"dark\"\n}\n");
+}
+
+#[test]
+fn every_client_has_its_place() {
+    let world = World::new();
+    for (client, file) in [
+        ("codex", ".codex/config.toml"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".config/Code/User/mcp.json"),
+        ("goose", ".config/goose/config.yaml"),
+        ("opencode", ".config/opencode/opencode.json"),
+    ] {
+        let done = world.run(&["mcp", "install", client, "--yes"]);
+        assert_eq!(done.code, 0, "{client}: {}", done.stderr);
+        let text = std::fs::read_to_string(world.folder.path().join(file)).unwrap();
+        assert!(text.contains("gantry") && text.contains("mcp"), "{client}: {text}");
+    }
+    std::fs::write(world.folder.path().join(".cursor/mcp.json"), "{ // mine\n}").unwrap();
+    let refused = world.run(&["mcp", "install", "cursor", "--yes"]);
+    assert!(refused.code == 2 && refused.stderr.contains("not valid JSON"), "{}", refused.stderr);
+}
