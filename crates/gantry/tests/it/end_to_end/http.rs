@@ -9,6 +9,9 @@ use serde_json::Value;
 /// No test waits longer for one answer.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Whoever gives a deadline hears by then what came of it, and a little later at most.
+const LATER: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -30,7 +33,9 @@ pub(crate) fn ask(
     body: &[u8],
 ) -> Result<Response> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let deadline = headers.iter().find(|(name, _)| *name == "Gantry-Deadline-Ms");
+    let deadline = deadline.and_then(|(_, ms)| ms.parse().ok()).map(Duration::from_millis);
+    stream.set_read_timeout(Some(PATIENCE.max(deadline.unwrap_or_default() + LATER)))?;
     let mut head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
          Content-Length: {}\r\n",
