@@ -73,7 +73,7 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
     let mut typo = stripe();
     typo["endpionts"] = json!([]);
     let error = setup(&bench, json!({"action": "create", "profile": typo})).await.unwrap_err();
-    assert!(error.contains("did you mean \\\"endpoints\\\"?"), "{error}");
+    assert!(error.contains("did you mean \"endpoints\"?"), "{error}");
     for (input, expected) in [
         (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
         (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
@@ -100,4 +100,37 @@ async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
     assert!(viewed.contains("cannot be used: not JSON"), "{viewed}");
     setup(&bench, json!({"action": "update", "id": "stripe", "profile": stripe()})).await.unwrap();
     assert!(setup(&bench, json!({"action": "list"})).await.unwrap().starts_with("stripe: Stripe, "));
+}
+
+#[tokio::test]
+async fn a_misspelt_field_does_not_hide_what_is_missing() {
+    let bench = Bench::new();
+    let profile = json!({"id": "a", "nmae": "A", "endpoints": 7, "base_url": "http://127.0.0.1:22/"});
+    let error = setup(&bench, json!({"action": "create", "profile": profile})).await.unwrap_err();
+    for part in ["nmae", "endpoints", "name: missing", "auth: missing", "guidelines: missing"] {
+        assert!(error.contains(&format!("\n- {part}")), "{part} is not in {error}");
+    }
+    assert_eq!(error.matches("\n- endpoints").count(), 1, "{error}");
+    let mut port = stripe();
+    port["base_url"] = json!("http://127.0.0.1:22/");
+    let error = setup(&bench, json!({"action": "create", "profile": port})).await.unwrap_err();
+    assert!(error.contains("- base_url: cannot be reached: its port"), "{error}");
+}
+
+#[tokio::test]
+async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
+    let bench = Bench::new();
+    setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
+    for profile in [json!(null), json!({}), json!({"name": "Stripe"})] {
+        let error = setup(&bench, json!({"action": "update", "id": "stripe", "profile": profile})).await;
+        assert!(error.unwrap_err().contains("nothing in profile changes"), "{profile}");
+    }
+    let null = json!({"action": "update", "id": "stripe", "profile": {"auth": null, "name": null}});
+    let error = setup(&bench, null).await.unwrap_err();
+    assert!(error.contains("- auth: cannot be taken away") && error.contains("- name: cannot"), "{error}");
+    setup(&bench, json!({"action": "update", "id": "stripe", "profile": {"rate_limit": null}}))
+        .await
+        .unwrap();
+    let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
+    assert!(!viewed.contains("rate_limit"), "{viewed}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, Url};
+use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, NetError, Url, check_address};
 use gantry_store::references;
 use gantry_tool::{Violation, nearest};
 use serde_json::{Map, Value};
@@ -187,6 +187,11 @@ fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
             "url",
             "secret:NAME cannot stand in a URL; an API profile with auth type query adds it to the query",
         );
+    }
+    if problems.0.len() == before
+        && let Err(NetError::BadUrl { reason, .. }) = check_address(&url)
+    {
+        problems.add("url", &format!("cannot be reached: {reason}"));
     }
     (problems.0.len() == before).then_some(url)
 }
