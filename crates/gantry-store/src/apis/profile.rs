@@ -20,6 +20,19 @@ const MAX_TEXT_CHARS: usize = 4_000;
 const MAX_ITEMS: usize = 500;
 /// Of a window; the newest this many requests are remembered.
 const MAX_REQUESTS: u32 = 1_000_000;
+/// Of a draft.
+const FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "base_url",
+    "description",
+    "auth",
+    "rate_limit",
+    "endpoints",
+    "guidelines",
+    "avoid",
+    "notes",
+];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
 /// An API profile as it is written; a file in `apis` holds one.
@@ -120,17 +133,32 @@ impl ProfileDraft {
                 Ok(draft) => return (draft, problems),
                 Err(found) => found,
             };
-            let field =
-                |problem: &Violation| problem.path.split(['.', '[']).next().unwrap_or_default().to_owned();
+            let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
             let fields: Vec<String> = found.iter().map(field).collect();
             problems.extend(found);
             let known = value.as_object_mut().map(|object| {
                 let before = object.len();
-                object.retain(|name, _| !fields.contains(name));
+                object.retain(|name, _| FIELDS.contains(&name.as_str()) && !fields.contains(name));
                 before > object.len()
             });
             if known != Some(true) {
                 return (ProfileDraft::default(), problems);
+            }
+        }
+    }
+
+    /// A profile from what somebody wrote, or everything that is wrong with it.
+    pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
+        let (draft, mut problems) = ProfileDraft::read(value);
+        let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
+        let unread: Vec<String> = problems.iter().map(field).collect();
+        match draft.check() {
+            Ok(profile) if problems.is_empty() => Ok(profile),
+            Ok(_) => Err(problems),
+            Err(found) => {
+                // What could not be read is not missing as well.
+                problems.extend(found.into_iter().filter(|problem| !unread.contains(&problem.path)));
+                Err(problems)
             }
         }
     }

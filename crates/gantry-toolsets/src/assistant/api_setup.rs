@@ -158,12 +158,10 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
 
 /// A profile that can be saved and used, or everything that is wrong with it.
 fn checked(draft: ProfileDraft, mut problems: Vec<Violation>) -> Result<Profile, ToolError> {
-    let unread: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let profile = match draft.check() {
         Ok(profile) => Some(profile),
         Err(found) => {
-            // What could not be read is not missing as well.
-            problems.extend(found.into_iter().filter(|problem| !unread.contains(&problem.path)));
+            problems.extend(found);
             None
         }
     };

@@ -124,3 +124,22 @@ fn no_control_characters_no_literals_and_no_header_of_the_client() {
         assert_eq!(problems(&header("X-Key", value)), Vec::<String>::new(), "{value}");
     }
 }
+
+#[test]
+fn a_field_that_cannot_be_read_does_not_hide_what_is_missing() {
+    let value = json!({"id": "a", "nmae": "A", "endpoints": 7, "avoid": ["x"]});
+    let found = ProfileDraft::read_whole(value).unwrap_err();
+    let text: String = found.iter().map(|problem| format!("- {problem}\n")).collect();
+    for part in [
+        "nmae",
+        "- endpoints",
+        "- name: missing",
+        "- base_url: missing",
+        "- auth: missing",
+        "- guidelines: missing",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!(text.matches("- endpoints").count(), 1, "{text}");
+    assert!(ProfileDraft::read_whole(json!([1])).is_err() && ProfileDraft::read_whole(whole()).is_ok());
+}

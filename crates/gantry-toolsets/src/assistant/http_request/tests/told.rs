@@ -109,7 +109,7 @@ async fn secrets_that_cannot_be_opened_stop_the_web_tools() {
         ("http_request", json!({"url": site.url("/")})),
         ("tool::web_fetch", json!({"url": site.url("/")})),
         ("tool::web_search", json!({"query": "x"})),
-        ("web_research", json!({"query": "x"})),
+        ("web_research", json!({"action": "search", "query": "x"})),
     ] {
         let error = bench.call(tool, input).await.unwrap_err().to_string();
         assert!(error.contains("damaged") && error.contains("gantry doctor"), "{tool}: {error}");
