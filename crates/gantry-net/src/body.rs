@@ -37,6 +37,7 @@ enum Source {
     Plain(Incoming),
     Opening(Pin<Box<dyn Future<Output = io::Result<Reader>> + Send>>),
     Decoded(Reader),
+    Unreadable(NetError),
     Ended,
 }
 
@@ -49,7 +50,12 @@ pub struct ReadBody {
 }
 
 impl Body {
-    pub(crate) fn new(wire: Incoming, encodings: Vec<Encoding>, until: Until) -> Body {
+    /// Encodings that are not known are told to whoever reads: status and headers are worth having all the same.
+    pub(crate) fn new(wire: Incoming, encodings: Result<Vec<Encoding>, NetError>, until: Until) -> Body {
+        let encodings = match encodings {
+            Ok(encodings) => encodings,
+            Err(err) => return Body { source: Source::Unreadable(err), until },
+        };
         if encodings.is_empty() {
             return Body { source: Source::Plain(wire), until };
         }
@@ -62,6 +68,9 @@ impl Body {
         // Asked here as well, since bytes that are always there already would never let the timer speak.
         if Instant::now() >= self.until.deadline {
             return Err(self.until.passed());
+        }
+        if let Source::Unreadable(err) = &self.source {
+            return Err(err.clone());
         }
         tokio::task::coop::consume_budget().await;
         match tokio::time::timeout_at(self.until.deadline, self.source.next()).await {
@@ -96,7 +105,7 @@ impl Body {
                 let told = wire.size_hint().exact().unwrap_or(0);
                 usize::try_from(told).unwrap_or(usize::MAX).min(MAX_EXPECTED)
             }
-            Source::Opening(_) | Source::Decoded(_) | Source::Ended => 0,
+            Source::Opening(_) | Source::Decoded(_) | Source::Unreadable(_) | Source::Ended => 0,
         }
     }
 }
@@ -122,6 +131,7 @@ impl Source {
                     }
                     *self = Source::Ended;
                 }
+                Source::Unreadable(err) => return Err(io::Error::other(err.clone())),
                 Source::Ended => return Ok(None),
             }
         }

@@ -179,7 +179,7 @@ impl Client {
                 let (parts, wire) = answer.into_parts();
                 let until = Until { host: target.host, ..until };
                 let encodings =
-                    if has_body(&hop.method, parts.status) { encodings(&parts.headers)? } else { vec![] };
+                    if has_body(&hop.method, parts.status) { encodings(&parts.headers) } else { Ok(vec![]) };
                 return Ok(Response {
                     status: parts.status,
                     version: parts.version,
@@ -224,6 +224,10 @@ impl Client {
             (header::USER_AGENT, USER_AGENT),
         ] {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        if hop.body.is_empty() && matches!(hop.method, Method::POST | Method::PUT | Method::PATCH) {
+            // Servers that wait for a body want to be told that there is none.
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         for name in hop.secret_headers.keys() {
             headers.remove(name);

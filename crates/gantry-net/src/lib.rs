@@ -25,5 +25,6 @@ pub use gateway_url::{GatewayUrl, UrlError};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
+pub use target::check_address;
 pub use tls::Trust;
 pub use url::Url;

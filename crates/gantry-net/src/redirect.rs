@@ -5,7 +5,7 @@ use http::header::{self, HeaderMap};
 use http::{Method, StatusCode};
 use url::Url;
 
-use crate::client::NetError;
+use crate::client::{NetError, Request};
 use crate::target::shown;
 
 /// What says nothing about the sender that another origin should not know. Everything else stays behind.
@@ -59,6 +59,19 @@ pub(crate) fn location(status: StatusCode, headers: &HeaderMap, from: &Url) -> R
 
 pub(crate) fn refused(to: &Url, reason: &str) -> NetError {
     NetError::Redirect { to: shown(to), reason: reason.to_owned() }
+}
+
+impl Request {
+    /// What to send next after this answer, for callers that decide about each hop themselves; `None` at the end. The
+    /// same rules as when redirects are followed, but for their number.
+    pub fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Result<Option<Request>, NetError> {
+        let Some(to) = location(status, headers, &self.url)? else { return Ok(None) };
+        let Request { method, url, headers, secret_headers, body, policy, redirects, deadline } =
+            self.clone();
+        let Hop { method, url, headers, secret_headers, body } =
+            Hop { method, url, headers, secret_headers, body }.next(status, to);
+        Ok(Some(Request { method, url, headers, secret_headers, body, policy, redirects, deadline }))
+    }
 }
 
 impl Hop {

@@ -46,6 +46,11 @@ impl Target {
     }
 }
 
+/// Whether requests to this URL are ever sent, wherever its host may be; nothing is looked up.
+pub fn check_address(url: &Url) -> Result<(), NetError> {
+    Target::of(&mut url.clone()).map(|_| ())
+}
+
 /// A URL to show: bounded, without credentials.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();

@@ -17,11 +17,14 @@ use url::Url;
 use crate::DataDir;
 use crate::data_dir::replace_private;
 
+mod place;
 mod profile;
 mod rates;
 
+use place::Place;
+pub use place::path_words;
+use profile::is_id;
 pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit};
-use profile::{is_below, is_id};
 pub use rates::RateLimited;
 use rates::Rates;
 
@@ -71,12 +74,19 @@ pub enum Covering {
     Profile(Arc<Profile>),
     /// The file that would cover it cannot be used.
     Broken(Arc<BrokenProfile>),
+    /// Files with these ids have the same base, and which of them is meant cannot be told.
+    Twice(Vec<String>),
     /// A profile covers this address by another scheme.
     OtherScheme(Arc<Profile>),
-    /// No profile, of so many files; some of which may be broken in a way that hides what they cover.
+    /// Servers read its path in different ways, and one of them may lead to what this file covers.
+    Unclear {
+        id: String,
+    },
+    /// No profile that can be read, and this one is broken in a way that hides what it covers.
+    Hidden(Arc<BrokenProfile>),
+    /// No profile, of so many files.
     Nothing {
         profiles: usize,
-        broken: Vec<Arc<BrokenProfile>>,
     },
 }
 
@@ -92,6 +102,8 @@ pub enum ApisError {
     Io { path: PathBuf, cause: io::Error },
     #[error("there is an API profile \"{id}\" already")]
     Exists { id: String },
+    #[error("the API profile \"{id}\" has the same base_url; change that one, or remove it first")]
+    SameBase { id: String },
     #[error("there is no API profile \"{id}\"{}", meant(near.as_deref()))]
     Unknown { id: String, near: Option<String> },
     #[error("the API profile{} cannot be used{}", named(id), listed(problems))]
@@ -139,25 +151,40 @@ impl Apis {
     /// What covers a request to this address; the profile with the longest path, if several do.
     pub fn covering(&self, url: &Url) -> Result<Covering, ApisError> {
         let files = self.list()?;
-        let longest = files.iter().filter(|file| file.covers(url)).max_by_key(|file| file.base_path().len());
-        match longest {
-            Some(ApiFile::Profile(profile)) => return Ok(Covering::Profile(profile.clone())),
-            Some(ApiFile::Broken(broken)) => return Ok(Covering::Broken(broken.clone())),
-            None => {}
+        let place = Place::of(url);
+        if place.is_unclear()
+            && let Some(file) =
+                files.iter().find(|file| file.base().is_some_and(|base| base.same_origin(&place)))
+        {
+            return Ok(Covering::Unclear { id: file.id().to_owned() });
         }
-        let (mut broken, mut other_scheme) = (Vec::new(), None);
+        let covering: Vec<(usize, &ApiFile)> = files
+            .iter()
+            .filter_map(|file| Some((file.base().filter(|base| place.is_below(base))?.depth(), file)))
+            .collect();
+        let deepest = covering.iter().map(|(depth, _)| *depth).max();
+        let deepest: Vec<&ApiFile> =
+            covering.iter().filter(|(depth, _)| Some(*depth) == deepest).map(|(_, file)| *file).collect();
+        match deepest.as_slice() {
+            [ApiFile::Profile(profile)] => return Ok(Covering::Profile(profile.clone())),
+            [ApiFile::Broken(broken)] => return Ok(Covering::Broken(broken.clone())),
+            [] => {}
+            several => return Ok(Covering::Twice(several.iter().map(|file| file.id().to_owned()).collect())),
+        }
+        let (mut hidden, mut other_scheme) = (None, None);
         for file in &files {
             match file {
                 ApiFile::Profile(profile) if profile.covers_but_for_scheme(url) => {
                     other_scheme = Some(profile.clone())
                 }
-                ApiFile::Broken(file) => broken.push(file.clone()),
-                ApiFile::Profile(_) => {}
+                ApiFile::Broken(file) if file.base_url.is_none() => hidden = Some(file.clone()),
+                ApiFile::Profile(_) | ApiFile::Broken(_) => {}
             }
         }
-        Ok(match other_scheme {
-            Some(profile) => Covering::OtherScheme(profile),
-            None => Covering::Nothing { profiles: files.len(), broken },
+        Ok(match (other_scheme, hidden) {
+            (Some(profile), _) => Covering::OtherScheme(profile),
+            (None, Some(hidden)) => Covering::Hidden(hidden),
+            (None, None) => Covering::Nothing { profiles: files.len() },
         })
     }
 
@@ -177,6 +204,11 @@ impl Apis {
             }
             Saving::New | Saving::Changed => {}
         }
+        let base = Some(Place::of(&profile.base_url));
+        let same = files.iter().find(|file| file.id() != profile.id && file.base() == base);
+        if let Some(same) = same {
+            return Err(ApisError::SameBase { id: same.id().to_owned() });
+        }
         let mut text = serde_json::to_string_pretty(&profile.draft).map_err(|err| failed(err.into()))?;
         text.push('\n');
         replace_private(&inner.path(&profile.id), text.as_bytes()).map_err(failed)
@@ -195,10 +227,18 @@ impl Apis {
         }
     }
 
-    /// Counts a request to a profile's API at `now`, or says which limit it would break.
+    /// Counts a request to a profile's API at `now`, or says which limit it would break. Counted by where the API is, so
+    /// that another id is no way around its limits.
     pub fn count_request(&self, profile: &Profile, now: i64) -> Result<Result<(), RateLimited>, ApisError> {
-        let taken = self.inner.rates.take(&profile.id, &profile.rate_limit, now);
+        let key = Place::of(&profile.base_url).key();
+        let taken = self.inner.rates.take(&key, &profile.rate_limit, now);
         taken.map_err(|cause| self.inner.failed(cause))
+    }
+
+    /// Takes back the request that was counted at `now`: it was never sent.
+    pub fn uncount_request(&self, profile: &Profile, now: i64) -> Result<(), ApisError> {
+        let key = Place::of(&profile.base_url).key();
+        self.inner.rates.give_back(&key, now).map_err(|cause| self.inner.failed(cause))
     }
 }
 
@@ -210,22 +250,12 @@ impl ApiFile {
         }
     }
 
-    fn covers(&self, url: &Url) -> bool {
+    /// Where what it covers begins, as far as it can be told.
+    fn base(&self) -> Option<Place> {
         match self {
-            ApiFile::Profile(profile) => profile.covers(url),
-            ApiFile::Broken(broken) => broken
-                .base_url
-                .as_ref()
-                .is_some_and(|base| base.origin() == url.origin() && is_below(base.path(), url.path())),
+            ApiFile::Profile(profile) => Some(Place::of(&profile.base_url)),
+            ApiFile::Broken(broken) => broken.base_url.as_ref().map(Place::of),
         }
-    }
-
-    fn base_path(&self) -> &str {
-        let base = match self {
-            ApiFile::Profile(profile) => Some(&profile.base_url),
-            ApiFile::Broken(broken) => broken.base_url.as_ref(),
-        };
-        base.map_or("", |base| base.path().trim_end_matches('/'))
     }
 }
 

@@ -51,6 +51,19 @@ impl Default for Web {
     }
 }
 
+impl Web {
+    /// What cannot be opened cannot be masked: rather than show a stored value, nothing is fetched.
+    pub(crate) fn knows_its_secrets(&self) -> Result<(), ToolError> {
+        match self.secrets.as_ref().map(Secrets::all) {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err(err)) => Err(ToolError::failed(format!(
+                "{err}; the web tools stay closed, since stored values could not be masked in what they show"
+            ))
+            .with_hint("the operator can see what to do with `gantry doctor`")),
+        }
+    }
+}
+
 /// When work that may take this long has to be over: never later than the call itself.
 pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
     let own = Instant::now() + limit;

@@ -85,7 +85,9 @@ async fn what_cannot_be_decoded_is_refused() {
         ("compress", "the body cannot be decoded: its encoding \"compress\" is not known"),
     ] {
         let site = Site::start(move |_| answer("200 OK", &[("Content-Encoding", encoding)], b"x")).await;
-        let err = client().send(get(&site.url("/"))).await.unwrap_err();
+        // What came before the body is worth having.
+        let response = client().send(get(&site.url("/"))).await.unwrap();
+        let err = response.body.read(10).await.unwrap_err();
         assert_eq!(err.to_string(), expected);
     }
     let site = Site::start(|_| answer("200 OK", &[("Content-Encoding", "gzip")], b"no gzip")).await;
@@ -217,6 +219,12 @@ async fn what_a_request_says_is_what_the_server_hears() {
         headers.join("\n").replace(&site.address.to_string(), "HOST"),
         "accept: text/html\naccept-encoding: gzip, deflate, br, zstd\nuser-agent: gantry/0.1.0\nhost: HOST\ncontent-length: 4"
     );
+    for (method, length) in [(Method::POST, Some("0")), (Method::GET, None), (Method::DELETE, None)] {
+        client().send(Request { method: method.clone(), ..get(&site.url("/")) }).await.unwrap();
+        let heard = site.heard().pop().unwrap();
+        let told = heard.headers.iter().find(|(name, _)| name == "content-length");
+        assert_eq!(told.map(|(_, value)| value.as_str()), length, "{method}");
+    }
     for name in ["host", "content-length", "transfer-encoding", "connection"] {
         let mut request = get(&site.url("/"));
         request.headers.insert(name, HeaderValue::from_static("1"));

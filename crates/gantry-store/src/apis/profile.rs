@@ -2,10 +2,13 @@
 //!
 //! [`ProfileDraft`] is what somebody wrote, [`Profile`] what it means once nothing is missing.
 
-use gantry_tool::{Violation, nearest};
+use gantry_tool::{Violation, nearest, parse_checked};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use url::Url;
+
+use super::place::{Place, without_dot};
 
 mod auth;
 
@@ -17,6 +20,19 @@ const MAX_TEXT_CHARS: usize = 4_000;
 const MAX_ITEMS: usize = 500;
 /// Of a window; the newest this many requests are remembered.
 const MAX_REQUESTS: u32 = 1_000_000;
+/// Of a draft.
+const FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "base_url",
+    "description",
+    "auth",
+    "rate_limit",
+    "endpoints",
+    "guidelines",
+    "avoid",
+    "notes",
+];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
 /// An API profile as it is written; a file in `apis` holds one.
@@ -107,6 +123,46 @@ pub struct Profile {
 }
 
 impl ProfileDraft {
+    /// What can be read of a draft, and what cannot: one field that is misspelt does not hide what else is wrong.
+    pub fn read(value: Value) -> (ProfileDraft, Vec<Violation>) {
+        let mut problems = Vec::new();
+        let mut value = value;
+        // Each time at least one field less.
+        loop {
+            let found = match parse_checked::<ProfileDraft>(value.clone()) {
+                Ok(draft) => return (draft, problems),
+                Err(found) => found,
+            };
+            let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
+            let fields: Vec<String> = found.iter().map(field).collect();
+            problems.extend(found);
+            let known = value.as_object_mut().map(|object| {
+                let before = object.len();
+                object.retain(|name, _| FIELDS.contains(&name.as_str()) && !fields.contains(name));
+                before > object.len()
+            });
+            if known != Some(true) {
+                return (ProfileDraft::default(), problems);
+            }
+        }
+    }
+
+    /// A profile from what somebody wrote, or everything that is wrong with it.
+    pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
+        let (draft, mut problems) = ProfileDraft::read(value);
+        let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
+        let unread: Vec<String> = problems.iter().map(field).collect();
+        match draft.check() {
+            Ok(profile) if problems.is_empty() => Ok(profile),
+            Ok(_) => Err(problems),
+            Err(found) => {
+                // What could not be read is not missing as well.
+                problems.extend(found.into_iter().filter(|problem| !unread.contains(&problem.path)));
+                Err(problems)
+            }
+        }
+    }
+
     /// This draft where it says something, the other where it does not.
     pub fn over(self, other: &ProfileDraft) -> ProfileDraft {
         let other = other.clone();
@@ -160,7 +216,7 @@ impl ProfileDraft {
 impl Profile {
     /// Whether a request goes to what this profile describes: its origin, and its path or below.
     pub fn covers(&self, url: &Url) -> bool {
-        self.base_url.origin() == url.origin() && is_below(self.base_url.path(), url.path())
+        Place::of(url).is_below(&Place::of(&self.base_url))
     }
 
     /// The host and path of `covers`, but by another scheme or port of the same host's defaults.
@@ -169,15 +225,9 @@ impl Profile {
         self.base_url.scheme() != url.scheme()
             && usual(&self.base_url)
             && usual(url)
-            && self.base_url.host_str() == url.host_str()
-            && is_below(self.base_url.path(), url.path())
+            && without_dot(&self.base_url).host_str() == without_dot(url).host_str()
+            && Place::of(url).path_is_below(&Place::of(&self.base_url))
     }
-}
-
-/// Whether a path is the base or below it, segment by segment.
-pub(super) fn is_below(base: &str, path: &str) -> bool {
-    let base = base.trim_end_matches('/');
-    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 pub(super) fn is_id(id: &str) -> bool {
@@ -258,6 +308,11 @@ impl Problems {
             self.add(path, &format!("missing: {what}"));
         } else if text.chars().count() > MAX_TEXT_CHARS {
             self.add(path, "longer than 4000 characters");
+        }
+        // A terminal would obey them, and a line break would begin a line of its own in a list.
+        let lines_are_fine = path != "id" && path != "name" && !path.ends_with(".path");
+        if text.chars().any(|c| c.is_control() && !(lines_are_fine && matches!(c, '\n' | '\t'))) {
+            self.add(path, "must not hold control characters");
         }
         text.to_owned()
     }

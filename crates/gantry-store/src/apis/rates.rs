@@ -67,6 +67,16 @@ impl Rates {
         }
         Ok(Ok(()))
     }
+
+    /// Forgets one request that was counted at `time`.
+    pub(super) fn give_back(&self, id: &str, time: i64) -> io::Result<()> {
+        let path = self.folder.join(id);
+        if !path.exists() {
+            return Ok(());
+        }
+        let _lock = lock(&self.folder)?;
+        Times::open(&path)?.remove(time)
+    }
 }
 
 fn lock(folder: &Path) -> io::Result<File> {
@@ -110,6 +120,25 @@ impl Times {
         let mut bytes = vec![0; usize::try_from(count * TIME_BYTES).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, (self.count - count) * TIME_BYTES)?;
         Ok(bytes)
+    }
+
+    /// The newest with this time, if it is still there; those after it move up.
+    fn remove(&mut self, time: i64) -> io::Result<()> {
+        for index in (0..self.count).rev() {
+            match self.at(index)? {
+                found if found > time => continue,
+                found if found < time => break,
+                _ => {}
+            }
+            for later in index + 1..self.count {
+                let moved = self.at(later)?;
+                self.file.write_all_at(&moved.to_le_bytes(), (later - 1) * TIME_BYTES)?;
+            }
+            self.count -= 1;
+            self.file.set_len(self.count * TIME_BYTES)?;
+            break;
+        }
+        Ok(())
     }
 
     /// A clock that was put back: what was counted later than now counts as now, or nobody could ask until it is later.
@@ -156,6 +185,24 @@ mod tests {
         assert_eq!(take(69_999), full(3, "minute", 1));
         assert_eq!(take(70_000), Ok(()));
         assert_eq!(rates.take("b", &limits, 70_000).unwrap(), Ok(()), "each profile counts for itself");
+    }
+
+    #[test]
+    fn what_was_not_sent_is_given_back_once() {
+        let (_folder, rates) = rates();
+        let limits = limit(None, Some(3), None);
+        let take = |now| rates.take("a", &limits, now).unwrap();
+        rates.give_back("a", 1).unwrap();
+        assert!(take(1).is_ok() && take(2).is_ok() && take(3).is_ok() && take(4).is_err());
+        rates.give_back("a", 4).unwrap();
+        assert!(take(4).is_err(), "nothing was counted then");
+        rates.give_back("a", 2).unwrap();
+        assert!(take(5).is_ok() && take(6).is_err());
+        assert_eq!(
+            take(60_000),
+            Err(RateLimited { limit: 3, window: "minute", wait_ms: 1 }),
+            "1, 3 and 5 are left"
+        );
     }
 
     /// The count of a window is never more than its limit, whatever the times, and a refused request is not counted:

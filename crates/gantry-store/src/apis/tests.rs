@@ -27,7 +27,10 @@ fn covering(apis: &Apis, url: &str) -> String {
         Covering::Profile(profile) => profile.id.clone(),
         Covering::Broken(broken) => format!("broken {}", broken.id),
         Covering::OtherScheme(profile) => format!("scheme {}", profile.id),
-        Covering::Nothing { profiles, broken } => format!("nothing of {profiles}, {} broken", broken.len()),
+        Covering::Twice(ids) => format!("twice {}", ids.join(" ")),
+        Covering::Unclear { id } => format!("unclear {id}"),
+        Covering::Hidden(broken) => format!("hidden by {}", broken.id),
+        Covering::Nothing { profiles } => format!("nothing of {profiles}"),
     }
 }
 
@@ -54,8 +57,8 @@ fn two_profiles_on_one_host_are_told_apart_by_the_longest_path() {
         ("https://api.example.com/v1/%2e%2e/x", "all"),
         ("https://api.example.com:8443/v1", "port"),
         ("http://api.example.com/v1", "scheme v1"),
-        ("https://api.example.com:9/v1", "nothing of 4, 0 broken"),
-        ("https://xapi.example.com/v1", "nothing of 4, 0 broken"),
+        ("https://api.example.com:9/v1", "nothing of 4"),
+        ("https://xapi.example.com/v1", "nothing of 4"),
     ] {
         let found = covering(&apis, url);
         let same = found == expected || (expected.starts_with("scheme") && found.starts_with("scheme"));
@@ -67,20 +70,20 @@ fn two_profiles_on_one_host_are_told_apart_by_the_longest_path() {
 fn a_change_by_hand_counts_at_once_and_so_does_a_removal() {
     let (_folder, data) = world();
     let (apis, other) = (Apis::new(&data), Apis::new(&data));
-    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0, 0 broken");
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0");
     other.save(&profile("a", "https://a.example"), Saving::New).unwrap();
     assert_eq!(covering(&apis, "https://a.example/x"), "a");
     let path = data.apis().join("a.json");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("a.example", "b.example")).unwrap();
-    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 1, 0 broken");
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 1");
     assert_eq!(covering(&apis, "https://b.example/x"), "a");
     other.remove("a").unwrap();
-    assert_eq!(covering(&apis, "https://b.example/x"), "nothing of 0, 0 broken");
+    assert_eq!(covering(&apis, "https://b.example/x"), "nothing of 0");
     std::fs::write(&path, &text).unwrap();
     assert_eq!(covering(&apis, "https://a.example/x"), "a");
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0, 0 broken");
+    assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0");
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn a_broken_file_is_listed_and_stops_what_it_would_cover() {
     assert!(told[3].starts_with("torn: not JSON: "), "{told:?}");
     assert!(told[4].contains("did you mean \"endpoints\"?"), "{told:?}");
     assert_eq!(covering(&apis, "https://wrong.example/v1/x"), "broken wrong");
-    assert_eq!(covering(&apis, "https://elsewhere.example/"), "nothing of 5, 4 broken");
+    assert_eq!(covering(&apis, "https://elsewhere.example/"), "hidden by torn");
     apis.remove("torn").unwrap();
     assert!(!data.apis().join("torn.json").exists());
 }

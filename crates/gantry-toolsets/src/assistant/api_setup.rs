@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use gantry_net::{NetError, check_address};
 use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_tool::{Text, Tool, ToolError, Toolset, Violation};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::blocking::blocking;
 use crate::{Ctx, Machine};
@@ -22,8 +24,9 @@ struct Input {
     /// The profile's id; for update, delete and view.
     id: Option<String>,
     /// For create: id, name, base_url, description, auth, endpoints, guidelines and avoid are needed. For update: what is to
-    /// change; the rest stays.
-    profile: Option<ProfileDraft>,
+    /// change; the rest stays, and null takes away rate_limit or notes.
+    #[schemars(with = "Option<ProfileDraft>")]
+    profile: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -58,8 +61,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
             Action::List => list(apis),
             Action::View => view(apis, &wanted(id)?),
             Action::Delete => delete(apis, &wanted(id)?),
-            Action::Create => create(ctx, apis, id, profile.unwrap_or_default()),
-            Action::Update => update(ctx, apis, id, profile.unwrap_or_default()),
+            Action::Create => create(ctx, apis, id, profile),
+            Action::Update => update(ctx, apis, id, profile),
         }
         .map(Text)
     })
@@ -110,25 +113,67 @@ fn delete(apis: &Apis, id: &str) -> Result<String, ToolError> {
     Ok(format!("Deleted the API profile {id}. It no longer applies."))
 }
 
-fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, mut draft: ProfileDraft) -> Result<String, ToolError> {
+fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> Result<String, ToolError> {
+    let (mut draft, problems) = ProfileDraft::read(given.unwrap_or_else(|| Map::new().into()));
     same_id(id.as_deref(), &draft)?;
     draft.id = draft.id.or(id);
-    let profile = draft.check().map_err(|problems| unusable(&problems))?;
+    let profile = checked(draft, problems)?;
     apis.save(&profile, Saving::New).map_err(api_error)?;
     Ok(told(ctx, "Created", &profile))
 }
 
-fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, draft: ProfileDraft) -> Result<String, ToolError> {
+fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> Result<String, ToolError> {
+    let given = given.unwrap_or_else(|| Map::new().into());
+    let nulls: Vec<String> = given
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| value.is_null())
+        .map(|(name, _)| name.clone())
+        .collect();
+    let (draft, mut problems) = ProfileDraft::read(given);
     same_id(id.as_deref(), &draft)?;
     let id = wanted(id.or_else(|| draft.id.clone()))?;
-    let profile = match apis.get(&id).map_err(api_error)? {
+    let old = apis.get(&id).map_err(api_error)?;
+    let mut draft = match &old {
         ApiFile::Profile(old) => draft.over(&old.draft),
         // What cannot be read has nothing to keep: the whole profile has to be given.
-        ApiFile::Broken(_) => ProfileDraft { id: Some(id), ..draft },
+        ApiFile::Broken(_) => ProfileDraft { id: Some(id.clone()), ..draft },
     };
-    let profile = profile.check().map_err(|problems| unusable(&problems))?;
+    for name in nulls {
+        match name.as_str() {
+            "rate_limit" => draft.rate_limit = None,
+            "notes" => draft.notes = None,
+            _ => problems.push(Violation { path: name, message: "cannot be taken away".into() }),
+        }
+    }
+    let profile = checked(draft, problems)?;
+    if matches!(&old, ApiFile::Profile(old) if old.draft == profile.draft) {
+        return Err(ToolError::input(format!("nothing in profile changes the API profile \"{id}\""))
+            .with_hint("give the fields that are to change"));
+    }
     apis.save(&profile, Saving::Changed).map_err(api_error)?;
     Ok(told(ctx, "Updated", &profile))
+}
+
+/// A profile that can be saved and used, or everything that is wrong with it.
+fn checked(draft: ProfileDraft, mut problems: Vec<Violation>) -> Result<Profile, ToolError> {
+    let profile = match draft.check() {
+        Ok(profile) => Some(profile),
+        Err(found) => {
+            problems.extend(found);
+            None
+        }
+    };
+    if let Some(Err(NetError::BadUrl { reason, .. })) =
+        profile.as_ref().map(|profile| check_address(&profile.base_url))
+    {
+        problems.push(Violation { path: "base_url".into(), message: format!("cannot be reached: {reason}") });
+    }
+    match profile {
+        Some(profile) if problems.is_empty() => Ok(profile),
+        _ => Err(unusable(&problems)),
+    }
 }
 
 fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {
@@ -162,6 +207,7 @@ fn unusable(problems: &[Violation]) -> ToolError {
 fn api_error(err: ApisError) -> ToolError {
     match err {
         ApisError::Exists { .. } => ToolError::input(err.to_string()).with_hint("action update changes it"),
+        ApisError::SameBase { .. } => ToolError::input(err.to_string()),
         ApisError::Unknown { .. } => ToolError::input(err.to_string()).with_hint("action list shows all"),
         ApisError::Invalid { problems, .. } => unusable(&problems),
         ApisError::Io { .. } | ApisError::TooMany => ToolError::failed(err.to_string()),

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_net::{HeaderName, NetError, Redirects, Request, Url, header};
-use gantry_store::{Apis, Covering, Profile};
+use gantry_net::{HeaderName, MAX_REDIRECTS, NetError, Redirects, Request, check_address, header};
+use gantry_store::Profile;
 use gantry_tool::{Label, Masker, Message, Text, Tool, ToolError, Toolset, Touch, Violation};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use self::coverage::{Counted, Followed, covering_profile};
 use self::credentials::Credentials;
 use self::plan::{Content, Plan};
 use crate::blocking::blocking;
@@ -19,6 +20,7 @@ use crate::{Ctx, Machine};
 
 mod answer;
 mod api_like;
+mod coverage;
 mod credentials;
 mod form;
 mod oauth2;
@@ -49,6 +51,7 @@ struct Input {
     /// A body of text, sent as it is.
     body: Option<String>,
     /// A body of JSON. A string in it that is exactly `secret:NAME` stands for that secret.
+    #[serde(default, deserialize_with = "given")]
     json: Option<Value>,
     /// A form by field; values are strings (which may hold `secret:NAME`), numbers, true, false, or lists of those.
     form: Option<Map<String, Value>>,
@@ -56,6 +59,11 @@ struct Input {
     file: Option<String>,
     /// Milliseconds for the whole exchange, 1 to 600000 (default 30000).
     timeout_ms: Option<u64>,
+}
+
+/// `null` is JSON, too, and something else than nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,96 +97,45 @@ struct Prepared {
     plan: Plan,
     credentials: Credentials,
     profile: Option<Arc<Profile>>,
+    counted: Option<Counted>,
     file: Option<Vec<u8>>,
 }
 
 /// check → cover → fill in → read → count. Whatever is wrong, nothing has been sent.
 fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
+    ctx.state.web().knows_its_secrets()?;
     let (planned, mut problems) = plan::plan(input);
     let profile = match &planned.url {
         Some(url) => covering_profile(ctx, url, &planned, &mut problems)?,
         None => None,
     };
+    let file = match &planned.content {
+        Content::File(path) => read_file(ctx, path, &mut problems)?,
+        _ => None,
+    };
     let credentials = credentials::resolve(ctx, &planned, profile.as_deref(), &mut problems);
     let (Some(plan), Some(credentials), true) = (planned.complete(), credentials, problems.is_empty()) else {
         return Err(listed(&problems));
     };
-    let file = match &plan.content {
-        Content::File(path) => {
-            let file = ctx.state.contained(&ctx.call)?.open(path).map_err(file_error)?;
-            Some(file.read_all(MAX_FILE_BYTES).map_err(file_error)?)
-        }
-        _ => None,
+    let counted = match &profile {
+        None => None,
+        Some(profile) => Some(coverage::count(ctx, profile)?.map_err(|full| {
+            ToolError::failed(format!("{}; nothing was sent", full.text)).with_hint(full.hint)
+        })?),
     };
-    if let Some((apis, profile)) = apis(ctx).zip(profile.as_deref()) {
-        count(apis, profile)?;
-    }
-    Ok(Prepared { plan, credentials, profile, file })
+    Ok(Prepared { plan, credentials, profile, counted, file })
 }
 
-fn apis(ctx: &Ctx) -> Option<&Apis> {
-    ctx.state.web().apis.as_ref()
-}
-
-/// The profile of a request, or why there has to be one.
-fn covering_profile(
-    ctx: &Ctx,
-    url: &Url,
-    plan: &plan::Planned,
-    problems: &mut Vec<Violation>,
-) -> Result<Option<Arc<Profile>>, ToolError> {
-    let Some(apis) = apis(ctx) else { return Ok(None) };
-    let covering = apis.covering(url).map_err(|err| ToolError::failed(err.to_string()))?;
-    let mut refuse = |message: String| {
-        problems.push(Violation { path: "url".into(), message });
-        Ok(None)
-    };
-    match covering {
-        Covering::Profile(profile) => Ok(Some(profile)),
-        Covering::Broken(broken) => {
-            let listed: Vec<String> = broken.problems.iter().map(ToString::to_string).collect();
-            refuse(format!(
-                "the API profile \"{}\" covers it and cannot be used: {}; mend it with api_setup, or delete it",
-                broken.id,
-                listed.join("; ")
-            ))
+/// The bytes to send; a file that cannot be read is one problem among the others, one that policy closes is a denial.
+fn read_file(ctx: &Ctx, path: &str, problems: &mut Vec<Violation>) -> Result<Option<Vec<u8>>, ToolError> {
+    let file = ctx.state.contained(&ctx.call)?.open(path).and_then(|file| file.read_all(MAX_FILE_BYTES));
+    match file.map_err(file_error) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(ToolError::Input(message) | ToolError::Failed(message)) => {
+            problems.push(Violation { path: "file".into(), message: message.text });
+            Ok(None)
         }
-        Covering::OtherScheme(profile) => {
-            refuse(format!("the API profile \"{}\" is for {}; use that", profile.id, profile.base_url))
-        }
-        Covering::Nothing { profiles: 0, .. } => Ok(None),
-        Covering::Nothing { broken, .. } => match api_like::why(url, plan) {
-            None => Ok(None),
-            Some(why) => {
-                let host = url.host_str().unwrap_or_default();
-                let ids: Vec<&str> = broken.iter().map(|broken| broken.id.as_str()).collect();
-                let broken = match ids.as_slice() {
-                    [] => String::new(),
-                    ids => format!(" (profiles that cannot be used: {})", ids.join(", ")),
-                };
-                refuse(format!(
-                    "no API profile covers it, and it looks like an API: {why}{broken}. Make one first: api_setup with \
-                     action create and a profile whose base_url is https://{host}/… with auth, endpoints, guidelines \
-                     and avoid; or the operator runs `gantry apis add FILE`"
-                ))
-            }
-        },
-    }
-}
-
-/// Counts the request against the limits of its profile.
-fn count(apis: &Apis, profile: &Profile) -> Result<(), ToolError> {
-    let now = jiff::Timestamp::now().as_millisecond();
-    match apis.count_request(profile, now).map_err(|err| ToolError::failed(err.to_string()))? {
-        Ok(()) => Ok(()),
-        Err(full) => {
-            let seconds = full.wait_ms.max(1).cast_unsigned().div_ceil(1_000);
-            Err(ToolError::failed(format!(
-                "the API profile \"{}\" allows {} requests a {}; nothing was sent",
-                profile.id, full.limit, full.window
-            ))
-            .with_hint(format!("try again in {seconds} s")))
-        }
+        Err(other) => Err(other),
     }
 }
 
@@ -187,34 +144,141 @@ async fn exchange(
     prepared: Prepared,
     deadline: tokio::time::Instant,
 ) -> Result<String, ToolError> {
-    let Prepared { plan, credentials, profile, file } = prepared;
-    let Credentials { mut secret_headers, mut used, url, body, token, .. } = credentials;
-    let fetched = match &token {
-        None => None,
-        Some(wanted) => Some(oauth2::token(ctx, wanted, deadline, &mut used).await?),
-    };
-    if let Some(fetched) = &fetched {
-        secret_headers.insert(header::AUTHORIZATION, fetched.clone());
+    let Prepared { plan, credentials, profile, mut counted, file } = prepared;
+    let Credentials { mut secret_headers, mut used, url, body, token, in_body } = credentials;
+    if let Some(wanted) = &token {
+        match oauth2::token(ctx, wanted, deadline, &mut used).await {
+            Ok(fetched) => secret_headers.insert(header::AUTHORIZATION, fetched),
+            Err(err) => {
+                take_back(ctx, counted).await?;
+                return Err(err);
+            }
+        };
     }
-    // A body is sent again when a redirect says so, wherever that leads: one with a secret in it goes nowhere else.
-    let redirects = if credentials.in_body { Redirects::Stop } else { Redirects::Follow };
     let method = plan.method.clone();
-    let request = Request {
+    let mut request = Request {
         method: plan.method,
         url,
         headers: plan.headers,
         secret_headers,
         body: file.unwrap_or(body).into(),
         policy: ctx.state.reachable(&ctx.call),
-        redirects,
+        // Where one leads is looked at here, hop by hop: it may lead into or out of a profile.
+        redirects: Redirects::Stop,
         deadline,
     };
-    let response =
-        ctx.state.web().client.send(request).await.map_err(|err| used.masked_error(net_error(err)))?;
+    let (mut hops, mut current) = (0, profile.clone());
+    let (response, not_followed) = loop {
+        let response = match ctx.state.web().client.send(request.clone()).await {
+            Ok(response) => response,
+            Err(err) => {
+                if was_not_sent(&err) {
+                    take_back(ctx, counted).await?;
+                }
+                return Err(used.masked_error(send_error(err, hops)));
+            }
+        };
+        let redirected = request.redirected(response.status, &response.headers);
+        match next_hop(ctx, redirected, hops, in_body, current.clone()).await? {
+            Next::Stay(why) => break (response, why),
+            Next::Go(next) => (request, current, counted) = *next,
+        }
+        hops += 1;
+    };
     if let (401, Some(wanted)) = (response.status.as_u16(), &token) {
         ctx.state.web().tokens.forget(wanted);
     }
-    answer::show(ctx, &method, response, redirects, used, profile.as_deref()).await
+    let response = gantry_net::Response { hops, ..response };
+    answer::show(ctx, &method, response, not_followed, used, profile.as_deref()).await
+}
+
+/// After an answer.
+enum Next {
+    /// It is the last; a redirect that was not followed has its reason.
+    Stay(Option<String>),
+    Go(Box<(Request, Option<Arc<Profile>>, Option<Counted>)>),
+}
+
+/// Where an answer leads, checked like a first request: by which profile, within its limits, with its credentials or none.
+async fn next_hop(
+    ctx: &Ctx,
+    redirected: Result<Option<Request>, NetError>,
+    hops: usize,
+    in_body: bool,
+    profile: Option<Arc<Profile>>,
+) -> Result<Next, ToolError> {
+    let stay = |why: &str| Ok(Next::Stay(Some(why.to_owned())));
+    let mut next = match redirected {
+        Ok(None) => return Ok(Next::Stay(None)),
+        Ok(Some(next)) => next,
+        Err(NetError::Redirect { reason, .. }) => return stay(&reason),
+        Err(err) => return stay(&err.to_string()),
+    };
+    if in_body {
+        // A body is sent again when a redirect says so, wherever that leads: one with a secret in it goes nowhere else.
+        return stay("the request's body holds a secret");
+    }
+    if hops == MAX_REDIRECTS {
+        return stay("there were too many before it");
+    }
+    if let Err(err) = check_address(&next.url) {
+        return stay(&err.to_string());
+    }
+    blocking(ctx, move |ctx, _| {
+        Ok(match coverage::follows(ctx, profile.as_deref(), &next.url)? {
+            Followed::No(why) => Next::Stay(Some(why)),
+            Followed::Outside => {
+                if profile.is_some() {
+                    next.secret_headers.clear();
+                }
+                Next::Go(Box::new((next, None, None)))
+            }
+            Followed::Within(profile) => match coverage::count(ctx, &profile)? {
+                Ok(counted) => Next::Go(Box::new((next, Some(profile), Some(counted)))),
+                Err(full) => Next::Stay(Some(format!("{}; {}", full.text, full.hint))),
+            },
+        })
+    })
+    .await
+}
+
+async fn take_back(ctx: &Ctx, counted: Option<Counted>) -> Result<(), ToolError> {
+    match counted {
+        Some(counted) => blocking(ctx, move |ctx, _| counted.take_back(ctx)).await,
+        None => Ok(()),
+    }
+}
+
+/// Whether a failure came before anything went out.
+fn was_not_sent(err: &NetError) -> bool {
+    matches!(
+        err,
+        NetError::BadUrl { .. }
+            | NetError::NotAllowed { .. }
+            | NetError::ForbiddenAddress { .. }
+            | NetError::ForbiddenName { .. }
+            | NetError::BadHeader { .. }
+            | NetError::Name { .. }
+            | NetError::Connect { .. }
+    )
+}
+
+/// A failure before an answer came, with what is known of the request: a second POST may be one too many.
+fn send_error(err: NetError, hops: usize) -> ToolError {
+    let sent = match (was_not_sent(&err), hops) {
+        (true, 0) => return net_error(err),
+        (true, _) => {
+            format!("; this was after {hops} redirects, so the request itself was sent and answered")
+        }
+        (false, _) => "; the request may have been carried out".to_owned(),
+    };
+    let told = |message: Message| Message { text: format!("{}{sent}", message.text), ..message };
+    match net_error(err) {
+        ToolError::Input(message) => ToolError::Input(told(message)),
+        ToolError::Failed(message) => ToolError::Failed(told(message)),
+        ToolError::Denied(message) => ToolError::Denied(told(message)),
+        other => other,
+    }
 }
 
 /// Every problem at once.

@@ -73,6 +73,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    ctx.state.web().knows_its_secrets()?;
     let url = address(&input.url)?;
     tokio::select! {
         output = fetch(&ctx, url, &input) => output,

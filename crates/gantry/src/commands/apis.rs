@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
-use gantry_tool::{Violation, parse_checked};
+use gantry_tool::Violation;
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, UsageError};
@@ -86,8 +86,7 @@ pub(crate) fn run(places: &Places, output: &Output, args: ApisArgs) -> Result<Ex
         ApisAction::Show { id } => show(output, &apis, &id),
         ApisAction::Add { file, replace } => {
             let value = read_json(places, &file)?;
-            let checked = parse_checked::<ProfileDraft>(value).and_then(ProfileDraft::check);
-            let profile = checked.map_err(|problems| unusable(&file, &problems))?;
+            let profile = ProfileDraft::read_whole(value).map_err(|problems| unusable(&file, &problems))?;
             save(output, places, &apis, &profile, replace)
         }
         ApisAction::Rm { id } => {
@@ -200,7 +199,12 @@ fn read_json(places: &Places, file: &str) -> Result<Value> {
     } else {
         places.read_own(file.as_ref())?
     };
-    serde_json::from_slice(&bytes).map_err(|err| UsageError(format!("{file} is not JSON: {err}")).into())
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    serde_json::from_slice(text).map_err(|err| {
+        let yaml = text.trim_ascii_start().first().is_some_and(|byte| !b"{[\"".contains(byte));
+        let hint = if yaml { "; if it is YAML, convert it first, such as with `yq -o json`" } else { "" };
+        UsageError(format!("{file} is not JSON: {err}{hint}")).into()
+    })
 }
 
 fn unusable(file: &str, problems: &[Violation]) -> anyhow::Error {
@@ -212,7 +216,9 @@ fn unusable(file: &str, problems: &[Violation]) -> anyhow::Error {
 fn told(err: ApisError) -> anyhow::Error {
     match err {
         ApisError::Exists { .. } => UsageError(format!("{err}; --replace takes its place")).into(),
-        ApisError::Unknown { .. } | ApisError::Invalid { .. } => UsageError(err.to_string()).into(),
+        ApisError::SameBase { .. } | ApisError::Unknown { .. } | ApisError::Invalid { .. } => {
+            UsageError(err.to_string()).into()
+        }
         ApisError::Io { .. } | ApisError::TooMany => err.into(),
     }
 }

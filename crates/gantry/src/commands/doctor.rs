@@ -31,7 +31,7 @@ struct Check {
 
 pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
-    checks.extend([disk(&places), keeper(&places), shell(&places), workspace(&places)]);
+    checks.extend([secrets(&places), disk(&places), keeper(&places), shell(&places), workspace(&places)]);
     checks.extend(gateway::checks(&places, output));
     match Local::open(places) {
         Ok(local) => {
@@ -77,6 +77,18 @@ fn configuration(places: &Places) -> Check {
 fn data_directory(places: &Places) -> Check {
     let root = places.data.root().display();
     check("data directory", places.data.create().map(|()| format!("{root}, for its owner only")))
+}
+
+/// Sealed secrets that cannot be opened can neither be sent nor masked.
+fn secrets(places: &Places) -> Check {
+    match places.secrets().all() {
+        Ok(known) => check("secrets", Ok::<_, String>(format!("{} stored", known.len()))),
+        Err(err) => Check {
+            name: "secrets",
+            health: Health::Warning,
+            text: format!("{err}; the web tools stay closed until it is mended or the file is removed"),
+        },
+    }
 }
 
 fn disk(places: &Places) -> Check {

@@ -62,6 +62,10 @@ fn set(places: &Places, output: &Output, name: &str, hosts: &[String]) -> Result
     let patterns: Result<Vec<HostPattern>, _> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
     let patterns = patterns.map_err(|err| UsageError(err.to_string()))?;
     let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    let too_wide = |host: &&String| host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'));
+    if let Some(host) = hosts.iter().find(too_wide) {
+        return Err(UsageError(format!("{host} is half the Internet; name the domain it belongs to")).into());
+    }
     let value = value(name)?;
     let now = jiff::Timestamp::now().as_millisecond();
     let replaced = places.secrets().set(name, &value, &hosts, now).map_err(told)?;

@@ -101,6 +101,7 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
     for (args, value, expected) in [
         (vec!["secrets", "set", "A"], VALUE, "--host"),
         (vec!["secrets", "set", "A", "--host", "https://x"], VALUE, "is no host"),
+        (vec!["secrets", "set", "A", "--host", "*.com"], VALUE, "half the Internet"),
         (vec!["secrets", "set", "1A", "--host", "x.example"], VALUE, "cannot name a secret"),
         (vec!["secrets", "set", "A", "--host", "x.example"], "sh0rt", "shorter than 8"),
         (vec!["secrets", "set", "A", "--host", "x.example"], "", "shorter than 8"),
@@ -119,6 +120,10 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
     assert_eq!(world.run_with(&["secrets", "--json"], &master).json()[0]["name"], "A");
     let without = world.run(&["secrets"]);
     assert!(without.code == 1 && without.stderr.contains("set GANTRY_MASTER_KEY"), "{without:?}");
+    let doctor = world.run(&["doctor", "--json"]).json();
+    let check =
+        doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "secrets").unwrap();
+    assert_eq!(check["health"], "warning", "{check}");
     let wrong =
         world.run_with(&["secrets"], &[("GANTRY_MASTER_KEY", "another-key-that-is-long-enough-to-be-one")]);
     assert!(

@@ -8,8 +8,24 @@ use super::{Problems, check_url};
 use crate::secrets::references;
 
 const TYPES: [&str; 6] = ["none", "basic", "bearer", "header", "query", "oauth2"];
-/// Of what stands before a secret, such as `Token `; more could be a credential.
-const MAX_WORDS: usize = 16;
+/// Of the word before a secret, such as `Token `; more could be a credential.
+const MAX_WORD: usize = 16;
+/// Headers that say how a message is carried: no credential can stand there.
+const CLIENTS_OWN: [&str; 13] = [
+    "host",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "keep-alive",
+    "expect",
+    "accept-encoding",
+    "proxy-authorization",
+    "proxy-connection",
+    "proxy-authenticate",
+];
 const STYLES: [&str; 2] = ["basic", "body"];
 
 /// As it is written. Which fields a type wants is said when one is missing.
@@ -108,11 +124,11 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
         "bearer" => Auth::Bearer { token: fields.credential("token", &draft.token, Around::Nothing) },
         "header" => Auth::Header {
             name: fields.header_name(&draft.header_name),
-            value: fields.credential("value", &draft.value, Around::Words),
+            value: fields.credential("value", &draft.value, Around::Word),
         },
         "query" => Auth::Query {
             name: fields.plain("query_param", &draft.query_param),
-            value: fields.credential("value", &draft.value, Around::Words),
+            value: fields.credential("value", &draft.value, Around::Word),
         },
         "oauth2" => {
             let token_url = fields.plain("token_url", &draft.token_url);
@@ -180,7 +196,7 @@ impl Fields<'_> {
         self.seen.push(name);
         let path = format!("auth.{name}");
         let text = self.problems.text(&path, value.as_deref(), &format!("type {} needs it", self.kind));
-        if text.chars().any(char::is_control) {
+        if text.contains(['\n', '\t']) {
             self.problems.add(&path, "must not hold control characters");
         }
         text
@@ -192,6 +208,9 @@ impl Fields<'_> {
         if !name.bytes().all(allowed) {
             self.problems.add("auth.header_name", "not the name of a header");
         }
+        if CLIENTS_OWN.contains(&name.to_ascii_lowercase().as_str()) {
+            self.problems.add("auth.header_name", "set by the client itself, from the URL and the body");
+        }
         name
     }
 
@@ -201,7 +220,7 @@ impl Fields<'_> {
         let found: Vec<_> = references(&text).collect();
         let by_name = match (found.as_slice(), around) {
             ([only], Around::Nothing) => only.range == (0..text.len()),
-            ([only], Around::Words) => only.range.start <= MAX_WORDS && only.range.end == text.len(),
+            ([only], Around::Word) => is_word(&text[..only.range.start]) && only.range.end == text.len(),
             _ => false,
         };
         if !text.is_empty() && !by_name {
@@ -215,9 +234,15 @@ impl Fields<'_> {
     }
 }
 
+/// Nothing, or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are what credentials have.
+fn is_word(before: &str) -> bool {
+    let word = before.trim_end_matches([' ', '=', ':']);
+    before.len() <= MAX_WORD && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+}
+
 /// What may stand before the name of a secret.
 #[derive(Debug, Clone, Copy)]
 enum Around {
     Nothing,
-    Words,
+    Word,
 }

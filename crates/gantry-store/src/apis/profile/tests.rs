@@ -103,3 +103,43 @@ fn a_literal_credential_is_refused_and_not_repeated() {
         assert_eq!(problems(&json!({ "auth": auth })).len(), 1, "{auth}");
     }
 }
+
+#[test]
+fn no_control_characters_no_literals_and_no_header_of_the_client() {
+    let text = "E\u{1b}]0;x\u{7}";
+    assert_eq!(problems(&json!({"name": text, "description": text})), ["name", "description"]);
+    assert_eq!(problems(&json!({"name": "a\nb", "description": "two\nlines"})), ["name"]);
+    let endpoint = json!([{"method": "GET", "path": "/a\u{1b}[2J", "description": "d"}]);
+    assert_eq!(
+        problems(&json!({"endpoints": endpoint, "avoid": ["\u{9b}x"]})),
+        ["endpoints.0.path", "avoid.0"]
+    );
+    let header =
+        |name: &str, value: &str| json!({"auth": {"type": "header", "header_name": name, "value": value}});
+    assert_eq!(problems(&header("Host", "secret:A")), ["auth.header_name"]);
+    for value in ["literalvalue123 secret:A", "a b secret:A", "sk_live_ secret:A", "A1 secret:A"] {
+        assert_eq!(problems(&header("X-Key", value)), ["auth.value"], "{value}");
+    }
+    for value in ["secret:A", "Token secret:A", "GenieKey secret:A", "token=secret:A", "Api-Key: secret:A"] {
+        assert_eq!(problems(&header("X-Key", value)), Vec::<String>::new(), "{value}");
+    }
+}
+
+#[test]
+fn a_field_that_cannot_be_read_does_not_hide_what_is_missing() {
+    let value = json!({"id": "a", "nmae": "A", "endpoints": 7, "avoid": ["x"]});
+    let found = ProfileDraft::read_whole(value).unwrap_err();
+    let text: String = found.iter().map(|problem| format!("- {problem}\n")).collect();
+    for part in [
+        "nmae",
+        "- endpoints",
+        "- name: missing",
+        "- base_url: missing",
+        "- auth: missing",
+        "- guidelines: missing",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!(text.matches("- endpoints").count(), 1, "{text}");
+    assert!(ProfileDraft::read_whole(json!([1])).is_err() && ProfileDraft::read_whole(whole()).is_ok());
+}

@@ -101,3 +101,30 @@ async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
     setup(&bench, json!({"action": "update", "id": "stripe", "profile": stripe()})).await.unwrap();
     assert!(setup(&bench, json!({"action": "list"})).await.unwrap().starts_with("stripe: Stripe, "));
 }
+
+#[tokio::test]
+async fn an_address_that_is_never_reached_is_refused() {
+    let bench = Bench::new();
+    let mut port = stripe();
+    port["base_url"] = json!("http://127.0.0.1:22/");
+    let error = setup(&bench, json!({"action": "create", "profile": port})).await.unwrap_err();
+    assert!(error.contains("- base_url: cannot be reached: its port"), "{error}");
+}
+
+#[tokio::test]
+async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
+    let bench = Bench::new();
+    setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
+    for profile in [json!(null), json!({}), json!({"name": "Stripe"})] {
+        let error = setup(&bench, json!({"action": "update", "id": "stripe", "profile": profile})).await;
+        assert!(error.unwrap_err().contains("nothing in profile changes"), "{profile}");
+    }
+    let null = json!({"action": "update", "id": "stripe", "profile": {"auth": null, "name": null}});
+    let error = setup(&bench, null).await.unwrap_err();
+    assert!(error.contains("- auth: cannot be taken away") && error.contains("- name: cannot"), "{error}");
+    setup(&bench, json!({"action": "update", "id": "stripe", "profile": {"rate_limit": null}}))
+        .await
+        .unwrap();
+    let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
+    assert!(!viewed.contains("rate_limit"), "{viewed}");
+}

@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use gantry_net::{HeaderMap, Method, ReadBody, Redirects, Response, header};
+use gantry_net::{Body, HeaderMap, HeaderName, Method, NetError, ReadBody, Response, header};
 use gantry_store::Profile;
-use gantry_tool::ToolError;
+use gantry_tool::{Masker, ToolError};
 
 use super::used::{Used, mask_all};
 use super::{is_credential_name, net_error};
@@ -22,7 +22,7 @@ pub(super) async fn show(
     ctx: &Ctx,
     method: &Method,
     response: Response,
-    redirects: Redirects,
+    not_followed: Option<String>,
     used: Used,
     profile: Option<&Profile>,
 ) -> Result<String, ToolError> {
@@ -33,13 +33,10 @@ pub(super) async fn show(
     text.push_str(&shown_headers(&headers, &used));
     let mut notes = Vec::new();
     if hops > 0 {
-        notes.push(format!("after {hops} redirect{}, from {url}", if hops == 1 { "" } else { "s" }));
-    } else if redirects == Redirects::Stop
-        && status.is_redirection()
-        && headers.contains_key(header::LOCATION)
-    {
-        notes.push("the redirect was not followed: the request's body holds a secret".to_owned());
+        let from = redacted_address(url.as_str());
+        notes.push(format!("after {hops} redirect{}, from {from}", if hops == 1 { "" } else { "s" }));
     }
+    notes.extend(not_followed.map(|why| format!("the redirect was not followed: {why}")));
     if let (401 | 403, Some(profile)) = (status.as_u16(), profile) {
         notes.push(format!(
             "the API profile \"{}\" added its credentials, and they were not accepted",
@@ -47,7 +44,12 @@ pub(super) async fn show(
         ));
     }
     if *method != Method::HEAD {
-        let read = body.read(MAX_KEPT_BYTES).await.map_err(|err| used.masked_error(net_error(err)))?;
+        let (read, broken) = read(body).await;
+        if let Some(err @ NetError::TimedOut { .. }) = &broken
+            && ctx.call.deadline.is_some_and(is_over)
+        {
+            return Err(used.masked_error(net_error(err.clone())));
+        }
         let content_type =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let known = used.clone();
@@ -56,6 +58,9 @@ pub(super) async fn show(
         text.push('\n');
         text.push_str(&shown);
         notes.extend(note);
+        notes.extend(
+            broken.map(|err| format!("the body ends here: {err}; the request was sent and answered")),
+        );
     }
     for note in notes {
         text.push_str(if text.ends_with('\n') { "" } else { "\n" });
@@ -64,14 +69,46 @@ pub(super) async fn show(
     Ok(used.mask_text(text))
 }
 
+fn is_over(deadline: std::time::Instant) -> bool {
+    deadline <= std::time::Instant::now()
+}
+
+/// As much as came and is kept, and what went wrong with the rest.
+async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
+    let mut bytes = Vec::new();
+    loop {
+        match body.chunk().await {
+            Ok(None) => return (ReadBody { bytes, cut: false }, None),
+            Err(err) => return (ReadBody { bytes, cut: false }, Some(err)),
+            Ok(Some(chunk)) => {
+                let room = MAX_KEPT_BYTES - bytes.len();
+                // Never more room than is kept: growing by doubling would take twice as much.
+                if bytes.capacity() - bytes.len() < chunk.len() {
+                    let more = bytes.len().max(chunk.len()).min(room);
+                    bytes.reserve_exact(more);
+                }
+                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() > room {
+                    return (ReadBody { bytes, cut: true }, None);
+                }
+            }
+        }
+    }
+}
+
 fn shown_headers(headers: &HeaderMap, used: &Used) -> String {
     let mut text = String::new();
     for (name, value) in headers.iter().take(MAX_SHOWN_HEADERS) {
-        let value = match is_credential_name(name) {
+        let hidden = is_credential_name(name)
+            || name.as_str().contains("session")
+            || *name == "authentication-info"
+            || *name == "proxy-authentication-info";
+        let value = match hidden {
             true => "[redacted]".to_owned(),
             false => {
                 // Masked before it is cut: half a credential is one too.
                 let value = used.mask_text(String::from_utf8_lossy(value.as_bytes()).into_owned());
+                let value = if is_address(name) { redacted_address(&value) } else { value };
                 let cut = if value.chars().count() > MAX_SHOWN_VALUE { "…" } else { "" };
                 format!("{}{cut}", value.chars().take(MAX_SHOWN_VALUE).collect::<String>())
             }
@@ -82,6 +119,32 @@ fn shown_headers(headers: &HeaderMap, used: &Used) -> String {
         text.push_str(&format!("[{} more headers]\n", headers.len() - MAX_SHOWN_HEADERS));
     }
     text
+}
+
+/// Headers whose value is an address, or holds some.
+fn is_address(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "location" | "content-location" | "link" | "refresh")
+}
+
+/// An address with the values of its secret parameters left out, in query and fragment.
+fn redacted_address(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, _) in text.match_indices(['?', '&', '#', ';']) {
+        let start = at + 1;
+        if start < from {
+            continue;
+        }
+        let end = text[start..].find(['&', '#', '>', ';', ' ', '"']).map_or(text.len(), |end| start + end);
+        let Some((name, value)) = text[start..end].split_once('=') else { continue };
+        if Masker::is_secret_name(name) && !value.is_empty() {
+            out.push_str(&text[from..start + name.len() + 1]);
+            out.push_str("[redacted]");
+            from = end;
+        }
+    }
+    out.push_str(&text[from..]);
+    out
 }
 
 /// The body, or as much of it as is shown, and a note on the rest. Masking, decoding and keeping take their time.
@@ -110,9 +173,16 @@ fn shown_body(
         );
         return Ok((String::new(), Some(note)));
     }
-    let decoded = gantry_page::decode(&bytes, content_type);
+    let decoded = match gantry_page::decode(&bytes, content_type) {
+        std::borrow::Cow::Owned(text) => text,
+        // The same bytes: they become the text without a copy.
+        std::borrow::Cow::Borrowed(same) if same.len() == bytes.len() => String::from_utf8(bytes)
+            .map_err(|err| ToolError::internal(format!("decoded text is no text: {err}")))?,
+        std::borrow::Cow::Borrowed(part) => part.to_owned(),
+    };
+    let decoded = plainly_spelt(decoded);
     let text = if cut { None } else { indented(&decoded) };
-    let text = mask_all(used, &ctx.state.web().masker, text.unwrap_or_else(|| decoded.into_owned()));
+    let text = mask_all(used, &ctx.state.web().masker, text.unwrap_or(decoded));
     let limit = ctx.state.web().http_response_limit;
     if text.len() <= limit {
         let note = cut.then(|| format!("{there} bytes{unread}"));
@@ -122,9 +192,11 @@ fn shown_body(
     let shown = text[..end].to_owned();
     let whole = text.len();
     let handle = keep(ctx, &text)?;
+    // Its own unit is characters.
+    let offset = shown.chars().count();
     let note = format!(
-        "cut: {end} of {whole} bytes shown; result_read with handle {handle} reads on{unread}; the limit is \
-         web.httpResponseLimit"
+        "cut: {end} of {whole} bytes shown; result_read with handle {handle} and offset {offset} reads on{unread}; the \
+         limit is web.httpResponseLimit"
     );
     Ok((shown, Some(note)))
 }
@@ -149,6 +221,34 @@ fn is_text(bytes: &[u8], content_type: Option<&str>) -> bool {
     // A character may be cut at the end of the head.
     let utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
     !nul && (said || utf8)
+}
+
+/// JSON whose printable ASCII is not spelt in escapes (`\u0041`): such a spelling hides a known value from the masker.
+fn plainly_spelt(text: String) -> String {
+    if !text.contains("\\u00") || !text.trim_start().starts_with(['{', '[', '"']) {
+        return text;
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = &rest[at..];
+        let code = escape.strip_prefix("\\u").and_then(|digits| digits.get(..4));
+        let code = code.and_then(|digits| u8::from_str_radix(digits.strip_prefix("00")?, 16).ok());
+        match code.filter(|code| matches!(code, b' '..=b'~') && !matches!(code, b'"' | b'\\')) {
+            Some(code) => {
+                out.push(char::from(code));
+                rest = &escape[6..];
+            }
+            // Two characters at once, so that an escaped backslash begins nothing.
+            None => {
+                let length = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&escape[..length]);
+                rest = &escape[length..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 /// JSON with line breaks and blanks, character for character otherwise: numbers keep their digits, objects their order.
@@ -223,6 +323,33 @@ mod tests {
         }
         let deep = format!("{}{}", "[1,".repeat(1_000), "[]".to_owned() + &"]".repeat(1_000));
         assert_eq!(indented(&deep), None);
+    }
+
+    #[test]
+    fn escapes_of_plain_characters_are_spelt_out_and_others_stay() {
+        let spelt = |text: &str| plainly_spelt(text.to_owned());
+        assert_eq!(
+            spelt(r#"["\u0041\u002b\u007E", "\\u0041", "\u0022\u005c\u000a\u00e9\u2028"]"#),
+            r#"["A+~", "\\u0041", "\u0022\u005c\u000a\u00e9\u2028"]"#
+        );
+        for same in [r"text \u0041", r#"["\u00"#, r#"["\u00é1"]"#, r#"["\u00+1"]"#, "[\"\\"] {
+            assert_eq!(spelt(same), same);
+        }
+    }
+
+    #[test]
+    fn secret_parameters_of_addresses_are_left_out() {
+        for (text, expected) in [
+            (
+                "/a?b=c&access_token=x#id_token=y&z=1",
+                "/a?b=c&access_token=[redacted]#id_token=[redacted]&z=1",
+            ),
+            ("<https://a/?api_key=x&page=2>; rel=next", "<https://a/?api_key=[redacted]&page=2>; rel=next"),
+            ("/plain?q=key", "/plain?q=key"),
+            ("0; url=/a?token=x", "0; url=/a?token=[redacted]"),
+        ] {
+            assert_eq!(redacted_address(text), expected);
+        }
     }
 
     #[test]

@@ -1,17 +1,14 @@
 //! Whether a request looks like one to an API, so that it should have a profile.
 
 use gantry_net::Url;
+use gantry_store::path_words;
 
 use super::plan::{Content, Planned};
 
 /// What makes it look so; `None` for a page or a file.
 pub(super) fn why(url: &Url, plan: &Planned) -> Option<String> {
-    if url.host_str().is_some_and(|host| host.starts_with("api.")) {
-        return Some("its host begins with api.".into());
-    }
-    let segments = url.path_segments().into_iter().flatten();
-    if let Some(segment) = segments.map(str::to_ascii_lowercase).find(|segment| is_api_segment(segment)) {
-        return Some(format!("its path holds /{segment}/"));
+    if let Some(why) = why_by_address(url) {
+        return Some(why);
     }
     if matches!(plan.content, Content::Json(_)) {
         return Some("it sends JSON".into());
@@ -20,6 +17,15 @@ pub(super) fn why(url: &Url, plan: &Planned) -> Option<String> {
         matches!(name.as_str(), "accept" | "content-type") && value.to_ascii_lowercase().contains("json")
     });
     json.map(|(name, _)| format!("its {name} header names JSON"))
+}
+
+/// As far as its address says.
+pub(super) fn why_by_address(url: &Url) -> Option<String> {
+    if url.host_str().is_some_and(|host| host.starts_with("api.")) {
+        return Some("its host begins with api.".into());
+    }
+    let segment = path_words(url).into_iter().find(|segment| is_api_segment(segment))?;
+    Some(format!("its path holds /{segment}/"))
 }
 
 /// `api`, `graphql`, or a version such as `v1`, `v2.1`, `v1beta3`.

@@ -43,6 +43,9 @@ pub(super) fn resolve(
     let mut secret_headers = HeaderMap::new();
     for (name, value) in plan.headers.iter().filter(|(name, value)| holds_credential(name, value)) {
         let place = format!("headers.{name}");
+        if references(value).next().is_none() {
+            resolver.used.add_written_out(value);
+        }
         let value = resolver.fill(&place, value, &url);
         resolver.header(&place, &mut secret_headers, name.clone(), &value);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, Url};
+use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, NetError, Url, check_address};
 use gantry_store::references;
 use gantry_tool::{Violation, nearest};
 use serde_json::{Map, Value};
@@ -46,7 +46,6 @@ pub(super) struct Plan {
     pub(super) method: Method,
     /// Without credentials.
     pub(super) headers: HeaderMap,
-    pub(super) content: Content,
     pub(super) timeout: Duration,
 }
 
@@ -88,7 +87,7 @@ impl Planned {
             headers.insert("accept", HeaderValue::from_static("*/*"));
         }
         self.url.is_some().then_some(())?;
-        Some(Plan { method: self.method?, headers, content: self.content, timeout: self.timeout })
+        Some(Plan { method: self.method?, headers, timeout: self.timeout })
     }
 }
 
@@ -187,6 +186,11 @@ fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
             "url",
             "secret:NAME cannot stand in a URL; an API profile with auth type query adds it to the query",
         );
+    }
+    if problems.0.len() == before
+        && let Err(NetError::BadUrl { reason, .. }) = check_address(&url)
+    {
+        problems.add("url", &format!("cannot be reached: {reason}"));
     }
     (problems.0.len() == before).then_some(url)
 }

@@ -6,8 +6,10 @@ use crate::testing::site::{Site, answer, page};
 use crate::testing::{Bench, reach_this_machine};
 
 mod answers;
+mod around;
 mod profiles;
 mod secrets;
+mod told;
 
 fn bench() -> Bench {
     Bench::with(reach_this_machine)

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use gantry_tool::{Masker, Message, ToolError};
+use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError};
 use memchr::memmem;
 
 use super::form;
@@ -36,6 +36,18 @@ impl Used {
         }
         // The longest first, so that one which contains another is masked whole.
         self.forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    }
+
+    /// The value of a header that holds a credential, written out by the caller: the credential is what follows the
+    /// scheme, or each value of a cookie. What is very short would mask half of every text.
+    pub(super) fn add_written_out(&mut self, value: &str) {
+        let rest = value.split_once(' ').map_or(value, |(_, rest)| rest);
+        let cookies = value.split(';').filter_map(|pair| Some(pair.split_once('=')?.1));
+        for part in [rest].into_iter().chain(cookies).map(str::trim) {
+            if part.len() >= SHORTEST_SECRET {
+                self.add(part);
+            }
+        }
     }
 
     pub(super) fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {

@@ -24,6 +24,9 @@ pub(super) fn draft(document: &Value, id: Option<&str>, base_url: Option<&str>) 
     let title = document["info"]["title"].as_str().unwrap_or_default();
     let id = id.map_or_else(|| id_from(title), str::to_owned);
     let found = base_url.map(str::to_owned).or_else(|| server(document));
+    if found.as_deref().is_none_or(|url| !url.contains("://")) {
+        notes.push("it does not say on which host the API is; --base-url URL does".into());
+    }
     let (endpoints, deprecated) = endpoints(document, &mut notes);
     let draft = ProfileDraft {
         name: Some(title.to_owned()).filter(|title| !title.is_empty()),
@@ -106,8 +109,18 @@ fn text(value: &Value) -> Option<String> {
 fn auth(document: &Value, id: &str, notes: &mut Vec<String>) -> AuthDraft {
     let schemes = document["components"]["securitySchemes"].as_object();
     let schemes = schemes.or_else(|| document["securityDefinitions"].as_object());
-    let wanted =
-        document["security"].as_array().into_iter().flatten().find_map(|one| one.as_object()?.keys().next());
+    let wanted = document["security"].as_array().into_iter().flatten().find_map(|one| {
+        let names = one.as_object()?;
+        let first = names.keys().next()?;
+        if names.len() > 1 {
+            notes.push(format!(
+                "it asks for {} credentials together ({}); the profile sends the first only",
+                names.len(),
+                names.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        Some(first)
+    });
     let scheme = schemes.and_then(|schemes| match wanted {
         Some(name) => schemes.get(name),
         None => schemes.values().next(),
@@ -240,6 +253,18 @@ mod tests {
         let draft = drafted(&swagger);
         assert_eq!(draft.base_url.as_deref(), Some("https://a.example/v1"));
         assert_eq!(draft.auth.unwrap().kind.as_deref(), Some("oauth2"));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_over_is_noted() {
+        let document = json!({
+            "openapi": "3.0.0", "info": {"title": "x"}, "servers": [{"url": "/v1"}], "security": [{"a": [], "b": []}],
+            "components": {"securitySchemes": {"a": {"type": "http", "scheme": "bearer"}, "b": {"type": "http", "scheme": "basic"}}},
+        });
+        let notes = draft(&document, None, None).unwrap_or_else(|why| panic!("{why}")).notes.join("\n");
+        assert!(notes.contains("2 credentials together (a, b)") && notes.contains("--base-url"), "{notes}");
+        let known = draft(&document, None, Some("https://a.example")).unwrap_or_else(|why| panic!("{why}"));
+        assert!(!known.notes.join("").contains("--base-url"));
     }
 
     #[test]

@@ -51,6 +51,10 @@ async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
     let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
     let page = bench.call("result_read", json!({"handle": handle, "limit": 40_000})).await.unwrap();
     assert_eq!(page["text"], json!(body));
+    assert!(note.contains(" and offset 500 reads on"), "{note}");
+    let rest = json!({"handle": handle, "offset": 500, "limit": 40_000});
+    let rest = bench.call("result_read", rest).await.unwrap();
+    assert_eq!(format!("{shown}{}", rest["text"].as_str().unwrap()), body);
 }
 
 #[tokio::test]

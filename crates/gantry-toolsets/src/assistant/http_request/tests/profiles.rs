@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-fn profile(id: &str, base_url: &str, auth: Value) -> Value {
+pub(super) fn profile(id: &str, base_url: &str, auth: Value) -> Value {
     json!({
         "id": id, "name": id, "base_url": base_url, "description": "For tests.", "auth": auth,
         "endpoints": [{"method": "GET", "path": "/things", "description": "All things."}],
@@ -13,11 +13,11 @@ fn profile(id: &str, base_url: &str, auth: Value) -> Value {
     })
 }
 
-async fn create(bench: &Bench, profile: Value) {
+pub(super) async fn create(bench: &Bench, profile: Value) {
     bench.call("api_setup", json!({"action": "create", "profile": profile})).await.unwrap();
 }
 
-fn keep(bench: &Bench, name: &str, value: &str) {
+pub(super) fn keep(bench: &Bench, name: &str, value: &str) {
     bench.secrets().set(name, value, &["127.0.0.1".to_owned()], 1).unwrap();
 }
 
