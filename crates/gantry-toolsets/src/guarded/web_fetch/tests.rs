@@ -58,6 +58,7 @@ async fn every_kind_of_text_is_read() {
         ("application/octet-stream", b"<!DOCTYPE HTML><p>sniffed", "sniffed"),
         ("text/plain", b"<!DOCTYPE HTML><p>a source", "<!DOCTYPE HTML><p>a source"),
         ("text/html", b"", ""),
+        ("text/html", b"<p>one\0stray", "one\u{fffd}stray"),
     ] {
         let answer = fetched(Said::new(200, content_type, body), json!({})).await.unwrap();
         assert_eq!((&answer["content"], &answer["contentType"]), (&json!(content), &json!(content_type)));
@@ -231,4 +232,32 @@ async fn a_pdf_is_read_page_by_page() {
             .ends_with("(only the first 300 bytes were read; try a larger maxSize)"),
         "{cut}"
     );
+}
+
+const SECRET: &str = "SUPERSECRETVALUE1";
+
+/// A long text with a secret that stands across the end of the first part.
+fn long_text_with_a_secret() -> String {
+    format!("{}{SECRET}{}", "a".repeat(MAX_CONTENT - 8), " b".repeat(4_000))
+}
+
+#[tokio::test]
+async fn a_secret_is_masked_before_the_text_is_cut() {
+    let server = WebServer::saying(Said::new(200, "text/plain", long_text_with_a_secret())).await;
+    let bench = Bench::with(|parts| {
+        parts.web.client = client_to_loopback();
+        parts.web.masker = Masker::new([SECRET.to_owned()]);
+    });
+    let mut whole = String::new();
+    let mut offset = json!(0);
+    while !offset.is_null() {
+        let page =
+            bench.call("tool::web_fetch", json!({"url": server.url(), "offset": offset})).await.unwrap();
+        whole.push_str(page["content"].as_str().unwrap());
+        offset = page["next"].clone();
+    }
+    assert_eq!(whole, long_text_with_a_secret().replace(SECRET, "[masked]"));
+    let within = json!({"url": server.url(), "offset": MAX_CONTENT - 7});
+    let within = bench.call("tool::web_fetch", within).await.unwrap();
+    assert!(!within.to_string().contains("UPERSECRET"), "{}", &within.to_string()[..200]);
 }
