@@ -1,3 +1,4 @@
+use gantry_net::NetworkPolicy;
 use serde_json::{Value, json};
 
 use super::*;
@@ -196,12 +197,17 @@ async fn private_addresses_and_other_hosts_are_closed() {
     let url = json!({"url": server.url()});
     let closed = Bench::new().call("tool::web_fetch", url.clone()).await.unwrap_err();
     assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
-    let listed = Bench::with(|parts| {
-        parts.web.client = client_to_loopback();
-        parts.isolation.network = gantry_net::NetworkPolicy::DenyAll;
-    });
-    let refused = listed.call("tool::web_fetch", url).await.unwrap_err();
-    assert!(refused.to_string().contains("may reach"), "{refused}");
+    for (policy, told) in [
+        (NetworkPolicy::DenyAll, "may not use the network"),
+        (NetworkPolicy::AllowList(Vec::new()), "is not on the list of hosts this agent may reach"),
+    ] {
+        let limited = Bench::with(|parts| {
+            parts.web.client = client_to_loopback();
+            parts.isolation.network = policy;
+        });
+        let refused = limited.call("tool::web_fetch", url.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
     assert_eq!(server.connections(), 0);
 }
 
