@@ -26,8 +26,10 @@ use crate::target::{Target, shown};
 /// What the operator has decided for every call.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// Reached whatever their addresses are, metadata services excepted.
+    /// Reached whatever their addresses are; a metadata service only if it is named itself.
     pub allowed_hosts: Vec<HostPattern>,
+    /// As [`ClientOptions::allowed_hosts`], but a metadata service that is named here stays closed.
+    pub private_hosts: Vec<HostPattern>,
     /// Addresses that count as public, metadata services excepted.
     pub allowed_ranges: Vec<ipnet::IpNet>,
     /// Never taken from the environment.
@@ -118,8 +120,9 @@ pub struct Response {
 pub enum NetError {
     #[error("\"{url}\" cannot be reached: {reason}")]
     BadUrl { url: String, reason: &'static str },
-    #[error("{host} is not on the list of hosts this agent may reach")]
-    NotAllowed { host: String },
+    /// `listed`: there is a list of hosts, and this is not on it.
+    #[error("{host} {}", if *listed { "is not on the list of hosts this agent may reach" } else { "cannot be reached: this agent may not use the network" })]
+    NotAllowed { host: String, listed: bool },
     #[error("{host} is at {address}, which is {why}; such addresses are closed to tools")]
     ForbiddenAddress { host: String, address: IpAddr, why: &'static str },
     #[error("{host} is {why}; such names are closed to tools")]

@@ -34,7 +34,8 @@ impl Guard {
     /// What can be said before any name is looked up.
     pub(crate) fn check(&self, target: &Target, policy: &NetworkPolicy) -> Result<(), NetError> {
         if !policy.allows(&target.host) {
-            return Err(NetError::NotAllowed { host: target.host.clone() });
+            let listed = *policy != NetworkPolicy::DenyAll;
+            return Err(NetError::NotAllowed { host: target.host.clone(), listed });
         }
         match target.address {
             Some(address) => self.check_address(target, address),
@@ -116,7 +117,8 @@ impl Guard {
     }
 
     fn opens_host(&self, host: &str) -> bool {
-        self.options.allowed_hosts.iter().any(|pattern| pattern.matches(host))
+        let ClientOptions { allowed_hosts, private_hosts, .. } = &*self.options;
+        allowed_hosts.iter().chain(private_hosts).any(|pattern| pattern.matches(host))
     }
 
     fn names_exactly(&self, host: &str) -> bool {
@@ -127,6 +129,14 @@ impl Guard {
     fn opens_address(&self, address: IpAddr) -> bool {
         self.options.allowed_ranges.iter().any(|range| range.contains(&address))
     }
+}
+
+/// Whether a URL itself names a metadata service, by name or by address in any spelling.
+pub fn names_metadata(url: &url::Url) -> bool {
+    Target::of(&mut url.clone()).is_ok_and(|target| match target.address {
+        Some(address) => faces(address).any(|face| why_metadata(face).is_some()),
+        None => METADATA_NAMES.contains(&target.host.as_str()),
+    })
 }
 
 /// Of all interfaces, now: addresses come and go.
@@ -188,6 +198,32 @@ mod tests {
         ];
         for (hosts, ranges, url) in closed {
             assert!(check(hosts, ranges, url).is_err(), "{hosts:?} {ranges:?} {url}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_may_be_private_are_reached_and_metadata_stays_closed() {
+        let check = |host: &str| {
+            let url: url::Url = format!("http://{host}/").parse().unwrap();
+            let host = HostPattern::parse(host).unwrap();
+            let options = ClientOptions { private_hosts: vec![host], ..ClientOptions::default() };
+            let target = Target::of(&mut url.clone()).unwrap();
+            let opened = Guard::new(Arc::new(options)).check(&target, &NetworkPolicy::AllowAll).is_ok();
+            assert_ne!(opened, names_metadata(&url), "{url}");
+            opened
+        };
+        for host in ["127.0.0.1", "10.0.0.1", "localhost", "searx.lab.internal", "[::1]", "169.254.7.7"] {
+            assert!(check(host), "{host}");
+        }
+        for host in
+            ["169.254.169.254", "[fd00:ec2::254]", "168.63.129.16", "metadata.google.internal", "metadata"]
+        {
+            assert!(!check(host), "{host}");
+        }
+        for url in
+            ["http://0xa9fea9fe/", "http://[64:ff9b::a9fe:a9fe]/", "http://METADATA.google.internal./x"]
+        {
+            assert!(names_metadata(&url.parse().unwrap()), "{url}");
         }
     }
 

@@ -22,6 +22,7 @@ pub use body::{Body, ReadBody};
 pub use client::{Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response};
 pub use dial::{DialError, Stream, dial};
 pub use gateway_url::{GatewayUrl, UrlError};
+pub use guard::names_metadata;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};

@@ -10,6 +10,8 @@ use memchr::memmem;
 const META_WITHIN: usize = 4096;
 /// The guess is made from this much.
 const GUESS_FROM: usize = 256 * 1024;
+/// Before the first byte that tells anything.
+const CONTEXT: usize = 1024;
 
 /// The text of `bytes`. A byte-order mark says most, then the `Content-Type` header, then the `<meta>` tag of a page or the declaration
 /// of an XML document; what is valid UTF-8 is UTF-8, and the rest is guessed. Bytes that mean nothing become U+FFFD.
@@ -22,8 +24,10 @@ pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     }
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
-        // Cut off within a character.
-        Err(err) if err.error_len().is_none() => String::from_utf8_lossy(bytes),
+        // Cut off within a character, of a text that has shown before that it is UTF-8.
+        Err(err) if err.error_len().is_none() && !bytes[..err.valid_up_to()].is_ascii() => {
+            String::from_utf8_lossy(bytes)
+        }
         Err(_) => guess(bytes).decode_without_bom_handling(bytes).0,
     }
 }
@@ -74,7 +78,10 @@ fn value_after(text: &[u8], name: &[u8]) -> Option<&'static Encoding> {
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    let start = &bytes[..bytes.len().min(GUESS_FROM)];
-    detector.feed(start, start.len() == bytes.len());
+    // ASCII tells nothing; some of it is context.
+    let telling = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
+    let rest = &bytes[telling.saturating_sub(CONTEXT)..];
+    let start = &rest[..rest.len().min(GUESS_FROM)];
+    detector.feed(start, start.len() == rest.len());
     detector.guess(None, Utf8Detection::Allow)
 }

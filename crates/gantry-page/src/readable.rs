@@ -45,12 +45,19 @@ pub fn readable(
     }
     let names_binary = ["image/", "audio/", "video/", "font/"].iter().any(|group| kind.starts_with(group));
     let wide = content_type.is_some_and(|header| header.to_ascii_lowercase().contains("utf-16"));
-    let looks_binary = unmarked && !wide && bytes[..bytes.len().min(SNIFF)].contains(&0);
+    let start = &bytes[..bytes.len().min(SNIFF)];
+    let nuls = memchr::memchr_iter(0, start).count();
+    // A stray one does not make a page of what calls itself text any less.
+    let strays = if is_text(&kind) || kind == "application/xhtml+xml" { 1 + start.len() / 128 } else { 0 };
+    let looks_binary = unmarked && !wide && nuls > strays;
     if (names_binary && !is_text(&kind)) || looks_binary {
         let kind = if kind.is_empty() { "application/octet-stream" } else { &kind };
         return Err(Unreadable(format!("binary content ({kind})")));
     }
-    let text = decode(bytes, content_type);
+    let mut text = decode(bytes, content_type);
+    if text.contains('\0') {
+        text = text.replace('\0', "\u{fffd}").into();
+    }
     if is_html(&kind, &text) {
         let page = page(&text, base);
         return Ok(Readable { text: page.text, title: page.title, cut: false });

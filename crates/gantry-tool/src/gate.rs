@@ -448,6 +448,10 @@ async fn run(call: &Arc<Call>, tool: &Tool, input: Value) -> Result<Reply, Stopp
     let mut running = pin!(unpanicked(tool.run(call.clone(), input)));
     let Some(deadline) = call.deadline else { return running.await.map_err(Stopped::Tool) };
     match tokio::time::timeout_at(deadline.into(), &mut running).await {
+        // A tool that keeps to the deadline by itself gives up in the same moment; whatever it says, this is why.
+        Ok(Err(ToolError::Failed(_))) if tokio::time::Instant::now() >= deadline.into() => {
+            Err(Stopped::Deadline)
+        }
         Ok(result) => result.map_err(Stopped::Tool),
         Err(_) => {
             call.cancel.cancel();

@@ -73,7 +73,12 @@ pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
 /// What the guard refuses is a denial, the rest is how the world is.
 pub(crate) fn net_error(err: &NetError) -> ToolError {
     let hint = match err {
-        NetError::NotAllowed { .. } => "the operator can add it to the agent's isolation.allowedHosts",
+        NetError::NotAllowed { listed: true, .. } => {
+            "the operator can add it to the agent's isolation.allowedHosts"
+        }
+        NetError::NotAllowed { listed: false, .. } => {
+            "the operator can change the agent's isolation.networkPolicy, or its isolation.level if that is air-gapped"
+        }
         NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. } => {
             "the operator can open it with web.allowedHosts in gantry.toml"
         }

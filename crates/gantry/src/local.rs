@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
+use gantry_net::Trust;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
 use gantry_tool::{
@@ -141,7 +142,7 @@ impl Setup {
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
-            web: web(places, config),
+            web: web(places, config)?,
             one_shot: self.one_shot,
             contain: self.contain,
         }))
@@ -149,13 +150,17 @@ impl Setup {
 }
 
 /// With the keys of search providers that the environment holds, and what the data directory keeps.
-pub(crate) fn web(places: &Places, config: &Config) -> Web {
-    Web {
+pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
+    let extra_roots = match places.trust()? {
+        Trust::System => None,
+        Trust::And { pem, .. } => Some(pem),
+    };
+    Ok(Web {
         secrets: Some(places.secrets()),
         apis: Some(Apis::new(&places.data)),
         masker: masker(places, config),
-        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned))
-    }
+        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), extra_roots)
+    })
 }
 
 pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {

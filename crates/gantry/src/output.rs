@@ -61,9 +61,14 @@ impl Output {
         self.verbosity != Verbosity::Quiet && std::io::stderr().is_terminal()
     }
 
-    /// A line of a listing or a page.
+    /// One line, of a listing for instance: a line break in it is somebody's attempt at another.
     pub(crate) fn line(&self, text: &str) {
-        self.write(&format!("{text}\n"));
+        self.write(&format!("{}\n", unstyled(text).replace('\n', "\\n")));
+    }
+
+    /// Text of several lines.
+    pub(crate) fn page(&self, text: &str) {
+        self.write(&format!("{}\n", unstyled(text)));
     }
 
     /// Indented on a terminal, one line otherwise.
@@ -73,14 +78,18 @@ impl Output {
         } else {
             serde_json::to_string(value)
         };
-        self.line(&text.unwrap_or_default());
+        let text = text.unwrap_or_default();
+        self.write(&format!("{}\n", if self.stdout_terminal { tame_json(&text) } else { text }));
     }
 
     pub(crate) fn reply(&self, reply: &Reply) {
         match reply {
             Reply::Json(value) => self.value(value),
-            // Text is the tool's own, byte for byte; only a terminal needs the line ended.
-            Reply::Text(text) if self.stdout_terminal && !text.ends_with('\n') => self.line(text),
+            // Text is the tool's own, byte for byte; but a terminal needs the line ended, and obeys no tool.
+            Reply::Text(text) if self.stdout_terminal => {
+                let end = if text.ends_with('\n') { "" } else { "\n" };
+                self.write(&format!("{}{end}", printable(text)));
+            }
             Reply::Text(text) => self.write(text),
         }
     }
@@ -221,14 +230,54 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
 
 /// Control characters spelled out: text that callers chose must not drive the reader's terminal.
 pub(crate) fn printable(text: &str) -> String {
-    let spell = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    };
-    text.chars().map(spell).collect()
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\r' if rest.peek() == Some(&'\n') => shown.push(c),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
+/// As [`printable`], but for the colours that we put there ourselves.
+fn unstyled(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (index, part) in text.split("\u{1b}[").enumerate() {
+        let code = STYLES
+            .iter()
+            .chain(&["0"])
+            .find(|code| index > 0 && part.strip_prefix(**code).is_some_and(|after| after.starts_with('m')));
+        match (code, index) {
+            (Some(code), _) => {
+                shown.push_str(&format!("\u{1b}[{code}m{}", printable(&part[code.len() + 1..])));
+            }
+            (None, 0) => shown.push_str(&printable(part)),
+            (None, _) => shown.push_str(&printable(&format!("\u{1b}[{part}"))),
+        }
+    }
+    shown
+}
+
+/// JSON leaves the upper control characters and DEL as they are; in its strings they can be escaped.
+fn tame_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push(c),
+            c if c.is_control() => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Bold, dim, and the colours.
+const STYLES: [&str; 5] = ["1", "2", "32", "33", "1;31"];
+
 fn styled(text: &str, code: &str, color: bool) -> String {
-    if color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    if color { format!("\u{1b}[{code}m{}\u{1b}[0m", printable(text)) } else { text.to_owned() }
 }

@@ -177,9 +177,18 @@ fn hides(style: &str) -> bool {
             property if property.eq_ignore_ascii_case("display") => says("none"),
             property if property.eq_ignore_ascii_case("visibility") => says("hidden") || says("collapse"),
             property if property.eq_ignore_ascii_case("content-visibility") => says("hidden"),
+            property if property.eq_ignore_ascii_case("font-size") => is_zero(value),
+            property if property.eq_ignore_ascii_case("opacity") => is_zero(value),
             _ => false,
         }
     })
+}
+
+/// `0`, `0px`, `0.00 !important`, but not `0.8em`.
+fn is_zero(value: &str) -> bool {
+    let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
+    let number = &value[..value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len())];
+    digits == number && number.contains('0') && number.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
 /// Whether a start tag ends SVG or MathML that was left open.

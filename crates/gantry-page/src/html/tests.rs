@@ -164,6 +164,14 @@ fn what_a_reader_does_not_see_is_gone() {
         ("<p aria-hidden=true>x</p><p aria-hidden=false>a</p>", "a"),
         ("<p style='color:red; DISPLAY : none !important'>x</p>a", "a"),
         ("<span style='visibility:hidden'>x<b>y</b></span>a<i style='display:block'>b</i>", "ab"),
+        (
+            "<p style='font-size:0'>x</p><p style='font-size: 0.0px !important'>y</p><p style=font-size:0.8em>a",
+            "a",
+        ),
+        (
+            "<i style='opacity:0'>x</i><i style='opacity: 0.00;'>y</i><i style=opacity:0%>z</i><i style=opacity:.5>a</i>",
+            "a",
+        ),
         ("<b><div hidden></b>x</div>a", "a"),
         ("<b hidden><div>x</b>y</div>", ""),
         ("<ul><li hidden>x<ul><li>y</ul><li>a</ul>", "- a"),

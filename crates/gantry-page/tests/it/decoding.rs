@@ -31,7 +31,9 @@ fn the_most_certain_word_on_the_character_set_counts() {
         ("größe €".as_bytes(), None, "größe €"),
         (b"\x93curly\x94", Some("text/plain; charset=\"Windows-1252\"; x=y"), "“curly”"),
         (b"\xc3\xa9\xff", Some("text/plain; charset=utf-8"), "é\u{fffd}"),
-        (b"caf\xc3", None, "caf\u{fffd}"),
+        // Cut off within a character of what is UTF-8 otherwise; without another, a character of its own.
+        (b"\xc3\xa9 caf\xc3", None, "é caf\u{fffd}"),
+        (b"un caf\xe9", None, "un café"),
         (b"a", Some("text/plain; charset=no-such-thing"), "a"),
     ] {
         assert_eq!(decode(bytes, content_type), text, "{content_type:?} {}", String::from_utf8_lossy(bytes));
@@ -52,6 +54,13 @@ fn what_nobody_names_is_guessed() {
         assert!(!unmappable, "{label}");
         assert_eq!(decode(&bytes, Some("text/plain")), text, "{label}");
     }
+}
+
+#[test]
+fn a_guess_is_made_from_what_is_not_ascii_however_late_it_comes() {
+    let mut bytes = "plain words and more of them ".repeat(10_000).into_bytes();
+    bytes.extend(b"Die gr\xf6\xdften Stra\xdfen f\xfchren \xfcber Br\xfccken.");
+    assert!(decode(&bytes, None).ends_with("Die größten Straßen führen über Brücken."));
 }
 
 #[test]

@@ -254,6 +254,29 @@ async fn the_deadline_cancels_the_tool_and_is_its_own_refusal() {
     assert!(cancel.is_cancelled());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_gives_up_at_the_deadline_is_refused_by_it_and_other_errors_stay() {
+    async fn gives_up(ctx: Ctx<()>, order: Order) -> Result<Text, ToolError> {
+        let deadline = tokio::time::Instant::from_std(ctx.call.deadline.unwrap());
+        match order.act.as_str() {
+            "early" => {}
+            _ => tokio::time::sleep_until(deadline).await,
+        }
+        match order.act.as_str() {
+            "denied" => Err(ToolError::denied("closed")),
+            _ => Err(ToolError::failed("no answer within 50ms")),
+        }
+    }
+    let tool = Tool::new("T", Toolset::Node, &Arc::new(()), gives_up);
+    let (gate, _) = gate([tool]);
+    for (act, code) in [("late", json!("deadline")), ("denied", json!("denied")), ("early", Value::Null)] {
+        let mut call = operator();
+        call.deadline = Some(tokio::time::Instant::now().into_std() + Duration::from_millis(50));
+        let error = call_as(&gate, call, "T", json!({"act": act})).await.unwrap_err();
+        assert_eq!(error["error"].get("code").cloned().unwrap_or_default(), code, "{act}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn long_results_are_kept_behind_a_handle_for_models_only() {
     async fn long(_: Ctx<()>, _: Order) -> Result<Text, ToolError> {

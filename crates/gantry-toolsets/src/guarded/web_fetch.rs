@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_net::{HeaderValue, Request, Response, Url, header};
 use gantry_page::{Readable, Unreadable, readable};
-use gantry_tool::{Label, Tool, ToolError, Toolset};
+use gantry_tool::{Label, Masker, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
@@ -106,7 +106,8 @@ async fn fetch(ctx: &Ctx, url: Url, input: &Input) -> Result<Output, ToolError> 
     let size = body.bytes.len();
     let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let text = match read(body.bytes, content_type.clone(), url.clone(), deadline).await? {
+    let masker = ctx.state.web().masker.clone();
+    let text = match read(body.bytes, content_type.clone(), url.clone(), masker, deadline).await? {
         Ok(text) => text,
         // What matters about such an answer is its status.
         Err(_) if status.is_client_error() || status.is_server_error() => Readable::default(),
@@ -130,9 +131,15 @@ async fn read(
     bytes: Vec<u8>,
     content_type: Option<String>,
     url: Url,
+    masker: Masker,
     deadline: Instant,
 ) -> Result<Result<Readable, Unreadable>, ToolError> {
-    let work = tokio::task::spawn_blocking(move || readable(&bytes, content_type.as_deref(), Some(&url)));
+    let work = tokio::task::spawn_blocking(move || {
+        let mut read = readable(&bytes, content_type.as_deref(), Some(&url))?;
+        // Before it is cut: the gate would not know a part of a secret.
+        masker.mask_text(&mut read.text);
+        Ok(read)
+    });
     match timeout_at(deadline, work).await {
         Ok(Ok(read)) => Ok(read),
         Ok(Err(err)) => Err(ToolError::internal(format!("the document was not read to its end: {err}"))),

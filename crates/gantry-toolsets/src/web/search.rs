@@ -161,6 +161,10 @@ pub(crate) async fn search(
     });
     let (mut fallbacks, mut all_denied) = (Vec::new(), true);
     for provider in wanted.into_iter().chain(others) {
+        if call.deadline.is_some_and(|deadline| Instant::now() >= deadline.into()) {
+            // Nobody is asked without time to answer, nor named as having failed.
+            break;
+        }
         let asking = ask(web, &policy, provider, query, deadline(call, PROVIDER_TIMEOUT));
         let answer = tokio::select! {
             answer = asking => answer,
@@ -217,7 +221,12 @@ fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
     }
     let reasons: Vec<String> = fallbacks.iter().map(Fallback::to_string).collect();
     let text = format!("no search provider answered: {}", reasons.join("; "));
-    if all_denied { ToolError::denied(text) } else { ToolError::failed(text) }
+    if all_denied {
+        ToolError::denied(text)
+            .with_hint("the operator decides by the agent's isolation and by web.allowedHosts")
+    } else {
+        ToolError::failed(text)
+    }
 }
 
 #[cfg(test)]

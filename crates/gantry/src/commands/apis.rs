@@ -141,7 +141,7 @@ fn row(file: &ApiFile) -> Value {
 fn show(output: &Output, apis: &Apis, id: &str) -> Result<Exit> {
     match apis.get(id).map_err(told)? {
         ApiFile::Profile(profile) => {
-            output.line(&serde_json::to_string_pretty(&profile.draft)?);
+            output.page(&serde_json::to_string_pretty(&profile.draft)?);
             Ok(Exit::Success)
         }
         ApiFile::Broken(broken) => Err(unusable(&format!("{id}.json"), &broken.problems)),
@@ -153,7 +153,7 @@ fn save(output: &Output, places: &Places, apis: &Apis, profile: &Profile, replac
     let there = replace && apis.get(&profile.id).is_ok();
     apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
     output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
-    let web = crate::local::web(places, &places.layers.load()?);
+    let web = crate::local::web(places, &places.layers.load()?)?;
     for message in gantry_toolsets::missing_secrets(&web, profile) {
         output.warning(&message);
     }
@@ -172,13 +172,13 @@ fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Re
     add(&mut draft.avoid, args.avoid);
     notes.iter().for_each(|note| output.warning(note));
     if args.print {
-        output.line(&serde_json::to_string_pretty(&draft)?);
+        output.page(&serde_json::to_string_pretty(&draft)?);
         return Ok(Exit::Success);
     }
     match draft.clone().check() {
         Ok(profile) => save(output, places, apis, &profile, args.replace),
         Err(problems) => {
-            output.line(&serde_json::to_string_pretty(&draft)?);
+            output.page(&serde_json::to_string_pretty(&draft)?);
             let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
             output.error(&format!(
                 "the draft above is not saved, because of{listed}\nmend it and save it with `gantry apis add FILE`"

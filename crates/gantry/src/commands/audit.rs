@@ -96,9 +96,8 @@ fn row(output: &Output, line: &AuditLine) -> String {
     let mut details = Vec::new();
     details.extend(line.get("input").map(Value::to_string));
     details.extend(line.get("durationMs").map(|time| format!("{time} ms")));
-    details.extend(
-        line.get("error").and_then(Value::as_str).and_then(|error| error.lines().next()).map(printable),
-    );
+    let joined = |error: &str| error.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    details.extend(line.get("error").and_then(Value::as_str).map(joined));
     details.extend(line.get("damaged").map(|text| format!("damaged line: {text}")));
     let number = line.get("seq").and_then(Value::as_u64).unwrap_or_default();
     let lead =

@@ -36,7 +36,7 @@ pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<
     match args.action {
         ConfigAction::Show => output.value(&places.layers.load()?.masked()?),
         ConfigAction::Get { key } => match config::get(&places.layers.load()?.masked()?, &key)? {
-            Value::String(text) if !output.json => output.line(text),
+            Value::String(text) if !output.json => output.page(text),
             value => output.value(value),
         },
         ConfigAction::Set { key, value } => {

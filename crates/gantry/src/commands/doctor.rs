@@ -179,7 +179,10 @@ fn workspace(places: &Places) -> Check {
 
 /// Who is asked for results, in order.
 fn web_search(local: &Local) -> Check {
-    let search = web(&local.places, &local.config).search;
+    let search = match web(&local.places, &local.config) {
+        Ok(web) => web.search,
+        Err(err) => return Check { name: "web search", health: Health::Bad, text: err.to_string() },
+    };
     let names: Vec<&str> = search.usable().map(SearchProvider::name).collect();
     let (health, text) = match (search.is_configured(), names.as_slice()) {
         (true, names) => (Health::Good, format!("{}; web_research is there", names.join(", then "))),

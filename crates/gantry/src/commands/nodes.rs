@@ -182,7 +182,7 @@ fn invite(output: &Output, places: &Places, address: &Address, answer: &Value) {
     if output.json {
         return output.value(&json!({"id": id, "token": token, "gateway": url}));
     }
-    output.line(&format!("On the other machine, with gantry installed, run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
+    output.page(&format!("On the other machine, with gantry installed, run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
     output.line(&output.dim(
         "The token is shown this once. To keep it, put it into a file of mode 0600 and use --token-file.",
     ));

@@ -94,17 +94,17 @@ fn show(output: &Output, tool: &Value) {
         return output.value(tool);
     }
     output.line(&format!("{}  {}", output.bold(text(tool, "name")), output.dim(&traits(tool))));
-    output.line(&format!("\n{}\n", text(tool, "description")));
+    output.page(&format!("\n{}\n", text(tool, "description")));
     output.line(&output.bold("Input"));
     for line in parameters(&tool["inputSchema"]) {
-        output.line(&line);
+        output.page(&line);
     }
-    output.line(&format!("\n{}", output.bold("Output")));
+    output.page(&format!("\n{}", output.bold("Output")));
     match &tool["outputSchema"] {
         Value::Null => output.line("  text"),
-        schema => parameters(schema).iter().for_each(|line| output.line(line)),
+        schema => parameters(schema).iter().for_each(|line| output.page(line)),
     }
-    output.line(&format!("\n{}", output.dim("--json prints the whole schemas")));
+    output.page(&format!("\n{}", output.dim("--json prints the whole schemas")));
 }
 
 fn text<'a>(tool: &'a Value, field: &str) -> &'a str {

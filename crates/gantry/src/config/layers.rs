@@ -114,8 +114,15 @@ impl Layers {
 }
 
 fn parse(mut value: Value) -> Result<Config, ConfigError> {
-    super::web::accept_older_names(&mut value);
-    let config: Config = parse_checked(value).map_err(|violations| ConfigError::Invalid { violations })?;
+    let mut violations = super::web::accept_older_names(&mut value);
+    let config: Config = match parse_checked(value) {
+        Ok(config) if violations.is_empty() => config,
+        Ok(_) => return Err(ConfigError::Invalid { violations }),
+        Err(further) => {
+            violations.extend(further);
+            return Err(ConfigError::Invalid { violations });
+        }
+    };
     config.check()?;
     Ok(config)
 }

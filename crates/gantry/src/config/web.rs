@@ -1,6 +1,6 @@
 //! `[web]`: how tools reach the outside, and with whom they search.
 
-use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Url};
+use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Url, names_metadata};
 use gantry_tool::Violation;
 use gantry_toolsets::{SearchKey, SearchProvider, SearchSettings, Web};
 use schemars::JsonSchema;
@@ -37,14 +37,19 @@ struct SearchConfig {
 }
 
 impl WebConfig {
-    /// `variable` is the environment.
-    pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>) -> Web {
+    /// `variable` is the environment; `extra_roots` are believed beside the system's authorities.
+    pub(crate) fn settings(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+        extra_roots: Option<Vec<u8>>,
+    ) -> Web {
         let allowed_hosts: Vec<HostPattern> =
             self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
         let options = ClientOptions {
             allowed_hosts: allowed_hosts.clone(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
+            extra_roots,
             ..ClientOptions::default()
         };
         let usual = Web::default();
@@ -139,54 +144,81 @@ fn instance(text: &str) -> Result<Url, &'static str> {
         "http" | "https" if url.query().is_some() || url.fragment().is_some() => {
             Err("is the instance's address alone, without ? and #")
         }
+        "http" | "https" if names_metadata(&url) => {
+            Err("is a cloud's metadata service, which no search instance is")
+        }
         "http" | "https" => Ok(url),
         _ => Err("must begin with https:// or http://"),
     }
 }
 
-/// The operator has named the instance, so searching may reach it wherever it is; other tools may not.
+/// The operator has named the instance, so searching may reach it wherever it is, short of a metadata service; other tools
+/// may not.
 fn reaching(options: &ClientOptions, instance: &Url) -> ClientOptions {
     let mut options = options.clone();
-    options.allowed_hosts.extend(instance.host_str().and_then(|host| HostPattern::parse(host).ok()));
+    options.private_hosts.extend(instance.host_str().and_then(|host| HostPattern::parse(host).ok()));
     options
 }
 
-/// Keys under the names that other assistants' configurations have for them, put where they belong. One that is given both
-/// ways is left, to be refused.
-pub(super) fn accept_older_names(config: &mut Value) {
-    let Value::Object(root) = config else { return };
-    let limit = root.remove("http_response_limit");
-    let limit = limit.or_else(|| root.get_mut("web")?.as_object_mut()?.remove("http_response_limit"));
+/// Keys under the names that other assistants' configurations have for them, put where they belong. What cannot be is told
+/// under the name that was written.
+pub(super) fn accept_older_names(config: &mut Value) -> Vec<Violation> {
+    let Value::Object(root) = config else { return Vec::new() };
+    let mut wrong = Vec::new();
+    let web = root.get_mut("web").and_then(Value::as_object_mut);
+    let within = web.and_then(|web| web.remove("http_response_limit"));
+    for (limit, written) in
+        [(within, "web.http_response_limit"), (root.remove("http_response_limit"), "http_response_limit")]
+    {
+        wrong.extend(place(root, &["web"], "httpResponseLimit", limit, written));
+    }
     let provider = root.remove("search_provider");
+    let known = SearchProvider::ALL.map(SearchProvider::name);
+    let named = provider.as_ref().and_then(Value::as_str).filter(|name| known.contains(name));
+    if let (Some(provider), None) = (&provider, named) {
+        let known = known.map(|name| format!("{name:?}")).join(", ");
+        let message = format!("{provider} is not one of {known}");
+        wrong.push(Violation { path: "search_provider".into(), message });
+    }
+    let key_name = if named == Some("brave") { "braveKey" } else { "tavilyKey" };
     let key = root.remove("search_api_key");
-    let key_name = match provider.as_ref().and_then(Value::as_str) {
-        Some("brave") => "braveKey",
-        _ => "tavilyKey",
-    };
-    place(root, &["web"], "httpResponseLimit", limit, "http_response_limit");
-    place(root, &["web", "search"], key_name, key, "search_api_key");
-    place(root, &["web", "search"], "order", provider.map(|first| first_of(&first)), "search_provider");
+    wrong.extend(place(root, &["web", "search"], key_name, key, "search_api_key"));
+    // Where there is an order, the provider only says whose key it is.
+    let is_ordered = root.get("web").is_some_and(|web| web.pointer("/search/order").is_some());
+    let order = named.filter(|_| !is_ordered).map(first_of);
+    wrong.extend(place(root, &["web", "search"], "order", order, "search_provider"));
+    wrong
 }
 
-/// All providers, one of them first. A name that is none stays, and is refused with those there are.
-fn first_of(first: &Value) -> Value {
-    let others = SearchProvider::ALL.map(|provider| json!(provider.name()));
-    let others = others.into_iter().filter(|name| name != first);
-    std::iter::once(first.clone()).chain(others).collect()
+/// All providers, one of them first.
+fn first_of(first: &str) -> Value {
+    let others = SearchProvider::ALL.map(SearchProvider::name).into_iter().filter(|name| *name != first);
+    std::iter::once(first).chain(others).collect()
 }
 
-fn place(root: &mut Map<String, Value>, tables: &[&str], name: &str, value: Option<Value>, older: &str) {
-    let Some(value) = value else { return };
+/// Puts a value where it belongs; the error is that there is one already.
+fn place(
+    root: &mut Map<String, Value>,
+    tables: &[&str],
+    name: &str,
+    value: Option<Value>,
+    written: &str,
+) -> Option<Violation> {
+    let value = value?;
     let mut table = &mut *root;
     for step in tables {
         match table.entry(*step).or_insert_with(|| json!({})) {
             Value::Object(next) => table = next,
             // Not a table: said when the whole is checked.
-            _ => return,
+            _ => return None,
         }
     }
-    let name = if table.contains_key(name) { older } else { name };
+    if table.contains_key(name) {
+        let message = format!("is given twice, also as {}.{name}", tables.join("."));
+        return Some(Violation { path: written.to_owned(), message });
+    }
     table.insert(name.to_owned(), value);
+    None
 }
 
 #[cfg(test)]
@@ -196,8 +228,11 @@ mod tests {
     use super::*;
 
     fn read(mut config: Value) -> Result<WebConfig, String> {
-        accept_older_names(&mut config);
         let listed = |violations: Vec<Violation>| violations.iter().map(|each| format!("{each}\n")).collect();
+        let older = accept_older_names(&mut config);
+        if !older.is_empty() {
+            return Err(listed(older));
+        }
         let web: WebConfig =
             parse_checked(config.get("web").cloned().unwrap_or_else(|| json!({}))).map_err(listed)?;
         match web.violations() {
@@ -221,18 +256,18 @@ mod tests {
     #[test]
     fn keys_come_from_the_configuration_or_else_from_the_environment() {
         let empty = read(json!({})).unwrap();
-        assert_eq!(usable(&empty.settings(&none)), ["duckduckgo"]);
-        assert!(!empty.settings(&none).search.is_configured());
+        assert_eq!(usable(&empty.settings(&none, None)), ["duckduckgo"]);
+        assert!(!empty.settings(&none, None).search.is_configured());
         assert_eq!(
-            usable(&empty.settings(&|_| Some("  ".into()))),
+            usable(&empty.settings(&|_| Some("  ".into()), None)),
             ["duckduckgo"],
             "an empty variable is none"
         );
-        assert_eq!(usable(&empty.settings(&environment)), ["tavily", "brave", "duckduckgo"]);
+        assert_eq!(usable(&empty.settings(&environment, None)), ["tavily", "brave", "duckduckgo"]);
         let own = read(
             json!({"web": {"search": {"tavilyKey": "configured", "searxngUrl": "http://10.0.0.1:8080/x"}}}),
         );
-        let search = own.unwrap().settings(&environment).search;
+        let search = own.unwrap().settings(&environment, None).search;
         assert_eq!(search.tavily_key, SearchKey::new("configured"));
         assert_eq!(search.brave_key, SearchKey::new("variable-BRAVE_API_KEY"));
         assert_eq!(search.searxng_url.as_deref(), Some("http://10.0.0.1:8080/x"));
@@ -242,8 +277,8 @@ mod tests {
     #[test]
     fn the_order_is_who_is_asked_and_nobody_else() {
         let web = read(json!({"web": {"search": {"order": ["brave", "searxng"]}}})).unwrap();
-        assert_eq!(usable(&web.settings(&environment)), ["brave"]);
-        assert_eq!(usable(&web.settings(&none)), [""; 0]);
+        assert_eq!(usable(&web.settings(&environment, None)), ["brave"]);
+        assert_eq!(usable(&web.settings(&none, None)), [""; 0]);
     }
 
     #[test]
@@ -270,6 +305,10 @@ mod tests {
             (json!({"searxngUrl": "https://user:pass@searx.example"}), "must not hold a user"),
             (json!({"searxngUrl": "https://searx.example/?q=1"}), "without ? and #"),
             (json!({"searxngUrl": "searx.example"}), "is no address"),
+            (json!({"searxngUrl": "http://169.254.169.254/"}), "is a cloud's metadata service"),
+            (json!({"searxngUrl": "http://0xa9fea9fe/"}), "is a cloud's metadata service"),
+            (json!({"searxngUrl": "http://[::ffff:100.100.100.200]:8080/"}), "is a cloud's metadata service"),
+            (json!({"searxngUrl": "http://Metadata.google.internal./"}), "is a cloud's metadata service"),
             (json!({"tavilykey": "x"}), "did you mean \"tavilyKey\"?"),
         ] {
             let told = read(json!({"web": {"search": search}})).unwrap_err();
@@ -284,16 +323,34 @@ mod tests {
             json!({"web": {"http_response_limit": 7}}),
             json!({"web": {"httpResponseLimit": 7}}),
         ] {
-            assert_eq!(read(config.clone()).unwrap().settings(&none).http_response_limit, 7, "{config}");
+            assert_eq!(
+                read(config.clone()).unwrap().settings(&none, None).http_response_limit,
+                7,
+                "{config}"
+            );
         }
         let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
-        assert!(both.contains("unknown field \"http_response_limit\""), "{both}");
-        let search = |config| read(config).unwrap().settings(&none).search;
+        assert_eq!(both, "web.http_response_limit: is given twice, also as web.httpResponseLimit\n");
+        let search = |config| read(config).unwrap().settings(&none, None).search;
         let tavily = search(json!({"search_api_key": "tvly-1"}));
         assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
         let brave = search(json!({"search_api_key": "b-1", "search_provider": "brave"}));
         assert_eq!((brave.brave_key.clone(), brave.tavily_key), (SearchKey::new("b-1"), None));
         assert_eq!(brave.order[..2], [SearchProvider::Brave, SearchProvider::Tavily]);
-        assert!(read(json!({"search_provider": "bing"})).unwrap_err().contains("\"bing\" is not one of"));
+        let ordered = search(json!({"search_api_key": "b-1", "search_provider": "brave",
+            "web": {"search": {"order": ["searxng", "brave"]}}}));
+        assert_eq!(ordered.brave_key, SearchKey::new("b-1"));
+        assert_eq!(
+            ordered.order,
+            [SearchProvider::Searxng, SearchProvider::Brave],
+            "the order is the newer word"
+        );
+        let order = json!({"search": {"order": ["brave"]}});
+        for config in [json!({"search_provider": "bing"}), json!({"search_provider": "bing", "web": order})] {
+            let told = read(config).unwrap_err();
+            assert!(told.starts_with("search_provider: \"bing\" is not one of \"tavily\""), "{told}");
+        }
+        let twice = read(json!({"search_api_key": "t", "web": {"search": {"tavilyKey": "u"}}})).unwrap_err();
+        assert_eq!(twice, "search_api_key: is given twice, also as web.search.tavilyKey\n");
     }
 }

@@ -293,3 +293,45 @@ fn output_that_cannot_be_written_is_not_success() {
     let status = world.command(&["tools"]).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(1));
 }
+
+/// What a person sees who runs it on a terminal.
+fn on_a_terminal(world: &World, args: &[&str]) -> String {
+    let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+    let program = world.command(&[]);
+    let command = format!("{} {}", program.get_program().to_str().unwrap(), quoted.join(" "));
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).current_dir(world.workspace()).env_clear();
+    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = script.stdin(std::process::Stdio::null()).output().unwrap();
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn nothing_that_others_wrote_drives_the_terminal() {
+    let world = World::new();
+    world.run(&["config", "set", "maxToolResultChars", "80000"]);
+    std::fs::create_dir(world.data().join("apis")).unwrap();
+    let profile = json!({
+        "id": "shop", "name": "E\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}2J\nfake  line", "base_url": "https://shop.example/v1",
+        "description": "Orders.", "auth": {"type": "none"},
+        "endpoints": [{"method": "GET", "path": "/orders", "description": "All orders."}],
+        "guidelines": ["Ask for pages."], "avoid": ["Asking for everything."],
+    });
+    std::fs::write(world.data().join("apis/shop.json"), profile.to_string()).unwrap();
+    let path = world.write("esc.txt", "one\u{1b}]0;pwned\u{7}\u{9b}2J\ttwo\r\nthree\n");
+    let read = json!({ "path": path }).to_string();
+    for args in [
+        &["apis", "--color", "never"][..],
+        &["apis", "show", "shop"],
+        &["call", "read_file", &read],
+        &["call", "Read", &read],
+    ] {
+        let shown = on_a_terminal(&world, args);
+        let control = |c: char| c.is_control() && c != '\r' && c != '\n' && c != '\t';
+        assert!(!shown.is_empty() && !shown.contains(control), "{args:?}: {shown:?}");
+        assert!(!shown.contains("\nfake"), "{args:?}: {shown:?}");
+    }
+    assert!(on_a_terminal(&world, &["apis"]).contains("\u{1b}[1mshop\u{1b}[0m"), "our own colours stay");
+    let piped = world.run(&["call", "read_file", &read]);
+    assert_eq!(piped.stdout, "one\u{1b}]0;pwned\u{7}\u{9b}2J\ttwo\r\nthree\n", "as it is");
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gantry_net::{HeaderValue, Request, Url, header};
 use gantry_page::{Article, article, decode, readable};
-use gantry_tool::ToolError;
+use gantry_tool::{Masker, ToolError};
 
 use crate::Ctx;
 use crate::blocking::blocking;
@@ -44,7 +44,7 @@ pub(super) async fn page(ctx: &Ctx, url: Url, offset: usize) -> Result<String, T
         fetched = fetch(ctx, url) => fetched?,
         () = ctx.call.cancel.cancelled() => return Err(ToolError::Cancelled),
     };
-    blocking(ctx, move |_, _| show(&fetched, offset)).await
+    blocking(ctx, move |ctx, _| show(&fetched, &ctx.state.web().masker, offset)).await
 }
 
 async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
@@ -63,8 +63,10 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
     Ok(Fetched { url, content_type, bytes: body.bytes, cut: body.cut })
 }
 
-fn show(fetched: &Fetched, offset: usize) -> Result<String, ToolError> {
-    let Article { title, byline, text, words } = content(fetched)?;
+fn show(fetched: &Fetched, masker: &Masker, offset: usize) -> Result<String, ToolError> {
+    let Article { title, byline, mut text, words } = content(fetched)?;
+    // Before it is cut: the gate would not know a part of a secret.
+    masker.mask_text(&mut text);
     let total = text.chars().count();
     if offset > 0 && offset >= total {
         let text = format!("offset {offset} is past the end: the content has {total} characters");
@@ -72,7 +74,9 @@ fn show(fetched: &Fetched, offset: usize) -> Result<String, ToolError> {
     }
     let shown: String = text.chars().skip(offset).take(MAX_CHARS).collect();
     let end = offset + shown.chars().count();
-    let mut told = format!("Main content of the page: {words} words, {total} characters.");
+    let counted = |count: usize, unit: &str| format!("{count} {unit}{}", if count == 1 { "" } else { "s" });
+    let mut told =
+        format!("Main content of the page: {}, {}.", counted(words, "word"), counted(total, "character"));
     if offset > 0 || end < total {
         told.push_str(&format!(" Shown: characters {offset} to {end}."));
     }

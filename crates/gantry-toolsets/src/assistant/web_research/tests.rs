@@ -254,6 +254,7 @@ async fn what_cannot_be_read_is_said() {
     let (bench, server) = reading(|path| match path {
         "/missing" => Said::new(404, "text/html", "<h1>Not here</h1>"),
         "/image" => Said::new(200, "image/png", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\xff\xfe".to_vec()),
+        "/one" => Said::new(200, "text/plain", "word"),
         "/huge" => Said::new(200, "text/plain", vec![b'x'; 6 * 1024 * 1024]),
         _ => Said::html(""),
     })
@@ -267,6 +268,8 @@ async fn what_cannot_be_read_is_said() {
     assert!(told.contains("The page is longer than 5242880 bytes; the rest of it was not read."), "{told}");
     let (told, _) = parted(&research(&bench, read("/empty")).await.unwrap());
     assert!(told.starts_with("Main content of the page: 0 words"), "{told}");
+    let (told, _) = parted(&research(&bench, read("/one")).await.unwrap());
+    assert_eq!(told, "Main content of the page: 1 word, 4 characters.");
 }
 
 #[tokio::test]
@@ -277,4 +280,33 @@ async fn addresses_that_are_not_public_are_closed() {
     let refused = research(&bench, json!({"action": "read", "url": server.url()})).await.unwrap_err();
     assert!(refused.contains("denied") && refused.contains("closed to tools"), "{refused}");
     assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_secret_is_masked_before_a_page_is_cut() {
+    let secret = "SUPERSECRETVALUE1";
+    let server = WebServer::start(move |asked| {
+        let page = format!("{}{secret} and more", "x".repeat(3_995));
+        match asked.path() {
+            "/search" => Said::json(
+                200,
+                &json!({"results": [{"title": "One", "url": "https://t.example/1", "content": "c", "raw_content": page}]}),
+            ),
+            _ => Said::new(200, "text/plain", format!("{}{secret} and more", "x".repeat(MAX_CHARS - 5))),
+        }
+    })
+    .await;
+    let bench = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]);
+    });
+    let read = json!({"action": "read", "url": format!("{}/page", server.url())});
+    for input in [json!({"action": "search", "query": "q"}), read] {
+        let (_, content) = parted(&research(&bench, input).await.unwrap());
+        assert!(
+            content.contains("xxx[mas") && !content.contains("SUPER"),
+            "{}",
+            &content[content.len() - 200..]
+        );
+    }
 }

@@ -1,3 +1,4 @@
+use gantry_net::NetworkPolicy;
 use serde_json::{Value, json};
 
 use super::*;
@@ -58,6 +59,7 @@ async fn every_kind_of_text_is_read() {
         ("application/octet-stream", b"<!DOCTYPE HTML><p>sniffed", "sniffed"),
         ("text/plain", b"<!DOCTYPE HTML><p>a source", "<!DOCTYPE HTML><p>a source"),
         ("text/html", b"", ""),
+        ("text/html", b"<p>one\0stray", "one\u{fffd}stray"),
     ] {
         let answer = fetched(Said::new(200, content_type, body), json!({})).await.unwrap();
         assert_eq!((&answer["content"], &answer["contentType"]), (&json!(content), &json!(content_type)));
@@ -195,12 +197,17 @@ async fn private_addresses_and_other_hosts_are_closed() {
     let url = json!({"url": server.url()});
     let closed = Bench::new().call("tool::web_fetch", url.clone()).await.unwrap_err();
     assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
-    let listed = Bench::with(|parts| {
-        parts.web.client = client_to_loopback();
-        parts.isolation.network = gantry_net::NetworkPolicy::DenyAll;
-    });
-    let refused = listed.call("tool::web_fetch", url).await.unwrap_err();
-    assert!(refused.to_string().contains("may reach"), "{refused}");
+    for (policy, told) in [
+        (NetworkPolicy::DenyAll, "may not use the network"),
+        (NetworkPolicy::AllowList(Vec::new()), "is not on the list of hosts this agent may reach"),
+    ] {
+        let limited = Bench::with(|parts| {
+            parts.web.client = client_to_loopback();
+            parts.isolation.network = policy;
+        });
+        let refused = limited.call("tool::web_fetch", url.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
     assert_eq!(server.connections(), 0);
 }
 
@@ -231,4 +238,32 @@ async fn a_pdf_is_read_page_by_page() {
             .ends_with("(only the first 300 bytes were read; try a larger maxSize)"),
         "{cut}"
     );
+}
+
+const SECRET: &str = "SUPERSECRETVALUE1";
+
+/// A long text with a secret that stands across the end of the first part.
+fn long_text_with_a_secret() -> String {
+    format!("{}{SECRET}{}", "a".repeat(MAX_CONTENT - 8), " b".repeat(4_000))
+}
+
+#[tokio::test]
+async fn a_secret_is_masked_before_the_text_is_cut() {
+    let server = WebServer::saying(Said::new(200, "text/plain", long_text_with_a_secret())).await;
+    let bench = Bench::with(|parts| {
+        parts.web.client = client_to_loopback();
+        parts.web.masker = Masker::new([SECRET.to_owned()]);
+    });
+    let mut whole = String::new();
+    let mut offset = json!(0);
+    while !offset.is_null() {
+        let page =
+            bench.call("tool::web_fetch", json!({"url": server.url(), "offset": offset})).await.unwrap();
+        whole.push_str(page["content"].as_str().unwrap());
+        offset = page["next"].clone();
+    }
+    assert_eq!(whole, long_text_with_a_secret().replace(SECRET, "[masked]"));
+    let within = json!({"url": server.url(), "offset": MAX_CONTENT - 7});
+    let within = bench.call("tool::web_fetch", within).await.unwrap();
+    assert!(!within.to_string().contains("UPERSECRET"), "{}", &within.to_string()[..200]);
 }

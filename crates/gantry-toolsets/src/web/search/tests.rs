@@ -363,3 +363,24 @@ async fn a_slow_provider_leaves_time_for_the_next_and_a_cancelled_call_ends() {
         "{cancelled}"
     );
 }
+
+#[tokio::test]
+async fn the_deadline_of_the_call_is_told_as_such() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    for (tool, input) in [
+        ("tool::web_fetch", json!({"url": url})),
+        ("http_request", json!({"url": url})),
+        ("web_research", json!({"action": "read", "url": url})),
+        ("tool::web_search", json!({"query": "q"})),
+    ] {
+        let bench = Bench::with(|parts| {
+            parts.web.client = client_to_loopback();
+            parts.web.search.searxng_url = Some(url.clone());
+        });
+        let mut call = bench.operator_call();
+        call.deadline = Some(std::time::Instant::now() + Duration::from_millis(300));
+        let refused = bench.call_as(call, tool, input).await.unwrap_err();
+        assert_eq!(refused["error"]["code"], "deadline", "{tool}: {refused}");
+    }
+}

@@ -48,7 +48,7 @@ pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: 
     let file = service_file(places, &joining.id)?;
     if print {
         output.note(&format!("would be written to {}", file.display()));
-        output.line(service.text()?.trim_end());
+        output.page(service.text()?.trim_end());
         return Ok(Exit::Success);
     }
     runner.check_session(places, &joining.id)?;

@@ -40,6 +40,11 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     );
     let stranger = world.run(&call);
     assert_eq!(stranger.code, 4, "an unknown certificate: {} {}", stranger.stdout, stranger.stderr);
+    let page = format!(r#"{{"url": "https://localhost:{}/health"}}"#, up.address.port());
+    let fetch = ["call", "--local", "--set", r#"web.allowedHosts=["localhost"]"#, "tool::web_fetch", &page];
+    let fetched = world.run_with(&fetch, &[("GANTRY_TLS_CA", &cert)]);
+    assert_eq!(fetched.code, 0, "the web tools believe it too: {} {}", fetched.stdout, fetched.stderr);
+    assert_eq!(world.run(&fetch).code, 1, "and without it nobody does");
     let curl = Command::new("curl")
         .args(["-s", "--cacert", &cert, "-H", &format!("Authorization: Bearer {}", up.token)])
         .arg(format!("https://localhost:{}/v1/nodes", up.address.port()))
