@@ -318,11 +318,15 @@ fn nothing_that_others_wrote_drives_the_terminal() {
         "guidelines": ["Ask for pages."], "avoid": ["Asking for everything."],
     });
     std::fs::write(world.data().join("apis/shop.json"), profile.to_string()).unwrap();
+    let mut sound = profile;
+    (sound["id"], sound["name"]) = (json!("sound"), json!("Sound"));
+    sound["base_url"] = json!("https://sound.example/v1");
+    std::fs::write(world.data().join("apis/sound.json"), sound.to_string()).unwrap();
     let path = world.write("esc.txt", "one\u{1b}]0;pwned\u{7}\u{9b}2J\ttwo\r\nthree\n");
     let read = json!({ "path": path }).to_string();
     for args in [
         &["apis", "--color", "never"][..],
-        &["apis", "show", "shop"],
+        &["apis", "show", "shop", "--color", "never"],
         &["call", "read_file", &read],
         &["call", "Read", &read],
     ] {
@@ -331,7 +335,7 @@ fn nothing_that_others_wrote_drives_the_terminal() {
         assert!(!shown.is_empty() && !shown.contains(control), "{args:?}: {shown:?}");
         assert!(!shown.contains("\nfake"), "{args:?}: {shown:?}");
     }
-    assert!(on_a_terminal(&world, &["apis"]).contains("\u{1b}[1mshop\u{1b}[0m"), "our own colours stay");
+    assert!(on_a_terminal(&world, &["apis"]).contains("\u{1b}[1msound\u{1b}[0m"), "our own colours stay");
     let piped = world.run(&["call", "read_file", &read]);
     assert_eq!(piped.stdout, "one\u{1b}]0;pwned\u{7}\u{9b}2J\ttwo\r\nthree\n", "as it is");
 }
