@@ -291,15 +291,12 @@ fn listed(problems: &[Violation]) -> ToolError {
 fn net_error(err: NetError) -> ToolError {
     let text = err.to_string();
     match err {
-        NetError::NotAllowed { .. } | NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. } => {
-            ToolError::denied(text)
-        }
         NetError::BadUrl { .. } | NetError::BadHeader { .. } => ToolError::input(text),
         NetError::TimedOut { .. } => {
             let hint = Some("timeout_ms allows up to 600000".to_owned());
             ToolError::Failed(Message { hint, ..Message::new(text) })
         }
-        _ => ToolError::failed(text),
+        other => crate::web::net_error(&other),
     }
 }
 

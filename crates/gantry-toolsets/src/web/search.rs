@@ -204,7 +204,9 @@ async fn ask(
         SearchProvider::Searxng => (searxng::ask(settings, query)?, searxng::read),
         SearchProvider::Duckduckgo => (duckduckgo::ask(settings, query)?, duckduckgo::read),
     };
-    let client = settings.client.as_ref().unwrap_or(&web.client);
+    // What opens the operator's own instance opens nothing for the others.
+    let own = settings.client.as_ref().filter(|_| provider == SearchProvider::Searxng);
+    let client = own.unwrap_or(&web.client);
     let reply = ask.send(client, policy, deadline).await?;
     let query = query.clone();
     // A page that is made to be hard to read holds up nobody else.

@@ -10,7 +10,8 @@ use crate::secrets::references;
 const TYPES: [&str; 6] = ["none", "basic", "bearer", "header", "query", "oauth2"];
 /// Of the word before a secret, such as `Token `; more could be a credential.
 const MAX_WORD: usize = 16;
-/// Headers that say how a message is carried: no credential can stand there.
+/// Headers of the client's own: they say how a message ends and where it goes, and two answers to that is how requests are
+/// smuggled.
 const CLIENTS_OWN: [&str; 13] = [
     "host",
     "content-length",
@@ -26,6 +27,12 @@ const CLIENTS_OWN: [&str; 13] = [
     "proxy-connection",
     "proxy-authenticate",
 ];
+
+/// Whether a header is for the HTTP client alone to set.
+pub fn is_clients_own(header: &str) -> bool {
+    CLIENTS_OWN.iter().any(|own| own.eq_ignore_ascii_case(header))
+}
+
 const STYLES: [&str; 2] = ["basic", "body"];
 
 /// As it is written. Which fields a type wants is said when one is missing.
@@ -208,7 +215,7 @@ impl Fields<'_> {
         if !name.bytes().all(allowed) {
             self.problems.add("auth.header_name", "not the name of a header");
         }
-        if CLIENTS_OWN.contains(&name.to_ascii_lowercase().as_str()) {
+        if is_clients_own(&name) {
             self.problems.add("auth.header_name", "set by the client itself, from the URL and the body");
         }
         name

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, NetError, Url, check_address};
-use gantry_store::references;
+use gantry_store::{is_clients_own, references};
 use gantry_tool::{Violation, nearest};
 use serde_json::{Map, Value};
 
@@ -14,22 +14,6 @@ const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 const MAX_URL_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 100;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The client's own: they say how a message ends and where it goes, and two answers to that is how requests are smuggled.
-const CLIENTS_OWN: [&str; 13] = [
-    "host",
-    "content-length",
-    "connection",
-    "transfer-encoding",
-    "te",
-    "trailer",
-    "upgrade",
-    "keep-alive",
-    "expect",
-    "accept-encoding",
-    "proxy-authorization",
-    "proxy-connection",
-    "proxy-authenticate",
-];
 
 /// What could be made of the input; `None` where a problem says why not.
 pub(super) struct Planned {
@@ -209,7 +193,7 @@ fn check_headers(problems: &mut Problems, given: BTreeMap<String, String>) -> Ve
             continue;
         }
         let lowered = name.to_ascii_lowercase();
-        if CLIENTS_OWN.contains(&lowered.as_str()) {
+        if is_clients_own(&lowered) {
             problems.add(&path, "set by the client itself, from the URL and the body; leave it out");
             continue;
         }
