@@ -8,6 +8,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-protocol", &[]),
     ("gantry-link", &["gantry-protocol"]),
     ("gantry-net", &[]),
+    ("gantry-model", &[]),
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
