@@ -122,6 +122,11 @@ impl Gate {
         &self.parts.policy
     }
 
+    /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
+    pub fn presentable(&self, input: &Value) -> Value {
+        audited::input(&self.parts.masker, input)
+    }
+
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
     pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
         match serde_json::from_str(json) {

@@ -1,0 +1,558 @@
+//! Performs what [`step`] says of one session: asks the model, runs calls, waits for answers. The start of an effect is on
+//! disk before it begins, and what came of it before anything follows from it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::{Thinking, Usage};
+use gantry_store::{Append, DatabaseError, NewEvent};
+use gantry_tool::{Approval, Consent};
+use serde::Serialize;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::driver::effects::{Effect, Prepared};
+use crate::entry::{Answer, End, Entry, Incoming, Question};
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::reset;
+use crate::sessions::{SessionError, Shared, now_ms};
+use crate::state::{CallStatus, Phase, State};
+use crate::step::{self, Limits, Step};
+
+mod effects;
+mod questions;
+
+/// A session that nothing happens in is let go from memory.
+const UNLOAD_AFTER: Duration = Duration::from_secs(60);
+/// Events after which the next run's end leaves a checkpoint.
+const CHECKPOINT_EVENTS: i64 = 1_000;
+/// After a journal that could not be written, until it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// Messages that may wait in one session.
+const MAX_QUEUE: usize = 1_000;
+/// Of a result, for those who watch.
+const SHOWN_RESULT: usize = 2_000;
+
+/// What a session is asked from outside.
+pub(crate) enum Command {
+    /// There may be something to do.
+    Wake,
+    Message {
+        incoming: Incoming,
+        done: Done<Option<Event>>,
+    },
+    Stop {
+        by: String,
+        done: Done<String>,
+    },
+    Reset {
+        why: String,
+        done: Done<String>,
+    },
+    Compact {
+        done: Done<String>,
+    },
+    Set {
+        model: Option<String>,
+        thinking: Option<Thinking>,
+        done: Done<()>,
+    },
+    Status {
+        done: Done<Status>,
+    },
+    Answer {
+        question: Option<String>,
+        answer: Answer,
+        by: String,
+        done: Done<String>,
+    },
+    /// From the gate, about a call of this session.
+    Ask {
+        call: String,
+        approval: Approval,
+        consent: oneshot::Sender<Consent>,
+    },
+}
+
+type Done<T> = oneshot::Sender<Result<T, SessionError>>;
+
+/// How a session is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub session_key: String,
+    pub agent: String,
+    pub model: String,
+    pub running: Option<String>,
+    pub queued: usize,
+    pub messages: usize,
+    pub events: i64,
+    pub compactions: u32,
+    pub runs: u64,
+    pub usage: Usage,
+    pub labels: Vec<gantry_tool::Label>,
+    pub questions: Vec<Question>,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let running = if self.running.is_some() { "a run is under way" } else { "no run is under way" };
+        write!(
+            f,
+            "{} with {}: {running}, {} waiting, {} messages in the conversation, {} tokens in and {} out so far",
+            self.session_key,
+            self.model,
+            self.queued,
+            self.messages,
+            self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens,
+            self.usage.output_tokens
+        )?;
+        let questions =
+            self.questions.iter().map(|question| format!("; {} asks: {}", question.id, question.tool));
+        f.write_str(&questions.collect::<String>())
+    }
+}
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    key: SessionKey,
+    commands: mpsc::Sender<Command>,
+    events: broadcast::Sender<Arc<Event>>,
+    loaded: Option<Loaded>,
+}
+
+/// A session in memory, and what it has under way.
+struct Loaded {
+    state: State,
+    /// The number the next event gets.
+    next_seq: i64,
+    checkpoint: i64,
+    /// What the run in progress is told beside its conversation.
+    prepared: Option<Arc<Prepared>>,
+    effects: JoinSet<Effect>,
+    /// Told apart, so that what a stopped run leaves behind is not taken for the next one's.
+    generation: u64,
+    cancel: CancellationToken,
+    compacting: bool,
+    /// Those who wait for an answer, by question.
+    asking: HashMap<String, Vec<oneshot::Sender<Consent>>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        key: SessionKey,
+        commands: mpsc::Sender<Command>,
+        events: broadcast::Sender<Arc<Event>>,
+    ) -> Driver {
+        Driver { shared, key, commands, events, loaded: None }
+    }
+
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let stopping = self.shared.stopping.clone();
+        loop {
+            let pause = self.pause();
+            let failed = tokio::select! {
+                biased;
+                () = stopping.cancelled() => break,
+                // There is a sender in `self`, so there always is a next one.
+                Some(command) = commands.recv() => self.command(command).await,
+                effect = next_effect(&mut self.loaded) => self.finished(effect).await,
+                () = tokio::time::sleep(pause) => self.time_passed().await,
+            };
+            let failed = match failed {
+                Ok(()) => self.proceed().await,
+                failed => failed,
+            };
+            if let Err(err) = failed {
+                self.give_up(&err).await;
+            }
+        }
+        self.drain().await;
+    }
+
+    /// The state, from the journal if it is not in memory: then what another process left is seen to first.
+    async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
+        if self.loaded.is_none() {
+            let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
+            let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
+            let entries: Vec<Entry> = entries
+                .collect::<Result<_, _>>()
+                .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
+            let state = State::fold(entries);
+            let left = step::recover(&state);
+            self.loaded = Some(Loaded {
+                state,
+                next_seq: session.row.next_seq,
+                checkpoint: session.events.first().map_or(0, |first| first.seq),
+                prepared: None,
+                effects: JoinSet::new(),
+                generation: 0,
+                cancel: CancellationToken::new(),
+                compacting: false,
+                asking: HashMap::new(),
+            });
+            if !left.is_empty() {
+                self.append(left).await?;
+            }
+        }
+        self.loaded.as_mut().ok_or_else(|| DatabaseError::Refused("the session is not loaded".into()))
+    }
+
+    fn state(&self) -> Option<&State> {
+        self.loaded.as_ref().map(|loaded| &loaded.state)
+    }
+
+    /// Writes down what happens; then it has happened, and is told.
+    async fn append(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        let told: Vec<Event> = entries.iter().filter_map(|entry| event(&loaded.state, entry)).collect();
+        let mut events = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let data = serde_json::to_string(entry)
+                .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
+            events.push(NewEvent { kind: entry.kind(), data, checkpoint: entry.is_checkpoint() });
+        }
+        let expected = loaded.next_seq;
+        let ends = entries.iter().any(|entry| matches!(entry, Entry::RunEnded { .. } | Entry::Reset { .. }));
+        for entry in entries {
+            loaded.next_seq += 1;
+            if entry.is_checkpoint() {
+                loaded.checkpoint = loaded.next_seq - 1;
+            }
+            loaded.state.apply(entry);
+        }
+        if ends {
+            loaded.prepared = None;
+        }
+        let has_work = loaded.state.has_work();
+        let append = Append { key: self.key.key.clone(), expected, at: now_ms(), events, has_work };
+        self.shared.parts.journal.append(append).await?;
+        told.into_iter().for_each(|event| self.tell(event));
+        Ok(())
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody may be listening.
+        let _ = self.events.send(Arc::new(event));
+    }
+
+    /// Does what is to be done, until something is waited for.
+    async fn proceed(&mut self) -> Result<(), DatabaseError> {
+        while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
+            let Some(limits) = self.limits().await? else { continue };
+            let Some(loaded) = &self.loaded else { return Ok(()) };
+            match step::next(&loaded.state, &limits, now_ms()) {
+                Step::Idle => return self.leave_checkpoint().await,
+                Step::Wait => return Ok(()),
+                Step::Record(entries) => self.append(entries).await?,
+                Step::Ask => self.begin_request().await?,
+                Step::Call(calls) => {
+                    if !self.begin_calls(calls).await? {
+                        return Ok(());
+                    }
+                }
+                Step::Compact => self.begin_compaction()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The bounds of the run in progress. None when there is no model, which ends the run.
+    async fn limits(&mut self) -> Result<Option<Limits>, DatabaseError> {
+        let agent = self.agent();
+        let running = self.state().is_some_and(|state| state.run.is_some());
+        if running && self.loaded.as_ref().is_some_and(|loaded| loaded.prepared.is_none()) {
+            match self.prepare(&agent).await {
+                Ok(prepared) => {
+                    if let Some(loaded) = &mut self.loaded {
+                        loaded.prepared = Some(Arc::new(prepared));
+                    }
+                }
+                Err(error) => {
+                    self.append(vec![Entry::RunEnded { end: End::Failed { error } }]).await?;
+                    return Ok(None);
+                }
+            }
+        }
+        let window = self.loaded.as_ref().and_then(|loaded| Some(loaded.prepared.as_ref()?.window));
+        let window = window.unwrap_or(crate::context::Window { tokens: usize::MAX / 16, reserved: 0 });
+        Ok(Some(Limits { requests: agent.max_requests, window }))
+    }
+
+    fn agent(&self) -> Agent {
+        self.shared.parts.agents.get(&self.key.agent).cloned().unwrap_or_default()
+    }
+
+    async fn command(&mut self, command: Command) -> Result<(), DatabaseError> {
+        if let Err(err) = self.load().await {
+            refuse(command, &err);
+            return Err(err);
+        }
+        match command {
+            Command::Wake => Ok(()),
+            Command::Message { incoming, done } => self.take_in(incoming, done).await,
+            Command::Stop { by, done } => {
+                let running = self.state().is_some_and(|state| state.run.is_some());
+                if running {
+                    self.append(vec![Entry::StopAsked { by }]).await?;
+                    self.call_off();
+                }
+                let told = if running { "the run is stopped" } else { "no run is under way" };
+                let _ = done.send(Ok(told.to_owned()));
+                Ok(())
+            }
+            Command::Reset { why, done } => {
+                if self.state().is_some_and(|state| state.run.is_some()) {
+                    let message = "a run is under way; /stop it first".to_owned();
+                    let _ = done.send(Err(SessionError::Refused(message)));
+                    return Ok(());
+                }
+                self.begin_anew(why).await?;
+                let _ = done.send(Ok("the conversation begins anew; what was said before is kept".into()));
+                Ok(())
+            }
+            Command::Compact { done } => {
+                let told = self.compact_now().await;
+                let _ = done.send(told.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
+                Ok(())
+            }
+            Command::Set { model, thinking, done } => {
+                self.append(vec![Entry::Set { model, thinking }]).await?;
+                if let Some(loaded) = &mut self.loaded {
+                    loaded.prepared = None;
+                }
+                let _ = done.send(Ok(()));
+                Ok(())
+            }
+            Command::Status { done } => {
+                let _ = done.send(self.status().ok_or(SessionError::Stopping));
+                Ok(())
+            }
+            Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
+            Command::Ask { call, approval, consent } => self.ask(&call, approval, consent).await,
+        }
+    }
+
+    async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
+        let Some(state) = self.state() else { return Ok(()) };
+        if state.knows(&incoming.id) {
+            let settled = state
+                .end_of(&incoming.id)
+                .map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()));
+            let _ = done.send(Ok(settled));
+            return Ok(());
+        }
+        if state.queue.len() >= MAX_QUEUE {
+            let message = format!("{MAX_QUEUE} messages wait in this session already");
+            let _ = done.send(Err(SessionError::Refused(message)));
+            return Ok(());
+        }
+        let agent = self.agent();
+        let due = reset::due(agent.reset, state.last_activity, incoming.at, &self.shared.parts.zone);
+        let is_new = state.has_work() || state.messages.is_empty();
+        if let Some(why) = due.filter(|_| !is_new) {
+            self.begin_anew(why).await?;
+        }
+        self.append(vec![Entry::MessageIn(incoming)]).await?;
+        let _ = done.send(Ok(None));
+        Ok(())
+    }
+
+    async fn begin_anew(&mut self, why: String) -> Result<(), DatabaseError> {
+        let now = now_ms();
+        let Some(state) = self.state() else { return Ok(()) };
+        let state = Box::new(state.anew(now));
+        self.append(vec![Entry::Reset { why, at: now, state }]).await
+    }
+
+    fn status(&self) -> Option<Status> {
+        let loaded = self.loaded.as_ref()?;
+        let state = &loaded.state;
+        let agent = self.agent();
+        let wanted = state.model.as_deref().or(agent.model.as_deref());
+        let model = self.shared.parts.model.facts(wanted).map_or_else(|why| why, |facts| facts.name);
+        Some(Status {
+            session_key: self.key.key.clone(),
+            agent: self.key.agent.clone(),
+            model,
+            running: state.run.as_ref().map(|run| run.id.clone()),
+            queued: state.queue.len(),
+            messages: state.messages.len(),
+            events: loaded.next_seq,
+            compactions: state.compactions,
+            runs: state.runs,
+            usage: state.usage,
+            labels: state.flow.labels(),
+            questions: state.open_questions().cloned().collect(),
+        })
+    }
+
+    /// Everything under way for this run is told to end, and is not heard any more.
+    fn call_off(&mut self) {
+        let Some(loaded) = &mut self.loaded else { return };
+        loaded.cancel.cancel();
+        loaded.cancel = CancellationToken::new();
+        loaded.generation += 1;
+        loaded.compacting = false;
+        loaded.asking.clear();
+    }
+
+    /// So that the next load need not read what was long ago.
+    async fn leave_checkpoint(&mut self) -> Result<(), DatabaseError> {
+        let Some(loaded) = &self.loaded else { return Ok(()) };
+        if loaded.next_seq - loaded.checkpoint < CHECKPOINT_EVENTS {
+            return Ok(());
+        }
+        let state = Box::new(loaded.state.clone());
+        self.append(vec![Entry::Snapshot { state }]).await
+    }
+
+    /// How long nothing may happen before something is looked at by itself.
+    fn pause(&self) -> Duration {
+        let expires = self.state().and_then(|state| state.open_questions().map(|open| open.expires).min());
+        match expires {
+            Some(at) => Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
+                .min(UNLOAD_AFTER),
+            None => UNLOAD_AFTER,
+        }
+    }
+
+    async fn time_passed(&mut self) -> Result<(), DatabaseError> {
+        self.expire_questions().await?;
+        if self.loaded.as_ref().is_some_and(|loaded| !loaded.state.has_work() && loaded.effects.is_empty()) {
+            self.loaded = None;
+        }
+        Ok(())
+    }
+
+    /// The journal could not be written: memory may be ahead of it, so it counts no more.
+    async fn give_up(&mut self, err: &DatabaseError) {
+        let (run, messages) = self
+            .state()
+            .and_then(|state| state.run.as_ref())
+            .map_or((None, Vec::new()), |run| (Some(run.id.clone()), run.answers.clone()));
+        self.call_off();
+        self.loaded = None;
+        self.tell(Event::Error { run, message: format!("the session cannot go on: {err}"), messages });
+        tokio::time::sleep(RETRY_AFTER).await;
+        // What is to be done is taken up again, unless somebody else wakes the session first.
+        let _ = self.commands.try_send(Command::Wake);
+    }
+
+    /// The gateway stops. Calls under way may finish and are written down; what does not is seen to at the next start.
+    async fn drain(&mut self) {
+        let ending = self.shared.ending.clone();
+        loop {
+            let under_way = self.state().is_some_and(|state| {
+                state.calls().iter().any(|call| {
+                    matches!(call.status, CallStatus::Begun { .. })
+                        && !call.questions.iter().any(|asked| asked.answer.is_none())
+                })
+            });
+            if !under_way {
+                break;
+            }
+            let failed = tokio::select! {
+                () = ending.cancelled() => break,
+                effect = next_effect(&mut self.loaded) => self.finished(effect).await,
+            };
+            if failed.is_err() {
+                break;
+            }
+        }
+        if self.state().is_some_and(State::has_work) {
+            self.tell(Event::Suspended);
+        }
+        self.call_off();
+    }
+}
+
+/// The next effect that ends; never, while none is under way.
+async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
+    let Some(loaded) = loaded else { return std::future::pending().await };
+    loop {
+        match loaded.effects.join_next().await {
+            Some(Ok(effect)) => return effect,
+            // A panic of ours: the run would wait for ever, so it is told.
+            Some(Err(err)) => return Effect::Broken { generation: loaded.generation, why: err.to_string() },
+            None => return std::future::pending().await,
+        }
+    }
+}
+
+/// What is told of an entry, seen from the state before it.
+fn event(state: &State, entry: &Entry) -> Option<Event> {
+    let run = || state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
+    let ended = |call: &str, is_error, result: String| {
+        let tool = state.call(call).map(|call| call.name.clone()).unwrap_or_default();
+        Event::ToolEnd { run: run(), call: call.to_owned(), tool, is_error, result }
+    };
+    Some(match entry {
+        Entry::RunBegun { run, .. } => Event::RunBegun { run: run.clone() },
+        Entry::CallBegun { call, .. } => {
+            let known = state.call(call)?;
+            let (tool, input) = (known.name.clone(), known.input.clone());
+            Event::ToolStart { run: run(), call: call.clone(), tool, input }
+        }
+        Entry::CallEnded { call, result } => {
+            let texts = result.content.iter().filter_map(|block| match block {
+                gantry_model::Block::Text { text } => Some(text.as_str()),
+                _ => None,
+            });
+            let text = texts.collect::<Vec<_>>().join("\n");
+            ended(call, result.is_error, crate::context::shorten(&text, SHOWN_RESULT, ""))
+        }
+        Entry::CallInterrupted { call } => ended(call, true, crate::state::INTERRUPTED.to_owned()),
+        Entry::ApprovalAsked(question) => Event::Approval { run: run(), question: question.clone() },
+        Entry::ApprovalAnswered { question, answer, by, .. } => Event::ApprovalAnswered {
+            run: run(),
+            question: question.clone(),
+            answer: answer.clone(),
+            by: by.clone(),
+        },
+        Entry::Compacted { replaced, by_model, .. } => {
+            Event::Compacted { replaced: *replaced, by_model: *by_model }
+        }
+        Entry::Reset { why, .. } => Event::Reset { why: why.clone() },
+        Entry::RunEnded { end } => {
+            let run = state.run.as_ref()?;
+            settled(&run.id, end.clone(), run.answers.clone())
+        }
+        _ => return None,
+    })
+}
+
+fn settled(run: &str, end: End, messages: Vec<crate::state::Addressee>) -> Event {
+    let run = run.to_owned();
+    match end {
+        End::Final { text } => Event::Final { run, text, messages },
+        End::Stopped { by } => Event::Stopped { run, by, messages },
+        End::Failed { error } => Event::Error { run: Some(run), message: error, messages },
+    }
+}
+
+/// Tells whoever asked that nothing can be done.
+fn refuse(command: Command, err: &DatabaseError) {
+    let refused = || SessionError::Refused(err.to_string());
+    match command {
+        Command::Wake => {}
+        Command::Message { done, .. } => drop(done.send(Err(refused()))),
+        Command::Stop { done, .. }
+        | Command::Reset { done, .. }
+        | Command::Compact { done }
+        | Command::Answer { done, .. } => drop(done.send(Err(refused()))),
+        Command::Set { done, .. } => drop(done.send(Err(refused()))),
+        Command::Status { done } => drop(done.send(Err(refused()))),
+        Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
+    }
+}
+
+/// Whether a run is one that the model is being asked for.
+fn is_asking(state: &State) -> bool {
+    state.run.as_ref().is_some_and(|run| run.phase == Phase::Asking)
+}

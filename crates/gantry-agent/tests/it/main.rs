@@ -1,0 +1,1 @@
+//! Sessions end to end.
