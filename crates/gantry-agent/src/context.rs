@@ -115,8 +115,8 @@ pub(crate) fn cut(messages: &[Message], window: &Window) -> usize {
             best = at;
         }
     }
-    // Calls that have no result yet stay with the message that makes them.
-    best
+    // Where all of it would stay, the estimate was wrong or somebody asked for it: all of it goes.
+    if best == 0 { messages.len() } else { best }
 }
 
 fn can_begin(message: &Message) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gantry_model::{Thinking, Usage};
 use gantry_store::{Append, DatabaseError, NewEvent};
-use gantry_tool::{Approval, Consent};
+use gantry_tool::{Approval, Consent, Gate};
 use serde::Serialize;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -130,6 +130,12 @@ struct Loaded {
     state: State,
     /// The number the next event gets.
     next_seq: i64,
+    /// In the state, and not yet in the journal.
+    staged: Vec<NewEvent>,
+    /// To be told when it is.
+    told: Vec<Event>,
+    /// Senders of messages, who are to hear when it is.
+    accepted: Vec<Done<Option<Event>>>,
     checkpoint: i64,
     /// What the run in progress is told beside its conversation.
     prepared: Option<Arc<Prepared>>,
@@ -161,7 +167,7 @@ impl Driver {
                 () = stopping.cancelled() => break,
                 // There is a sender in `self`, so there always is a next one.
                 Some(command) = commands.recv() => self.command(command).await,
-                effect = next_effect(&mut self.loaded) => self.finished(effect).await,
+                effect = next_effect(&mut self.loaded) => self.finished(effect),
                 () = tokio::time::sleep(pause) => self.time_passed().await,
             };
             let failed = match failed {
@@ -188,6 +194,9 @@ impl Driver {
             self.loaded = Some(Loaded {
                 state,
                 next_seq: session.row.next_seq,
+                staged: Vec::new(),
+                told: Vec::new(),
+                accepted: Vec::new(),
                 checkpoint: session.events.first().map_or(0, |first| first.seq),
                 prepared: None,
                 effects: JoinSet::new(),
@@ -209,29 +218,46 @@ impl Driver {
 
     /// Writes down what happens; then it has happened, and is told.
     async fn append(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
+        self.stage(entries)?;
+        self.flush().await
+    }
+
+    /// What happens, in memory: nothing may follow from it outside before it is flushed. What comes in a row is written
+    /// together, since each write waits for the disk.
+    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        let told: Vec<Event> = entries.iter().filter_map(|entry| event(&loaded.state, entry)).collect();
-        let mut events = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            let data = serde_json::to_string(entry)
-                .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
-            events.push(NewEvent { kind: entry.kind(), data, checkpoint: entry.is_checkpoint() });
-        }
-        let expected = loaded.next_seq;
-        let ends = entries.iter().any(|entry| matches!(entry, Entry::RunEnded { .. } | Entry::Reset { .. }));
         for entry in entries {
-            loaded.next_seq += 1;
-            if entry.is_checkpoint() {
-                loaded.checkpoint = loaded.next_seq - 1;
+            let data = serde_json::to_string(&entry)
+                .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
+            let checkpoint = entry.is_checkpoint();
+            loaded.staged.push(NewEvent { kind: entry.kind(), data, checkpoint });
+            loaded.told.extend(event(&self.shared.parts.gate, &loaded.state, &entry));
+            if checkpoint {
+                loaded.checkpoint = loaded.next_seq;
             }
+            if matches!(entry, Entry::RunEnded { .. } | Entry::Reset { .. }) {
+                loaded.prepared = None;
+            }
+            loaded.next_seq += 1;
             loaded.state.apply(entry);
         }
-        if ends {
-            loaded.prepared = None;
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), DatabaseError> {
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        if loaded.staged.is_empty() {
+            return Ok(());
         }
+        let events = std::mem::take(&mut loaded.staged);
+        let expected = loaded.next_seq - i64::try_from(events.len()).unwrap_or(i64::MAX);
         let has_work = loaded.state.has_work();
         let append = Append { key: self.key.key.clone(), expected, at: now_ms(), events, has_work };
         self.shared.parts.journal.append(append).await?;
+        let told = std::mem::take(&mut loaded.told);
+        for accepted in loaded.accepted.drain(..) {
+            let _ = accepted.send(Ok(None));
+        }
         told.into_iter().for_each(|event| self.tell(event));
         Ok(())
     }
@@ -247,19 +273,22 @@ impl Driver {
             let Some(limits) = self.limits().await? else { continue };
             let Some(loaded) = &self.loaded else { return Ok(()) };
             match step::next(&loaded.state, &limits, now_ms()) {
-                Step::Idle => return self.leave_checkpoint().await,
-                Step::Wait => return Ok(()),
-                Step::Record(entries) => self.append(entries).await?,
+                Step::Idle => {
+                    self.leave_checkpoint()?;
+                    break;
+                }
+                Step::Wait => break,
+                Step::Record(entries) => self.stage(entries)?,
                 Step::Ask => self.begin_request().await?,
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
-                        return Ok(());
+                        break;
                     }
                 }
-                Step::Compact => self.begin_compaction()?,
+                Step::Compact => self.begin_compaction(),
             }
         }
-        Ok(())
+        self.flush().await
     }
 
     /// The bounds of the run in progress. None when there is no model, which ends the run.
@@ -274,7 +303,7 @@ impl Driver {
                     }
                 }
                 Err(error) => {
-                    self.append(vec![Entry::RunEnded { end: End::Failed { error } }]).await?;
+                    self.stage(vec![Entry::RunEnded { end: End::Failed { error } }])?;
                     return Ok(None);
                 }
             }
@@ -358,8 +387,10 @@ impl Driver {
         if let Some(why) = due.filter(|_| !is_new) {
             self.begin_anew(why).await?;
         }
-        self.append(vec![Entry::MessageIn(incoming)]).await?;
-        let _ = done.send(Ok(None));
+        self.stage(vec![Entry::MessageIn(incoming)])?;
+        if let Some(loaded) = &mut self.loaded {
+            loaded.accepted.push(done);
+        }
         Ok(())
     }
 
@@ -403,13 +434,13 @@ impl Driver {
     }
 
     /// So that the next load need not read what was long ago.
-    async fn leave_checkpoint(&mut self) -> Result<(), DatabaseError> {
+    fn leave_checkpoint(&mut self) -> Result<(), DatabaseError> {
         let Some(loaded) = &self.loaded else { return Ok(()) };
         if loaded.next_seq - loaded.checkpoint < CHECKPOINT_EVENTS {
             return Ok(());
         }
         let state = Box::new(loaded.state.clone());
-        self.append(vec![Entry::Snapshot { state }]).await
+        self.stage(vec![Entry::Snapshot { state }])
     }
 
     /// How long nothing may happen before something is looked at by itself.
@@ -437,7 +468,9 @@ impl Driver {
             .and_then(|state| state.run.as_ref())
             .map_or((None, Vec::new()), |run| (Some(run.id.clone()), run.answers.clone()));
         self.call_off();
-        self.loaded = None;
+        for accepted in self.loaded.take().into_iter().flat_map(|loaded| loaded.accepted) {
+            let _ = accepted.send(Err(SessionError::Refused(err.to_string())));
+        }
         self.tell(Event::Error { run, message: format!("the session cannot go on: {err}"), messages });
         tokio::time::sleep(RETRY_AFTER).await;
         // What is to be done is taken up again, unless somebody else wakes the session first.
@@ -459,9 +492,9 @@ impl Driver {
             }
             let failed = tokio::select! {
                 () = ending.cancelled() => break,
-                effect = next_effect(&mut self.loaded) => self.finished(effect).await,
+                effect = next_effect(&mut self.loaded) => self.finished(effect),
             };
-            if failed.is_err() {
+            if failed.is_err() || self.flush().await.is_err() {
                 break;
             }
         }
@@ -486,7 +519,7 @@ async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
 }
 
 /// What is told of an entry, seen from the state before it.
-fn event(state: &State, entry: &Entry) -> Option<Event> {
+fn event(gate: &Gate, state: &State, entry: &Entry) -> Option<Event> {
     let run = || state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
     let ended = |call: &str, is_error, result: String| {
         let tool = state.call(call).map(|call| call.name.clone()).unwrap_or_default();
@@ -496,7 +529,7 @@ fn event(state: &State, entry: &Entry) -> Option<Event> {
         Entry::RunBegun { run, .. } => Event::RunBegun { run: run.clone() },
         Entry::CallBegun { call, .. } => {
             let known = state.call(call)?;
-            let (tool, input) = (known.name.clone(), known.input.clone());
+            let (tool, input) = (known.name.clone(), gate.presentable(&known.input));
             Event::ToolStart { run: run(), call: call.clone(), tool, input }
         }
         Entry::CallEnded { call, result } => {

@@ -192,9 +192,9 @@ impl Driver {
         });
     }
 
-    pub(super) fn begin_compaction(&mut self) -> Result<(), DatabaseError> {
-        let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        let Some(prepared) = loaded.prepared.clone() else { return Ok(()) };
+    pub(super) fn begin_compaction(&mut self) {
+        let Some(loaded) = &mut self.loaded else { return };
+        let Some(prepared) = loaded.prepared.clone() else { return };
         let at = context::cut(&loaded.state.messages, &prepared.window);
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
@@ -214,7 +214,6 @@ impl Driver {
             let summary = summary.filter(|summary| !summary.trim().is_empty());
             Effect::Summed { generation, at, summary }
         });
-        Ok(())
     }
 
     /// Sums up because somebody asked for it.
@@ -231,14 +230,12 @@ impl Driver {
         if let Some(loaded) = &mut self.loaded {
             loaded.prepared = Some(Arc::new(prepared));
         }
-        match self.begin_compaction() {
-            Ok(()) => Ok("what was said is being summed up"),
-            Err(_) => Err("the session cannot be read"),
-        }
+        self.begin_compaction();
+        Ok("what was said is being summed up")
     }
 
     /// Writes down what an effect came to, unless its run is over.
-    pub(super) async fn finished(&mut self, effect: Effect) -> Result<(), DatabaseError> {
+    pub(super) fn finished(&mut self, effect: Effect) -> Result<(), DatabaseError> {
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         match effect {
             Effect::Replied { generation, reply }
@@ -251,10 +248,10 @@ impl Driver {
                         error: failure.to_string(),
                     },
                 };
-                self.append(vec![entry]).await
+                self.stage(vec![entry])
             }
             Effect::Called { generation, call, result } if generation == loaded.generation => {
-                self.append(vec![Entry::CallEnded { call, result }]).await
+                self.stage(vec![Entry::CallEnded { call, result }])
             }
             Effect::Summed { generation, at, summary } if generation == loaded.generation => {
                 loaded.compacting = false;
@@ -268,7 +265,7 @@ impl Driver {
                     run.compactions = run.compactions.saturating_add(1);
                     run.phase = Phase::Ready;
                 }
-                self.append(vec![Entry::Compacted { state: Box::new(state), replaced: at, by_model }]).await
+                self.stage(vec![Entry::Compacted { state: Box::new(state), replaced: at, by_model }])
             }
             Effect::Broken { generation, why } if generation == loaded.generation => {
                 Err(DatabaseError::Refused(format!("an internal error: {why}")))
