@@ -59,3 +59,54 @@ fn of_flat_block(block: &Block) -> u64 {
 pub(crate) fn of_text(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_A_TOKEN)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Message, Role, SystemPart, ToolSpec};
+
+    #[test]
+    fn everything_in_a_request_counts() {
+        let mut request = Request { messages: vec![Message::user("x".repeat(300))], ..Request::default() };
+        let mut last = count_estimate(&request);
+        assert_eq!(last, 112);
+        let mut grows = |request: &Request, by: u64| {
+            let now = count_estimate(request);
+            assert!(now >= last + by, "{now} after {last}, not {by} more");
+            last = now;
+        };
+        request.system.push(SystemPart { text: "x".repeat(300), cache: true });
+        grows(&request, 100);
+        request.tools.push(ToolSpec {
+            name: "t".into(),
+            description: "x".repeat(300),
+            input_schema: json!({"type": "object"}),
+            eager_input_streaming: false,
+        });
+        grows(&request, 800);
+        let image = Block::Image { media_type: "image/png".into(), data: "x".repeat(9) };
+        let result = Block::ToolResult {
+            id: "1".into(),
+            content: vec![image, Block::text("x".repeat(300))],
+            is_error: false,
+        };
+        request.messages.push(Message { role: Role::User, content: vec![result] });
+        grows(&request, 4_900);
+        let call = Block::ToolUse {
+            id: "1".into(),
+            name: "t".into(),
+            input: json!({"a": "x".repeat(300)}),
+            malformed: None,
+        };
+        request.messages.push(Message { role: Role::Assistant, content: vec![call] });
+        grows(&request, 100);
+    }
+
+    #[test]
+    fn other_scripts_are_not_underrated() {
+        // Chinese takes about a token a letter, and three bytes.
+        assert_eq!(of_text("漢字漢字"), 4);
+    }
+}

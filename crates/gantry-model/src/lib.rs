@@ -5,6 +5,7 @@
 
 mod answer;
 mod anthropic;
+mod budget;
 mod call_id;
 mod codec;
 mod error;
@@ -12,6 +13,7 @@ mod estimate;
 mod fault;
 mod known;
 mod limits;
+mod listing;
 mod message;
 mod model;
 mod models;
@@ -22,12 +24,16 @@ mod provider;
 mod reply;
 mod request;
 mod retry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
 
+pub use budget::{Budgets, Ledger, OverBudget, Scope, Spent, Unpriced, most_it_costs};
 pub use error::{ModelError, UnknownModel};
 pub use estimate::{count_estimate, estimate_block};
 pub use known::PRICES_AS_OF;
 pub use limits::Limits;
+pub use listing::list_models;
 pub use message::{Block, Message, Role};
 pub use model::{Facts, Model, ModelEntry, ThinkingStyle};
 pub use models::{Models, ModelsConfig, Tier};

@@ -169,7 +169,7 @@ fn model_of(provider: &Provider, entry: ModelEntry) -> Model {
     }
 }
 
-fn reaching(network: &ClientOptions, provider: &Provider) -> ClientOptions {
+pub(crate) fn reaching(network: &ClientOptions, provider: &Provider) -> ClientOptions {
     let mut options = network.clone();
     options.private_hosts.extend(provider.base_url.host_str().and_then(|host| HostPattern::parse(host).ok()));
     options
