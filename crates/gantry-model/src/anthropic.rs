@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::call_id::legal;
+use crate::calls::{legal, sent_arguments};
 use crate::model::{Model, ThinkingStyle};
 use crate::pairing::{Turn, arranged};
 use crate::provider::Provider;
@@ -10,7 +10,7 @@ use crate::{Block, Effort, Request, Role, Thinking};
 
 mod stream;
 
-pub(crate) use stream::{Decoder, parse_arguments};
+pub(crate) use stream::Decoder;
 
 pub(crate) const VERSION: &str = "2023-06-01";
 
@@ -201,12 +201,7 @@ fn encode_block(block: &Block) -> Value {
             json!({"type": "thinking", "thinking": text, "signature": signature})
         }
         Block::ToolUse { id, name, input, malformed } => {
-            let input = match malformed {
-                // The API wants an object, and the model should see what it wrote.
-                Some(text) => json!({"INVALID_JSON": text}),
-                None if input.is_object() => input.clone(),
-                None => json!({}),
-            };
+            let input = sent_arguments(input, malformed.as_deref());
             json!({"type": "tool_use", "id": legal(id), "name": name, "input": input})
         }
         Block::ToolResult { id, content, is_error } => {

@@ -6,7 +6,7 @@
 mod answer;
 mod anthropic;
 mod budget;
-mod call_id;
+mod calls;
 mod codec;
 mod error;
 mod estimate;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::call_id::legal;
+use crate::calls::{legal, sent_arguments};
 use crate::model::Model;
 use crate::pairing::{Turn, arranged};
 use crate::provider::Provider;
@@ -119,11 +119,8 @@ fn assistant(turn: &Turn) -> Value {
         match block.as_ref() {
             Block::Text { text: said } => text.push_str(said),
             Block::ToolUse { id, name, input, malformed } => {
-                let arguments = match malformed {
-                    // Servers parse it again for their templates, and the model should see what it wrote.
-                    Some(text) => json!({"INVALID_JSON": text}),
-                    None => input.clone(),
-                };
+                // As text, but servers parse it again for their templates.
+                let arguments = sent_arguments(input, malformed.as_deref());
                 calls.push(json!({"id": legal(id), "type": "function",
                     "function": {"name": name, "arguments": arguments.to_string()}}));
             }

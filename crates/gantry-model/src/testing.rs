@@ -76,10 +76,12 @@ pub struct ScriptedServer {
     serving: AbortHandle,
 }
 
+type Decide = Box<dyn Fn(&Heard) -> Turn + Send + Sync>;
+
 struct Shared {
     script: Script,
     /// Decides in place of the script's turns.
-    decide: Option<Box<dyn Fn(&Heard) -> Turn + Send + Sync>>,
+    decide: Option<Decide>,
     state: Mutex<State>,
 }
 
@@ -122,7 +124,7 @@ impl ScriptedServer {
     async fn serve(
         address: SocketAddr,
         script: Script,
-        decide: Option<Box<dyn Fn(&Heard) -> Turn + Send + Sync>>,
+        decide: Option<Decide>,
     ) -> io::Result<ScriptedServer> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;

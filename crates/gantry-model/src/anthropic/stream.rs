@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::CITATIONS;
-use crate::call_id::fresh;
+use crate::calls::{fresh, parse_arguments};
 use crate::fault::Fault;
 use crate::model::Model;
 use crate::{Block, Message, Reply, Role, StopReason, StreamEvent, Usage};
@@ -196,20 +196,5 @@ impl Building {
                 content.push(Block::Provider { provider, block });
             }
         }
-    }
-}
-
-/// What is no object is kept as it was written. `whole` is what came without being streamed.
-pub(crate) fn parse_arguments(arguments: String, whole: Value) -> (Value, Option<String>) {
-    if arguments.trim().is_empty() {
-        return match whole {
-            Value::Object(_) => (whole, None),
-            Value::Null => (json!({}), None),
-            other => (json!({}), Some(other.to_string())),
-        };
-    }
-    match serde_json::from_str::<Map<String, Value>>(&arguments) {
-        Ok(input) => (Value::Object(input), None),
-        Err(_) => (json!({}), Some(arguments)),
     }
 }

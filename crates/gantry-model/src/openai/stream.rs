@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::anthropic::parse_arguments;
-use crate::call_id::fresh;
+use crate::calls::{fresh, parse_arguments};
 use crate::estimate::of_text;
 use crate::fault::Fault;
 use crate::model::Model;

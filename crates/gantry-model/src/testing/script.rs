@@ -49,8 +49,8 @@ pub struct Turn {
     pub usage: Option<Usage>,
     /// Characters in one delta.
     pub piece: Option<usize>,
-    /// Bytes in one write, wherever that cuts a line or a character; an event each if there is none.
-    pub write: Option<usize>,
+    /// Bytes in each write, over and over, wherever that cuts a line or a character; an event each if there are none.
+    pub writes: Vec<usize>,
     /// Before each write.
     pub pause_ms: u64,
     /// Before the first byte.
@@ -202,7 +202,7 @@ impl Turn {
     }
 
     pub fn in_writes_of(self, bytes: usize) -> Turn {
-        Turn { write: Some(bytes), ..self }
+        Turn { writes: vec![bytes], ..self }
     }
 
     pub fn paced(self, pause: Duration) -> Turn {

@@ -45,6 +45,7 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
     };
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
     emits.push(Emit::Bytes(head.into()));
+    let mut writer = Writer { turn, emits, pending: Vec::new(), written: 0 };
     let mut sent = 0;
     for event in events {
         let mut bytes = match event {
@@ -53,7 +54,8 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
             }
             Event::Data(bytes) => bytes,
             Event::Wait(time) => {
-                emits.push(Emit::Wait(time));
+                writer.flush();
+                writer.emits.push(Emit::Wait(time));
                 continue;
             }
         };
@@ -75,27 +77,60 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
         sent += bytes.len();
         match end {
             Some((length, end)) => {
-                write(&bytes[..length], turn, &mut emits);
-                emits.push(end);
-                return emits;
+                writer.write(&bytes[..length]);
+                writer.flush();
+                writer.emits.push(end);
+                return writer.emits;
             }
-            None => write(&bytes, turn, &mut emits),
+            None => writer.write(&bytes),
         }
     }
-    emits.push(Emit::Bytes(b"0\r\n\r\n".to_vec()));
-    emits
+    writer.flush();
+    writer.emits.push(Emit::Bytes(b"0\r\n\r\n".to_vec()));
+    writer.emits
 }
 
-/// As chunks, each in a packet of its own as far as that can be.
-fn write(bytes: &[u8], turn: &Turn, emits: &mut Vec<Emit>) {
-    for piece in bytes.chunks(turn.write.unwrap_or(usize::MAX).max(1)) {
-        if turn.pause_ms > 0 {
-            emits.push(Emit::Wait(Duration::from_millis(turn.pause_ms)));
+/// Chunks of the sizes that the turn wants, each in a packet of its own as far as that can be.
+struct Writer<'a> {
+    turn: &'a Turn,
+    emits: Vec<Emit>,
+    pending: Vec<u8>,
+    written: usize,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        let sizes = &self.turn.writes;
+        if sizes.is_empty() {
+            return self.flush();
+        }
+        loop {
+            let size = sizes[self.written % sizes.len()].max(1);
+            if self.pending.len() < size {
+                return;
+            }
+            let piece: Vec<u8> = self.pending.drain(..size).collect();
+            self.chunk(&piece);
+        }
+    }
+
+    fn flush(&mut self) {
+        let rest = std::mem::take(&mut self.pending);
+        if !rest.is_empty() {
+            self.chunk(&rest);
+        }
+    }
+
+    fn chunk(&mut self, piece: &[u8]) {
+        self.written += 1;
+        if self.turn.pause_ms > 0 {
+            self.emits.push(Emit::Wait(Duration::from_millis(self.turn.pause_ms)));
         }
         let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
         chunk.extend_from_slice(piece);
         chunk.extend_from_slice(b"\r\n");
-        emits.push(Emit::Bytes(chunk));
+        self.emits.push(Emit::Bytes(chunk));
     }
 }
 

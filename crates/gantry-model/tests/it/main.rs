@@ -1,5 +1,9 @@
 //! Everything through a real server on loopback that checks what it is sent.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests fail loudly, and long suites take their size from the environment"
+)]
 
 mod anthropic;
 mod failures;

@@ -23,8 +23,8 @@ fn turn() -> Turn {
     ])
 }
 
-async fn reply(kind: ProviderKind, crlf: bool, piece: usize, write: Option<usize>) -> Reply {
-    let turn = Turn { piece: Some(piece), write, ..turn() };
+async fn reply(kind: ProviderKind, crlf: bool, piece: usize, writes: Vec<usize>) -> Reply {
+    let turn = Turn { piece: Some(piece), writes, ..turn() };
     let quirks = Quirks { crlf, ..Quirks::default() };
     let server = ScriptedServer::start(Script { turns: vec![turn], quirks, ..Script::default() }).await;
     let request = Request { tools: vec![tool("see"), tool("hear")], ..request("hi") };
@@ -44,11 +44,11 @@ fn any_split_gives_the_same_reply() {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for kind in super::BOTH {
-        let whole = runtime.block_on(reply(kind, false, 1_000, None));
-        let cases = (any::<bool>(), 1..40_usize, 1..90_usize);
+        let whole = runtime.block_on(reply(kind, false, 1_000, vec![]));
+        let cases = (any::<bool>(), 1..40_usize, prop::collection::vec(1..90_usize, 1..20));
         runner
-            .run(&cases, |(crlf, piece, write)| {
-                let split = runtime.block_on(reply(kind, crlf, piece, Some(write)));
+            .run(&cases, |(crlf, piece, writes)| {
+                let split = runtime.block_on(reply(kind, crlf, piece, writes));
                 prop_assert_eq!(&split, &whole);
                 Ok(())
             })
