@@ -32,6 +32,9 @@ pub enum Block {
         text: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
+        /// Who thought it, as `provider/model`: nobody else can make anything of the signature.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<String>,
     },
     ToolUse {
         id: String,
@@ -52,6 +55,7 @@ pub enum Block {
     /// A block that only its provider understands, sent back to it as it came and to no other: a search of its own, redacted
     /// thinking.
     Provider {
+        /// Its name, or `provider/model` where the block is that model's alone.
         provider: String,
         block: Value,
     },

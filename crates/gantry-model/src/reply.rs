@@ -9,11 +9,19 @@ pub enum StreamEvent {
     Text(String),
     Thinking(String),
     /// The model began to write a call.
-    ToolBegin { id: String, name: String },
+    ToolBegin {
+        id: String,
+        name: String,
+    },
     /// A piece of its arguments, as they come.
-    ToolInput { id: String, partial: String },
+    ToolInput {
+        id: String,
+        partial: String,
+    },
     /// The attempt failed after it had said something: what came since the request began counts no more.
-    Restart { reason: String },
+    Restart {
+        reason: String,
+    },
     /// The last one.
     Done(Box<Reply>),
 }

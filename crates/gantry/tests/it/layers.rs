@@ -8,7 +8,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-protocol", &[]),
     ("gantry-link", &["gantry-protocol"]),
     ("gantry-net", &[]),
-    ("gantry-model", &[]),
+    ("gantry-model", &["gantry-net"]),
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),

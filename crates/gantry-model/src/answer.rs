@@ -1,0 +1,138 @@
+//! One answer, however many attempts it takes: again after a pause, then the fallback model, within the limits.
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::anthropic::Thoughts;
+use crate::codec;
+use crate::error::ModelError;
+use crate::estimate::count_estimate;
+use crate::fault::Fault;
+use crate::limits::Limits;
+use crate::model::Model;
+use crate::models::{Models, Reached};
+use crate::wire::Attempt;
+use crate::{Reply, Request, StreamEvent};
+
+impl Models {
+    /// Asks the request's model. What it says is passed on as it comes; the reply is what it added up to, and the last event.
+    pub async fn answer(
+        &self,
+        request: &Request,
+        limits: Limits,
+        cancel: &CancellationToken,
+        events: &mut (dyn FnMut(StreamEvent) + Send),
+    ) -> Result<Reply, ModelError> {
+        let model = self.resolve(&request.model)?;
+        let asked = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(ModelError::Cancelled),
+            asked = Box::pin(self.ask(model, request, limits, events)) => asked,
+        };
+        let reply = asked?;
+        events(StreamEvent::Done(Box::new(reply.clone())));
+        Ok(reply)
+    }
+
+    async fn ask(
+        &self,
+        model: &Model,
+        request: &Request,
+        limits: Limits,
+        events: &mut (dyn FnMut(StreamEvent) + Send),
+    ) -> Result<Reply, ModelError> {
+        let failed = match self.ask_one(model, request, limits, events).await {
+            Err(err @ ModelError::Unavailable { .. }) => err,
+            answer => return answer,
+        };
+        let fallback = self.fallback.as_deref().and_then(|name| self.resolve(name).ok());
+        match fallback.filter(|fallback| fallback.name != model.name) {
+            Some(fallback) => {
+                self.ask_one(fallback, request, limits, events).await.map_err(|err| match err {
+                    // Two failures, and the first one is what the caller asked for.
+                    ModelError::Unavailable { model, attempts, time, reason } => ModelError::Unavailable {
+                        model,
+                        attempts,
+                        time,
+                        reason: format!("{reason}; before that: {failed}"),
+                    },
+                    other => other,
+                })
+            }
+            None => Err(failed),
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        model: &Model,
+        request: &Request,
+        limits: Limits,
+        events: &mut (dyn FnMut(StreamEvent) + Send),
+    ) -> Result<Reply, ModelError> {
+        let reached = self.reached(model);
+        let Some(reached) = reached else {
+            return Err(ModelError::Unknown(crate::UnknownModel {
+                name: model.name.clone(),
+                nearest: Vec::new(),
+            }));
+        };
+        let began = Instant::now();
+        let mut attempt = Attempt {
+            reached,
+            model,
+            body: codec::encode(request, model, &reached.provider, Thoughts::Kept),
+            prompt_tokens: count_estimate(request),
+            limits,
+        };
+        let mut thoughts = Thoughts::Kept;
+        let mut failed = 0;
+        loop {
+            let mut said = false;
+            let mut tell = |event: StreamEvent| {
+                said = true;
+                events(event);
+            };
+            let fault = match attempt.run(&mut tell).await {
+                Ok(reply) => return Ok(reply),
+                Err(fault) => fault,
+            };
+            let (reason, wait) = match fault {
+                Fault::Final(err) => return Err(err),
+                Fault::Thoughts { message } if thoughts == Thoughts::Dropped => {
+                    return Err(ModelError::Refused { model: model.name.clone(), status: 400, message });
+                }
+                Fault::Thoughts { message } => {
+                    thoughts = Thoughts::Dropped;
+                    attempt.body = codec::encode(request, model, &reached.provider, thoughts);
+                    (message, Some(std::time::Duration::ZERO))
+                }
+                Fault::Passing { reason, wait } => (reason, wait),
+            };
+            failed += 1;
+            if said {
+                events(StreamEvent::Restart { reason: reason.clone() });
+            }
+            let unavailable = |reason| ModelError::Unavailable {
+                model: model.name.clone(),
+                attempts: failed,
+                time: began.elapsed(),
+                reason,
+            };
+            if failed >= self.retry.attempts {
+                return Err(unavailable(reason));
+            }
+            let Some(pause) = self.retry.pause(failed, wait) else {
+                return Err(unavailable(format!("{reason}; it asks to wait longer than we do")));
+            };
+            let Some(next) = Instant::now().checked_add(pause).filter(|next| *next < limits.deadline) else {
+                return Err(unavailable(format!("{reason}; there is no time left to wait")));
+            };
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    pub(crate) fn reached(&self, model: &Model) -> Option<&Reached> {
+        self.providers.iter().find(|reached| reached.provider.name == model.provider)
+    }
+}

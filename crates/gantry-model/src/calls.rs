@@ -1,0 +1,45 @@
+//! Calls of tools as they go over any wire: ids, which every provider makes up in its own way, and arguments.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use serde_json::{Map, Value, json};
+
+/// The characters that all APIs accept; the same id always becomes the same.
+pub(crate) fn legal(id: &str) -> Cow<'_, str> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !id.is_empty() && id.chars().all(is_legal) {
+        return Cow::Borrowed(id);
+    }
+    let legal: String = id.chars().map(|c| if is_legal(c) { c } else { '_' }).collect();
+    Cow::Owned(if legal.is_empty() { "_".into() } else { legal })
+}
+
+/// For calls that came without one, or with one that another call has.
+pub(crate) fn fresh() -> String {
+    format!("call_{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// What is no object is kept as it was written. `whole` is what came without being streamed.
+pub(crate) fn parse_arguments(arguments: String, whole: Value) -> (Value, Option<String>) {
+    if arguments.trim().is_empty() {
+        return match whole {
+            Value::Object(_) => (whole, None),
+            Value::Null => (json!({}), None),
+            other => (json!({}), Some(other.to_string())),
+        };
+    }
+    match serde_json::from_str::<Map<String, Value>>(&arguments) {
+        Ok(input) => (Value::Object(input), None),
+        Err(_) => (json!({}), Some(arguments)),
+    }
+}
+
+/// Every API wants an object, and the model should see what it wrote.
+pub(crate) fn sent_arguments<'a>(input: &'a Value, malformed: Option<&str>) -> Cow<'a, Value> {
+    match malformed {
+        Some(text) => Cow::Owned(json!({"INVALID_JSON": text})),
+        None if input.is_object() => Cow::Borrowed(input),
+        None => Cow::Owned(json!({"INVALID_JSON": input.to_string()})),
+    }
+}

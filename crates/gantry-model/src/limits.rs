@@ -1,0 +1,21 @@
+//! How long an answer may take.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Over all attempts, of the fallback too.
+    pub deadline: Instant,
+    /// A stream that is silent for so long is given up. Pings are no silence.
+    pub stall: Duration,
+}
+
+impl Limits {
+    pub fn within(time: Duration) -> Limits {
+        // A year is as good as for ever, and can be added to any clock.
+        let deadline = Instant::now() + time.min(Duration::from_secs(365 * 24 * 3600));
+        Limits { deadline, stall: Duration::from_secs(120) }
+    }
+}

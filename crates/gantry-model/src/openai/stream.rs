@@ -1,0 +1,195 @@
+//! The stream of chat completions, and what each server makes of it: ids, indices, counts and the last line may be missing.
+
+use serde_json::{Value, json};
+
+use crate::calls::{fresh, parse_arguments};
+use crate::estimate::of_text;
+use crate::fault::Fault;
+use crate::model::Model;
+use crate::{Block, Message, Reply, Role, StopReason, StreamEvent, Usage};
+
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    model: Model,
+    prompt_tokens: u64,
+    text: String,
+    thinking: String,
+    calls: Vec<Call>,
+    usage: Option<Usage>,
+    stop: Option<String>,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    /// As the server has it; empty if it has none.
+    given: String,
+    id: String,
+    name: String,
+    arguments: String,
+    /// Said once the name is known, which is usually at once.
+    begun: bool,
+}
+
+impl Decoder {
+    pub(crate) fn new(model: Model, prompt_tokens: u64) -> Decoder {
+        Decoder {
+            model,
+            prompt_tokens,
+            text: String::new(),
+            thinking: String::new(),
+            calls: Vec::new(),
+            usage: None,
+            stop: None,
+            done: false,
+        }
+    }
+
+    /// One event's data. What it says is passed on at once.
+    pub(crate) fn event(&mut self, data: &str, events: &mut dyn FnMut(StreamEvent)) -> Result<(), Fault> {
+        match data.trim() {
+            "" => return Ok(()),
+            "[DONE]" => {
+                self.done = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let chunk: Value = serde_json::from_str(data)
+            .map_err(|err| Fault::passing(format!("its stream holds what is no JSON: {err}")))?;
+        if !chunk["error"].is_null() {
+            return Err(Fault::of_event(&self.model, &chunk));
+        }
+        self.count(&chunk["usage"]);
+        let choice = &chunk["choices"][0];
+        let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
+        let thought = ["reasoning_content", "reasoning"].into_iter().find_map(|key| delta[key].as_str());
+        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
+            self.thinking.push_str(thought);
+            events(StreamEvent::Thinking(thought.to_owned()));
+        }
+        // A refusal is what the model says instead.
+        for key in ["content", "refusal"] {
+            if let Some(text) = delta[key].as_str().filter(|text| !text.is_empty()) {
+                self.text.push_str(text);
+                events(StreamEvent::Text(text.to_owned()));
+            }
+        }
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call, events);
+        }
+        if let Some(stop) = choice["finish_reason"].as_str() {
+            if stop == "error" {
+                return Err(Fault::passing("the server behind it failed"));
+            }
+            self.stop = Some(stop.to_owned());
+        }
+        Ok(())
+    }
+
+    /// What it added up to; an error if it broke off.
+    pub(crate) fn finish(self) -> Result<Reply, Fault> {
+        let said = !self.text.is_empty() || !self.calls.is_empty();
+        if self.stop.is_none() && !(self.done && said) {
+            return Err(Fault::passing("its answer broke off"));
+        }
+        let stop = match self.stop.as_deref() {
+            Some("length" | "max_tokens") => StopReason::MaxTokens,
+            Some("content_filter") => StopReason::Refusal,
+            _ if !self.calls.is_empty() => StopReason::ToolUse,
+            _ => StopReason::EndTurn,
+        };
+        let written =
+            self.calls.iter().map(|call| of_text(&call.arguments) + of_text(&call.name)).sum::<u64>();
+        let estimate = Usage {
+            input_tokens: self.prompt_tokens,
+            output_tokens: of_text(&self.text) + of_text(&self.thinking) + written,
+            ..Usage::default()
+        };
+        let mut content = Vec::new();
+        if !self.thinking.is_empty() {
+            let origin = Some(self.model.name.clone());
+            content.push(Block::Thinking { text: self.thinking, signature: None, origin });
+        }
+        if !self.text.is_empty() {
+            content.push(Block::Text { text: self.text });
+        }
+        for call in self.calls {
+            let (input, malformed) = parse_arguments(call.arguments, json!({}));
+            content.push(Block::ToolUse { id: call.id, name: call.name, input, malformed });
+        }
+        let message = Message { role: Role::Assistant, content };
+        Ok(Reply { message, stop, usage: self.usage.unwrap_or(estimate), model: self.model.name })
+    }
+
+    fn count(&mut self, usage: &Value) {
+        let Some(prompt) = usage["prompt_tokens"].as_u64() else { return };
+        let details = &usage["prompt_tokens_details"];
+        let cached = details["cached_tokens"].as_u64().unwrap_or(0).min(prompt);
+        let written = details["cache_write_tokens"].as_u64().unwrap_or(0).min(prompt - cached);
+        self.usage = Some(Usage {
+            input_tokens: prompt - cached - written,
+            output_tokens: usage["completion_tokens"].as_u64().unwrap_or(0),
+            cache_read_tokens: cached,
+            cache_write_tokens: written,
+        });
+    }
+
+    fn call(&mut self, delta: &Value, events: &mut dyn FnMut(StreamEvent)) {
+        let given = delta["id"].as_str().unwrap_or_default();
+        let at = self.find(delta["index"].as_u64(), given, delta["function"]["name"].as_str());
+        let call = &mut self.calls[at];
+        if call.name.is_empty() {
+            call.name = delta["function"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        if !call.begun && !call.name.is_empty() {
+            call.begun = true;
+            events(StreamEvent::ToolBegin { id: call.id.clone(), name: call.name.clone() });
+        }
+        let piece = match &delta["function"]["arguments"] {
+            Value::String(piece) => piece.clone(),
+            Value::Null => String::new(),
+            // Some servers send the arguments as they mean them.
+            whole => whole.to_string(),
+        };
+        if !piece.is_empty() {
+            call.arguments.push_str(&piece);
+            events(StreamEvent::ToolInput { id: call.id.clone(), partial: piece });
+        }
+    }
+
+    /// The call that a piece belongs to, a new one if it is none of those there are.
+    fn find(&mut self, index: Option<u64>, given: &str, name: Option<&str>) -> usize {
+        let known = match (index, given) {
+            // Some count every call as the first one, so an id that is new is a new call.
+            (_, id) if !id.is_empty() => self
+                .calls
+                .iter()
+                .rposition(|call| call.given == id && (index.is_none() || call.index == index))
+                .or_else(|| {
+                    self.calls
+                        .iter()
+                        .rposition(|call| call.given.is_empty() && call.index == index && index.is_some())
+                }),
+            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
+            // Without either, a name begins a call and all else goes on with the last one.
+            (None, _) if name.is_some_and(|name| !name.is_empty()) => None,
+            (None, _) => self.calls.len().checked_sub(1),
+        };
+        if let Some(at) = known {
+            return at;
+        }
+        let is_taken = self.calls.iter().any(|call| call.id == given);
+        let id = if given.is_empty() || is_taken { fresh() } else { given.to_owned() };
+        self.calls.push(Call {
+            index,
+            given: given.to_owned(),
+            id,
+            name: String::new(),
+            arguments: String::new(),
+            begun: false,
+        });
+        self.calls.len() - 1
+    }
+}

@@ -1,0 +1,120 @@
+//! Everything through a real server on loopback that checks what it is sent.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests fail loudly, and long suites take their size from the environment"
+)]
+
+mod anthropic;
+mod failures;
+mod openai;
+mod splits;
+
+use std::time::Duration;
+
+use gantry_model::testing::ScriptedServer;
+use gantry_model::{
+    Block, Limits, Message, ModelError, Models, ProviderKind, Reply, Request, Role, StreamEvent, ToolSpec,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// What a request came to: all events, and the answer or the error.
+struct Told {
+    events: Vec<StreamEvent>,
+    answer: Result<Reply, ModelError>,
+}
+
+async fn ask(models: &Models, request: &Request) -> Told {
+    ask_within(models, request, Limits::within(Duration::from_secs(20))).await
+}
+
+async fn ask_within(models: &Models, request: &Request, limits: Limits) -> Told {
+    let mut events = Vec::new();
+    let cancel = CancellationToken::new();
+    let answer = models.answer(request, limits, &cancel, &mut |event| events.push(event)).await;
+    Told { events, answer }
+}
+
+impl Told {
+    fn reply(&self) -> &Reply {
+        self.answer.as_ref().unwrap()
+    }
+
+    fn error(&self) -> &ModelError {
+        self.answer.as_ref().unwrap_err()
+    }
+
+    /// Text since the last restart.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for event in &self.events {
+            match event {
+                StreamEvent::Text(piece) => text.push_str(piece),
+                StreamEvent::Restart { .. } => text.clear(),
+                _ => {}
+            }
+        }
+        text
+    }
+}
+
+fn request(text: &str) -> Request {
+    Request {
+        model: "scripted-1".into(),
+        messages: vec![Message::user(text)],
+        max_tokens: 500,
+        ..Request::default()
+    }
+}
+
+fn tool(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: format!("Does {name}."),
+        input_schema: json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+        eager_input_streaming: true,
+    }
+}
+
+fn call(id: &str, name: &str, input: Value) -> Block {
+    Block::ToolUse { id: id.into(), name: name.into(), input, malformed: None }
+}
+
+fn result(id: &str, text: &str) -> Block {
+    Block::ToolResult { id: id.into(), content: vec![Block::text(text)], is_error: false }
+}
+
+fn assistant(content: Vec<Block>) -> Message {
+    Message { role: Role::Assistant, content }
+}
+
+fn user(content: Vec<Block>) -> Message {
+    Message { role: Role::User, content }
+}
+
+fn calls(message: &Message) -> Vec<(String, String, Value, Option<String>)> {
+    let calls = message.content.iter().filter_map(|block| match block {
+        Block::ToolUse { id, name, input, malformed } => {
+            Some((id.clone(), name.clone(), input.clone(), malformed.clone()))
+        }
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// The conversation goes on with the reply and one result a call.
+fn go_on(request: &mut Request, reply: &Reply) {
+    request.messages.push(reply.message.clone());
+    let results: Vec<Block> = calls(&reply.message).iter().map(|(id, ..)| result(id, "done")).collect();
+    if !results.is_empty() {
+        request.messages.push(user(results));
+    }
+}
+
+fn assert_clean(server: &ScriptedServer) {
+    assert_eq!(server.violations(), Vec::<String>::new());
+    assert_eq!(server.left(), 0, "turns that nobody asked for");
+}
+
+const BOTH: [ProviderKind; 2] = [ProviderKind::Anthropic, ProviderKind::Openai];
