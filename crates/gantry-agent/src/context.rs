@@ -1,11 +1,10 @@
 //! What fits into a model's window: results bounded one by one and in sum, an estimate of what a request costs, and where
 //! a conversation may be parted.
 
-use gantry_model::{Block, Message, Role, SystemPart, ToolSpec};
+use gantry_model::{Block, Message, Request, Role, count_estimate, estimate_block};
 
-/// Characters to a token, on the low side: code and other languages have fewer than English.
+/// Characters to a token, as the estimate has it.
 const CHARS_PER_TOKEN: usize = 3;
-const IMAGE_TOKENS: usize = 1_600;
 /// The smallest a result is shortened to.
 const SHORTEST_RESULT: usize = 1_000;
 /// Of what older messages are told to whoever sums them up.
@@ -21,12 +20,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(tokens: usize, max_answer: usize, system: &[SystemPart], tools: &[ToolSpec]) -> Window {
-        let system: usize = system.iter().map(|part| estimate(part.text.len())).sum();
-        let tools = tools.iter().map(|tool| {
-            estimate(tool.name.len() + tool.description.len() + tool.input_schema.to_string().len())
-        });
-        Window { tokens, reserved: system + tools.sum::<usize>() + max_answer }
+    /// What of the window a request takes without its messages.
+    pub(crate) fn new(tokens: usize, empty: &Request) -> Window {
+        let reserved = count_estimate(empty) + u64::from(empty.max_tokens);
+        Window { tokens, reserved: usize::try_from(reserved).unwrap_or(usize::MAX) }
     }
 
     /// For messages. A prompt that leaves nothing still leaves room to say so.
@@ -62,27 +59,8 @@ impl Window {
 
 /// How many tokens messages come to, about, and rather more.
 pub(crate) fn tokens(messages: &[Message]) -> usize {
-    messages.iter().map(|message| 8 + blocks(&message.content)).sum()
-}
-
-fn blocks(content: &[Block]) -> usize {
-    let block = |block: &Block| match block {
-        Block::Text { text } => estimate(text.len()),
-        Block::Image { .. } => IMAGE_TOKENS,
-        Block::Thinking { text, signature } => {
-            estimate(text.len() + signature.as_ref().map_or(0, String::len))
-        }
-        Block::ToolUse { name, input, malformed, .. } => {
-            16 + estimate(name.len() + input.to_string().len() + malformed.as_ref().map_or(0, String::len))
-        }
-        Block::ToolResult { content, .. } => 16 + blocks(content),
-        Block::Provider { block, .. } => estimate(block.to_string().len()),
-    };
-    content.iter().map(block).sum()
-}
-
-fn estimate(bytes: usize) -> usize {
-    bytes.div_ceil(CHARS_PER_TOKEN)
+    let blocks = messages.iter().flat_map(|message| &message.content).map(estimate_block);
+    usize::try_from(blocks.sum::<u64>()).unwrap_or(usize::MAX)
 }
 
 /// Head and tail of a text, and how much is left out between.

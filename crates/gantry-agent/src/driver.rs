@@ -359,7 +359,8 @@ impl Driver {
                 Ok(())
             }
             Command::Status { done } => {
-                let _ = done.send(self.status().ok_or(SessionError::Stopping));
+                let status = self.status().await;
+                let _ = done.send(status.ok_or(SessionError::Stopping));
                 Ok(())
             }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
@@ -401,12 +402,12 @@ impl Driver {
         self.append(vec![Entry::Reset { why, at: now, state }]).await
     }
 
-    fn status(&self) -> Option<Status> {
+    async fn status(&self) -> Option<Status> {
         let loaded = self.loaded.as_ref()?;
         let state = &loaded.state;
         let agent = self.agent();
         let wanted = state.model.as_deref().or(agent.model.as_deref());
-        let model = self.shared.parts.model.facts(wanted).map_or_else(|why| why, |facts| facts.name);
+        let model = self.shared.parts.model.facts(wanted).await.map_or_else(|why| why, |facts| facts.name);
         Some(Status {
             session_key: self.key.key.clone(),
             agent: self.key.agent.clone(),

@@ -25,7 +25,7 @@ pub use driver::Status;
 pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question};
 pub use event::Event;
 pub use key::{BadKey, DmScope, Origin, SessionKey};
-pub use model::{AnswerFuture, Model, ModelFacts, ModelFailure};
+pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
 pub use sessions::{MAX_MESSAGE_BYTES, Said, Sent, SessionError, Sessions, SessionsParts};

@@ -13,13 +13,23 @@ pub trait Model: Send + Sync + 'static {
     /// Answers; says what comes as it comes.
     fn answer<'a>(
         &'a self,
+        asker: &'a Asker,
         request: &'a Request,
         cancel: &'a CancellationToken,
         events: &'a mut (dyn FnMut(StreamEvent) + Send),
     ) -> AnswerFuture<'a>;
 
     /// What is known of a model by its name, without which the default one is meant; or why it cannot be used.
-    fn facts(&self, name: Option<&str>) -> Result<ModelFacts, String>;
+    fn facts<'a>(&'a self, name: Option<&'a str>) -> FactsFuture<'a>;
+}
+
+pub type FactsFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelFacts, String>> + Send + 'a>>;
+
+/// On whose account a request is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    pub agent: String,
+    pub run: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -214,7 +214,8 @@ impl Sessions {
             Slash::Status => Ok(self.status(key).await?.to_string()),
             Slash::Model(None) => Ok(format!("the model is {}", self.status(key).await?.model)),
             Slash::Model(Some(name)) => {
-                let facts = self.shared.parts.model.facts(Some(&name)).map_err(SessionError::Refused)?;
+                let facts =
+                    self.shared.parts.model.facts(Some(&name)).await.map_err(SessionError::Refused)?;
                 let told = format!("the model is now {}", facts.name);
                 self.ask(key, |done| Command::Set { model: Some(name), thinking: None, done }).await?;
                 Ok(told)

@@ -5,6 +5,7 @@
 mod admin;
 mod auth;
 mod callers;
+mod conversations;
 mod gateway;
 mod hosts;
 mod http;
@@ -16,6 +17,7 @@ mod transfers;
 mod ws;
 
 pub use callers::Agent;
+pub use conversations::node_lines;
 pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
 pub use http::ProtectedResource;

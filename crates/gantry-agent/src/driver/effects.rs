@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_model::{Block, Effort, Message, Reply, Request, StreamEvent, SystemPart, Thinking};
+use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
 use gantry_store::DatabaseError;
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Call, Consent, Outcome, Principal, ProgressSink, Refusal,
@@ -20,7 +20,7 @@ use crate::context::{self, Window};
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
 use crate::flow::{self, Outward};
-use crate::model::ModelFailure;
+use crate::model::{Asker, ModelFailure};
 use crate::prompt::{self, Around};
 use crate::sessions::{Shared, now_ms};
 use crate::state::{CallStatus, PendingCall, Phase};
@@ -64,13 +64,10 @@ pub(super) enum Effect {
 /// What a run tells its model beside the conversation; made once a run.
 pub(super) struct Prepared {
     pub(super) window: Window,
-    system: Vec<SystemPart>,
     toolbox: Toolbox,
     view: View,
-    model: String,
-    max_tokens: u32,
-    thinking: Thinking,
-    effort: Option<Effort>,
+    /// Without its messages.
+    request: Request,
 }
 
 impl Driver {
@@ -78,7 +75,7 @@ impl Driver {
         let parts = &self.shared.parts;
         let state = self.state();
         let wanted = state.and_then(|state| state.model.clone()).or_else(|| agent.model.clone());
-        let facts = parts.model.facts(wanted.as_deref())?;
+        let facts = parts.model.facts(wanted.as_deref()).await?;
         let nodes = (parts.nodes)();
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
         let system = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
@@ -87,16 +84,17 @@ impl Driver {
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
         let max_tokens = facts.max_output.min(quarter).max(256);
-        Ok(Prepared {
-            window: Window::new(facts.window, max_tokens as usize, &system, &toolbox.specs),
-            system,
-            toolbox,
-            view,
+        let request = Request {
             model: facts.name,
+            system,
+            messages: Vec::new(),
+            tools: toolbox.specs.clone(),
+            native_web_search: false,
             max_tokens,
             thinking: state.and_then(|state| state.thinking).unwrap_or(agent.thinking),
             effort: agent.effort,
-        })
+        };
+        Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request })
     }
 
     pub(super) async fn begin_request(&mut self) -> Result<(), DatabaseError> {
@@ -105,23 +103,15 @@ impl Driver {
             return Ok(());
         };
         let run = run.id.clone();
-        let request = Request {
-            model: prepared.model.clone(),
-            system: prepared.system.clone(),
-            messages: loaded.state.messages.clone(),
-            tools: prepared.toolbox.specs.clone(),
-            native_web_search: false,
-            max_tokens: prepared.max_tokens,
-            thinking: prepared.thinking,
-            effort: prepared.effort,
-        };
-        self.append(vec![Entry::RequestBegun { model: prepared.model.clone() }]).await?;
+        let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
+        let asker = Asker { agent: self.key.agent.clone(), run: run.clone() };
         loaded.effects.spawn(async move {
             let mut told = |event| tell_stream(&events, &run, event);
-            let reply = shared.parts.model.answer(&request, &cancel, &mut told).await;
+            let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
@@ -199,16 +189,18 @@ impl Driver {
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
+        let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
+        let asker = Asker { agent: self.key.agent.clone(), run };
         loaded.effects.spawn(async move {
             let request = Request {
-                model: prepared.model.clone(),
+                model: prepared.request.model.clone(),
                 system: vec![SystemPart { text: SUM_UP.to_owned(), cache: false }],
                 messages: vec![Message::user(text)],
-                max_tokens: SUMMARY_TOKENS.min(prepared.max_tokens),
+                max_tokens: SUMMARY_TOKENS.min(prepared.request.max_tokens),
                 ..Request::default()
             };
             let mut unheard = |_| {};
-            let summing = shared.parts.model.answer(&request, &cancel, &mut unheard);
+            let summing = shared.parts.model.answer(&asker, &request, &cancel, &mut unheard);
             let reply = tokio::time::timeout(SUMMARY_LIMIT, summing).await;
             let summary = reply.ok().and_then(Result::ok).map(|reply| reply.message.text());
             let summary = summary.filter(|summary| !summary.trim().is_empty());

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_agent::{
-    Agent, AnswerFuture, DmScope, Event, Model, ModelFacts, ModelFailure, Said, Sent, SessionKey, Sessions,
-    SessionsParts,
+    Agent, AnswerFuture, Asker, DmScope, Event, FactsFuture, Model, ModelFacts, ModelFailure, Said, Sent,
+    SessionKey, Sessions, SessionsParts,
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
@@ -33,6 +33,7 @@ pub(crate) struct Scripted {
 impl Model for Scripted {
     fn answer<'a>(
         &'a self,
+        _: &'a Asker,
         request: &'a Request,
         cancel: &'a CancellationToken,
         events: &'a mut (dyn FnMut(StreamEvent) + Send),
@@ -56,15 +57,16 @@ impl Model for Scripted {
         })
     }
 
-    fn facts(&self, name: Option<&str>) -> Result<ModelFacts, String> {
-        match name {
+    fn facts<'a>(&'a self, name: Option<&'a str>) -> FactsFuture<'a> {
+        let facts = match name {
             Some("none") => Err("there is no model".into()),
             name => Ok(ModelFacts {
                 name: name.unwrap_or("scripted").to_owned(),
                 window: self.window,
                 max_output: 2_000,
             }),
-        }
+        };
+        Box::pin(std::future::ready(facts))
     }
 }
 

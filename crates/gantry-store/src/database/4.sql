@@ -48,4 +48,15 @@ CREATE TRIGGER memories_removed AFTER DELETE ON memories BEGIN
   INSERT INTO memories_text (memories_text, rowid, content) VALUES ('delete', old.id, old.content);
 END;
 
+-- What models cost, in billionths of a dollar.
+CREATE TABLE spending (
+  day TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  run TEXT NOT NULL,
+  nanos INTEGER NOT NULL,
+  PRIMARY KEY (day, agent, run)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX spending_by_run ON spending (run);
+
 PRAGMA user_version = 4;
