@@ -1,6 +1,7 @@
 //! All configured models under their names.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use gantry_net::{Client, ClientOptions, HostPattern};
@@ -105,6 +106,10 @@ impl Models {
         self.tiers.iter().map(|(tier, name)| (*tier, name.as_str()))
     }
 
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
     pub fn providers(&self) -> impl Iterator<Item = &Provider> {
         self.providers.iter().map(|reached| &reached.provider)
     }
@@ -171,7 +176,13 @@ fn model_of(provider: &Provider, entry: ModelEntry) -> Model {
 
 pub(crate) fn reaching(network: &ClientOptions, provider: &Provider) -> ClientOptions {
     let mut options = network.clone();
-    options.private_hosts.extend(provider.base_url.host_str().and_then(|host| HostPattern::parse(host).ok()));
+    let host = provider.base_url.host_str();
+    options.private_hosts.extend(host.and_then(|host| HostPattern::parse(host).ok()));
+    let address = host.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+    if host == Some("localhost") || address.is_some_and(|address| address.is_loopback()) {
+        // From a proxy it would be another machine.
+        options.proxy = None;
+    }
     options
 }
 

@@ -10,6 +10,7 @@ use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::logs::LogsArgs;
 use crate::commands::mcp::McpArgs;
+use crate::commands::models::ModelsArgs;
 use crate::commands::node::NodeCommand;
 use crate::commands::nodes::NodesArgs;
 use crate::commands::results::ResultsArgs;
@@ -98,6 +99,8 @@ pub(crate) enum Command {
     Secrets(SecretsArgs),
     /// Profiles of the APIs that agents use: list, show, add, rm, import
     Apis(ApisArgs),
+    /// The models that agents speak with: list, test, set
+    Models(ModelsArgs),
     /// An agent's files in storage: ls, cat, put, rm, edit
     Workspace(WorkspaceArgs),
     /// The newest lines of a node's log

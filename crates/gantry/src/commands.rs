@@ -9,6 +9,7 @@ pub(crate) mod config;
 mod doctor;
 pub(crate) mod logs;
 pub(crate) mod mcp;
+pub(crate) mod models;
 pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod results;
@@ -41,6 +42,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Transfer(args) => transfer::run(&places, output, &args),
         Command::Secrets(args) => secrets::run(&places, output, args),
         Command::Apis(args) => apis::run(&places, output, args),
+        Command::Models(args) => models::run(&places, output, args),
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),

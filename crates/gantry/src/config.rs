@@ -14,12 +14,14 @@ use serde_json::Value;
 
 mod isolation;
 mod layers;
+mod models;
 mod node;
 mod storage;
 mod web;
 
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
 pub(crate) use web::WebConfig;
@@ -36,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) web: WebConfig,
+    pub(crate) models: ModelsConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -47,6 +50,7 @@ impl Config {
         self.policy.build_rules()?;
         let mut violations = self.storage.violations();
         violations.extend(self.web.violations());
+        violations.extend(self.models.violations());
         violations.extend(self.isolation.violations("isolation"));
         for (id, agent) in &self.agents {
             let isolation = agent.isolation.as_ref();
@@ -96,14 +100,15 @@ impl Config {
         common.chain(agents).filter_map(|(key, isolation)| isolation.warning(&key)).collect()
     }
 
-    /// Configured values that must not be shown: the node's token, keys of the store and of search providers, variables
+    /// Configured values that must not be shown: the node's token, keys of the store, of search and model providers, variables
     /// of commands with secret-looking names.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| isolation.env_vars());
         let variables =
             variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
-        variables.chain(self.storage.secrets()).chain(self.web.secrets()).chain(self.node.token.clone())
+        let services = self.storage.secrets().chain(self.web.secrets()).chain(self.models.secrets());
+        variables.chain(services).chain(self.node.token.clone())
     }
 
     /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
@@ -137,6 +142,7 @@ impl Default for Config {
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             web: WebConfig::default(),
+            models: ModelsConfig::default(),
             agents: BTreeMap::new(),
         }
     }

@@ -62,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-gateway",
             "gantry-link",
             "gantry-mcp",
+            "gantry-model",
             "gantry-net",
             "gantry-node",
             "gantry-process",

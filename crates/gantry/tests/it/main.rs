@@ -18,6 +18,7 @@ mod faults;
 mod gateway;
 mod layers;
 mod mcp;
+mod models;
 mod native;
 mod node;
 mod run;

@@ -1,0 +1,170 @@
+//! `gantry models`, with scripted servers in place of the companies' and of Ollama.
+
+use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::run::{Ran, World};
+
+/// Ports that nobody listens on, so that what runs on this machine does not matter.
+const NOBODY: [(&str, &str); 2] = [("OLLAMA_HOST", "127.0.0.1:1025"), ("LLAMA_ARG_PORT", "1025")];
+
+fn run(world: &World, args: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let all: Vec<(&str, &str)> = NOBODY.iter().chain(variables).copied().collect();
+    world.run_with(args, &all)
+}
+
+fn start(script: Script) -> (Runtime, ScriptedServer) {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(ScriptedServer::start(script));
+    (runtime, server)
+}
+
+fn lab(server: &ScriptedServer, further: &str) -> World {
+    let world = World::new();
+    let url = server.base_url();
+    world.configure(&format!("[models.providers.lab]\nbaseUrl = \"{url}\"\nkey = \"{KEY}\"\n{further}"));
+    world
+}
+
+fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
+    let found = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} is not in {rows}"))
+}
+
+#[test]
+fn without_a_model_the_three_ways_to_one_are_told() {
+    let world = World::new();
+    for args in [&["models"][..], &["models", "test"], &["models", "set", "fast", "x"]] {
+        let ran = run(&world, args, &[]);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        for way in
+            ["ANTHROPIC_API_KEY or OPENAI_API_KEY", "Ollama or llama.cpp", "models.providers.NAME.baseUrl"]
+        {
+            assert!(ran.stderr.contains(way), "{way} is not in {}", ran.stderr);
+        }
+    }
+    assert_eq!(run(&world, &["models", "--json"], &[]).json(), json!([]));
+}
+
+#[test]
+fn a_key_in_the_environment_is_enough_and_never_shown() {
+    let world = World::new();
+    let ran = run(&world, &["models", "--json"], &[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
+    let rows = ran.json();
+    let opus = row(&rows, "anthropic/claude-opus-5-5");
+    assert_eq!(
+        (&opus["is"], &opus["price"]["input"], &opus["hasKey"]),
+        (&json!(["deep"]), &json!(4.0), &json!(true))
+    );
+    assert_eq!(row(&rows, "anthropic/claude-haiku-5-5")["is"], json!(["fast"]));
+    let told = run(&world, &["models"], &[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
+    assert!(told.stdout.contains("claude-sonnet-5-5  balanced"), "{}", told.stdout);
+    for ran in [ran, told] {
+        assert!(!format!("{ran:?}").contains("sk-ant-0123456789"));
+    }
+}
+
+#[test]
+fn a_server_is_asked_for_its_models_tested_and_set() {
+    let script = Script {
+        turns: vec![Turn::text("Yes."), Turn::text("Yes.")],
+        models: vec!["qwen3:8b".into(), "qwen3:32b".into()],
+        ..Script::default()
+    };
+    let (_runtime, server) = start(script);
+    let world = lab(&server, "");
+    let rows = run(&world, &["models", "--json"], &[]).json();
+    assert_eq!(
+        row(&rows, "lab/qwen3:8b")["is"],
+        json!(["fast", "balanced", "deep"]),
+        "the first one is all of them"
+    );
+    assert_eq!(row(&rows, "lab/qwen3:32b")["found"], json!(false));
+    let ran = run(&world, &["models", "set", "opus", "qwen3:32b"], &[]);
+    assert_eq!((ran.code, ran.stderr.trim()), (0, "deep is lab/qwen3:32b now"));
+    let rows = run(&world, &["models", "--json"], &[]).json();
+    assert_eq!(row(&rows, "lab/qwen3:32b")["is"], json!(["deep"]));
+    let ran = run(&world, &["models", "test", "deep"], &[]);
+    assert!(ran.code == 0 && ran.stdout.starts_with("ok lab/qwen3:32b  \"Yes.\""), "{ran:?}");
+    let told = run(&world, &["models", "test", "deep", "--json"], &[]).json();
+    assert_eq!(
+        (&told[0]["ok"], &told[0]["text"], &told[0]["costUsd"]),
+        (&json!(true), &json!("Yes."), &json!(0.0))
+    );
+    assert_eq!(server.violations(), Vec::<String>::new());
+    for (args, part) in [
+        (["models", "set", "deep", "qwen3:32"], "did you mean lab/qwen3:32b"),
+        (["models", "set", "huge", "qwen3:8b"], "is no tier"),
+        (["models", "set", "deep", "fast"], "is a tier"),
+    ] {
+        let ran = run(&world, &args, &[]);
+        assert!(ran.code == 2 && ran.stderr.contains(part), "{ran:?}");
+    }
+    assert!(run(&world, &["models", "test", "qwen"], &[]).stderr.contains("did you mean lab/qwen3"));
+}
+
+#[test]
+fn what_fails_says_what_to_do_and_not_the_key() {
+    let message = Some(format!("{KEY} is no key"));
+    let refused = Turn::fail(Failure::Status { status: 401, retry_after: None, message });
+    let (_runtime, server) = start(Script { turns: vec![refused.clone(), refused], ..Script::default() });
+    let world = lab(&server, "[models.limits]\nattempts = 1\n");
+    let ran = run(&world, &["models", "test", "fast"], &[]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.starts_with("failed lab/scripted-1"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("does not accept the key") && ran.stderr.contains("put a valid key"),
+        "{ran:?}"
+    );
+    let shown = run(&world, &["config", "show"], &[]);
+    for ran in [ran, run(&world, &["models", "test", "--json"], &[]), shown] {
+        assert!(!format!("{ran:?}").contains(KEY), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_stored_key_goes_to_its_host_alone() {
+    let (_runtime, server) = start(Script { turns: vec![Turn::text("Yes.")], ..Script::default() });
+    let world = World::new();
+    let url = server.base_url();
+    world.configure(&format!(
+        "[models.providers.lab]\nbaseUrl = \"{url}\"\nkey = \"secret:LAB\"\n[models.providers.lab.models.scripted-1]\n"
+    ));
+    let ran = run(&world, &["models", "test", "fast"], &[]);
+    assert!(ran.stderr.contains("there is no secret LAB") && ran.code == 1, "{ran:?}");
+    for (host, expected) in [("models.example.org", 1), ("127.0.0.1", 0)] {
+        let stored = world.run_with_input(&["secrets", "set", "LAB", "--host", host], KEY);
+        assert_eq!(stored.code, 0, "{stored:?}");
+        let ran = run(&world, &["models", "test", "fast"], &[]);
+        assert_eq!(ran.code, expected, "{ran:?}");
+        assert!(
+            expected == 0 || ran.stderr.contains("was stored for models.example.org, not for 127.0.0.1"),
+            "{ran:?}"
+        );
+    }
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn ollama_is_found_and_written_down_when_it_is_chosen() {
+    let script = Script { models: vec!["llama4".into()], ..Script::default() };
+    let (_runtime, server) = start(script);
+    let address = server.address().to_string();
+    let here = [("OLLAMA_HOST", address.as_str())];
+    let world = World::new();
+    let rows = run(&world, &["models", "--json"], &here).json();
+    let model = row(&rows, "ollama/llama4");
+    assert_eq!(
+        (&model["found"], &model["price"]["output"]),
+        (&json!(true), &json!(0.0)),
+        "one's own machine is free"
+    );
+    let ran = run(&world, &["models", "set", "fast", "ollama/llama4"], &here);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let text = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+    assert!(text.contains(&address) && text.contains("fast = \"ollama/llama4\""), "{text}");
+    // From now on it is configured, wherever Ollama says it is.
+    let rows = run(&world, &["models", "--json"], &[]).json();
+    assert_eq!(row(&rows, "ollama/llama4")["found"], json!(false));
+}
