@@ -18,6 +18,7 @@ const ALWAYS_HOURS: u32 = 24;
 const MAX_ALWAYS_HOURS: u32 = 24 * 365;
 /// Events that are told at once, of a session's past.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
+const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
 
 /// The machines there are, as agents are told of them.
 pub fn node_lines(
@@ -161,8 +162,17 @@ impl Gateway {
         let limit = limit.clamp(1, MAX_HISTORY);
         let events = sessions.history(&key, from, limit).await.map_err(session_refusal)?;
         let full = u32::try_from(events.len()).is_ok_and(|count| count >= limit);
-        let next = events.last().map(|last| last.seq + 1).filter(|_| full);
-        let events: Vec<Value> = events.iter().map(told).collect();
+        let mut next = events.last().map(|last| last.seq + 1).filter(|_| full);
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for event in &events {
+            bytes += event.data.len();
+            if bytes > MAX_HISTORY_BYTES && !page.is_empty() {
+                next = Some(event.seq);
+                break;
+            }
+            page.push(told(event));
+        }
+        let events: Vec<Value> = page;
         Ok(json!({"sessionKey": key.key, "events": events, "next": next}))
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod idempotency;
 pub(crate) mod journal;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
+pub(crate) mod spending;
 pub(crate) mod transfers;
 
 /// How long a statement waits for another process that writes.

@@ -30,6 +30,7 @@ pub use database::journal::{
 };
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;
+pub use database::spending::Spending;
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};

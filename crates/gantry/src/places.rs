@@ -14,6 +14,7 @@ use crate::cli::Global;
 use crate::config::Layers;
 use crate::exit::UsageError;
 
+#[derive(Clone)]
 pub(crate) struct Places {
     pub(crate) data: DataDir,
     pub(crate) layers: Layers,
