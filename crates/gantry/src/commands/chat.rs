@@ -158,7 +158,7 @@ impl<'a> Chat<'a> {
             Turn::Waits(question) => {
                 let (id, tool) = (text_of(&question["id"]), text_of(&question["tool"]));
                 let message = format!("{tool} needs an approval: {}", text_of(&question["reason"]));
-                let hint = format!("gantry sessions answer {} {id} yes|no|always", self.key);
+                let hint = format!("gantry sessions answer {} --question {id} yes|no|always", self.key);
                 let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
                 Ok(self.output.refused(&refusal))
             }

@@ -15,7 +15,7 @@ use crate::places::Places;
     gantry sessions                                  the last active first\n  \
     gantry sessions show main                        what was said and done\n  \
     gantry sessions export main > main.jsonl         everything, one event a line\n  \
-    gantry sessions answer main 1f2e3d4c yes         answer what an agent asks\n  \
+    gantry sessions answer main yes                  answer what an agent asks\n  \
     gantry sessions reset main                       begin anew; what was said is kept")]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
