@@ -15,6 +15,7 @@ use crate::DataDir;
 pub(crate) mod client_tokens;
 pub(crate) mod idempotency;
 pub(crate) mod journal;
+pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
 pub(crate) mod spending;

@@ -183,7 +183,7 @@ impl Gate {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
             answer,
-            labels: tool.result_labels().to_vec(),
+            labels: call.found.with(tool.result_labels()),
             warnings,
         }
     }

@@ -30,7 +30,8 @@ pub use approval::{Approval, Approver, Consent, ConsentFuture};
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
 pub use call::{
-    Autonomy, Call, Ctx, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
+    Autonomy, Call, Ctx, FoundLabels, Principal, PrincipalKind, Progress, ProgressSink, Surface,
+    UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};

@@ -4,6 +4,9 @@ mod api_setup;
 mod bash;
 mod batch_files;
 mod http_request;
+mod memory_recall;
+mod memory_store;
+mod namespace;
 mod paths;
 mod read_file;
 mod web_research;
@@ -15,7 +18,10 @@ use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
 
-use crate::Machine;
+use crate::{Machine, Native};
+
+/// They work on what the gateway keeps, wherever it runs.
+pub(crate) const MEMORY_TOOLS: [&str; 2] = ["memory_store", "memory_recall"];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let mut tools = vec![
@@ -31,4 +37,8 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         tools.push(web_research::tool(machine));
     }
     tools
+}
+
+pub(crate) fn memory_tools(native: &Arc<Native>) -> Vec<Tool> {
+    vec![memory_store::tool(native), memory_recall::tool(native)]
 }

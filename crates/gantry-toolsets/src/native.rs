@@ -14,7 +14,7 @@ mod write_file;
 
 use std::sync::{Arc, OnceLock};
 
-use gantry_store::{ObjectError, Objects};
+use gantry_store::{Memories, ObjectError, Objects};
 use gantry_tool::{Tool, ToolError};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,18 +26,19 @@ pub use workspace::{SkillSource, WorkspacePath};
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// What the native tools are made with.
+/// What the native tools, and those that remember, are made with.
 pub struct Native {
     objects: Objects,
     /// The configuration in force, secrets masked before it came here.
     config: Value,
+    pub(crate) memories: Memories,
     hub: OnceLock<Arc<dyn Hub>>,
 }
 
 impl Native {
     /// `config` is shown to agents: secrets must be masked in it.
-    pub fn new(objects: Objects, config: Value) -> Native {
-        Native { objects, config, hub: OnceLock::new() }
+    pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
+        Native { objects, config, memories, hub: OnceLock::new() }
     }
 
     /// Connects the tools with a gateway, once; without one they tell that they need it.

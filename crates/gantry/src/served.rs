@@ -13,9 +13,9 @@ use gantry_gateway::{
 };
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Running};
-use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry, Toolset};
-use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
+use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
+use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
+use gantry_toolsets::{LOCAL_NODE, Native, needs_no_machine, process_end, transfer_desk};
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -71,10 +71,11 @@ impl Served {
         let registry = Registry::default();
         let nodes = Nodes::open(registry.clone(), database.clone()).await?;
         let machine = Arc::new(setup.machine(places, &config)?);
-        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        let memories = Memories::over(data.clone(), database.clone());
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
         for tool in gantry_toolsets::all(&machine, &native) {
             // A gateway alone has no machine to work on.
-            if local == LocalNode::Included || matches!(tool.toolset(), Toolset::Native | Toolset::Gantry) {
+            if local == LocalNode::Included || needs_no_machine(&tool) {
                 registry.register(tool)?;
             }
         }

@@ -161,6 +161,7 @@ impl Driver {
         let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
         call.autonomy = agent.autonomy;
         call.scope = agent.scope.clone();
+        call.labels = loaded.state.flow.labels();
         call.cancel = loaded.cancel.child_token();
         call.deadline = Instant::now().checked_add(LONGEST_CALL);
         call.progress = Some(progress(self.events.clone(), run, start.call.id.clone()));

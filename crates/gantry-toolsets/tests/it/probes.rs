@@ -156,6 +156,8 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
         ("local__Process", _) => json!({"action": "list"}),
         ("gsv__LogsGet", _) => json!({}),
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
+        ("memory_store", _) => json!({"namespace": "knowledge", "content": "planted-by-a-probe"}),
+        ("memory_recall", _) => json!({"namespace": "knowledge"}),
         ("api_setup", _) => json!({"action": "list"}),
         ("result_read", _) => json!({"handle": "none"}),
         ("tool::web_fetch", _) => json!({"url": "http://cranes.invalid/"}),

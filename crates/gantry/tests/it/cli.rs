@@ -177,6 +177,8 @@ fn tools_lists_shows_and_names_the_nearest() {
             "bash",
             "batch_files",
             "http_request",
+            "memory_recall",
+            "memory_store",
             "read_file",
             "write_file",
             "result_read",

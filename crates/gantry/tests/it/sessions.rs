@@ -159,7 +159,8 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let world = model.world("");
     let up = Up::start(&world);
     let stranger = format!("Bearer {}", up.client_token(&world, "stranger", &[]));
-    let reader = format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
+    let reader =
+        format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
     let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
     let say = json!({"message": "hi"});
     for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
