@@ -181,11 +181,10 @@ fn asked(message: &Message) -> Option<String> {
     if message.role != Role::User {
         return None;
     }
-    let texts = message.content.iter().filter_map(|block| match block {
+    let text = message.content.iter().rev().find_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
         _ => None,
-    });
-    let text = texts.last()?;
+    })?;
     match text.split_once("The last request in it was:\n") {
         Some((_, rest)) => rest.split_once("\n\n").map(|(task, _)| task.to_owned()),
         None => Some(text.to_owned()),

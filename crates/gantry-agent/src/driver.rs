@@ -5,17 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::{Thinking, Usage};
+use gantry_model::Thinking;
 use gantry_store::{Append, DatabaseError, NewEvent};
-use gantry_tool::{Approval, Consent, Gate};
-use serde::Serialize;
+use gantry_tool::{Approval, Consent};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::driver::effects::{Effect, Prepared};
-use crate::entry::{Answer, End, Entry, Incoming, Question};
+use crate::entry::{Answer, End, Entry, Incoming};
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::reset;
@@ -25,6 +24,11 @@ use crate::step::{self, Limits, Step};
 
 mod effects;
 mod questions;
+mod status;
+mod told;
+
+pub use status::Status;
+use told::{event, settled};
 
 /// A session that nothing happens in is let go from memory.
 const UNLOAD_AFTER: Duration = Duration::from_secs(60);
@@ -34,8 +38,6 @@ const CHECKPOINT_EVENTS: i64 = 1_000;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Messages that may wait in one session.
 const MAX_QUEUE: usize = 1_000;
-/// Of a result, for those who watch.
-const SHOWN_RESULT: usize = 2_000;
 
 /// What a session is asked from outside.
 pub(crate) enum Command {
@@ -79,43 +81,6 @@ pub(crate) enum Command {
 }
 
 type Done<T> = oneshot::Sender<Result<T, SessionError>>;
-
-/// How a session is.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Status {
-    pub session_key: String,
-    pub agent: String,
-    pub model: String,
-    pub running: Option<String>,
-    pub queued: usize,
-    pub messages: usize,
-    pub events: i64,
-    pub compactions: u32,
-    pub runs: u64,
-    pub usage: Usage,
-    pub labels: Vec<gantry_tool::Label>,
-    pub questions: Vec<Question>,
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = if self.running.is_some() { "a run is under way" } else { "no run is under way" };
-        write!(
-            f,
-            "{} with {}: {running}, {} waiting, {} messages in the conversation, {} tokens in and {} out so far",
-            self.session_key,
-            self.model,
-            self.queued,
-            self.messages,
-            self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens,
-            self.usage.output_tokens
-        )?;
-        let questions =
-            self.questions.iter().map(|question| format!("; {} asks: {}", question.id, question.tool));
-        f.write_str(&questions.collect::<String>())
-    }
-}
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -509,64 +474,11 @@ impl Driver {
 /// The next effect that ends; never, while none is under way.
 async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
     let Some(loaded) = loaded else { return std::future::pending().await };
-    loop {
-        match loaded.effects.join_next().await {
-            Some(Ok(effect)) => return effect,
-            // A panic of ours: the run would wait for ever, so it is told.
-            Some(Err(err)) => return Effect::Broken { generation: loaded.generation, why: err.to_string() },
-            None => return std::future::pending().await,
-        }
-    }
-}
-
-/// What is told of an entry, seen from the state before it.
-fn event(gate: &Gate, state: &State, entry: &Entry) -> Option<Event> {
-    let run = || state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-    let ended = |call: &str, is_error, result: String| {
-        let tool = state.call(call).map(|call| call.name.clone()).unwrap_or_default();
-        Event::ToolEnd { run: run(), call: call.to_owned(), tool, is_error, result }
-    };
-    Some(match entry {
-        Entry::RunBegun { run, .. } => Event::RunBegun { run: run.clone() },
-        Entry::CallBegun { call, .. } => {
-            let known = state.call(call)?;
-            let (tool, input) = (known.name.clone(), gate.presentable(&known.input));
-            Event::ToolStart { run: run(), call: call.clone(), tool, input }
-        }
-        Entry::CallEnded { call, result } => {
-            let texts = result.content.iter().filter_map(|block| match block {
-                gantry_model::Block::Text { text } => Some(text.as_str()),
-                _ => None,
-            });
-            let text = texts.collect::<Vec<_>>().join("\n");
-            ended(call, result.is_error, crate::context::shorten(&text, SHOWN_RESULT, ""))
-        }
-        Entry::CallInterrupted { call } => ended(call, true, crate::state::INTERRUPTED.to_owned()),
-        Entry::ApprovalAsked(question) => Event::Approval { run: run(), question: question.clone() },
-        Entry::ApprovalAnswered { question, answer, by, .. } => Event::ApprovalAnswered {
-            run: run(),
-            question: question.clone(),
-            answer: answer.clone(),
-            by: by.clone(),
-        },
-        Entry::Compacted { replaced, by_model, .. } => {
-            Event::Compacted { replaced: *replaced, by_model: *by_model }
-        }
-        Entry::Reset { why, .. } => Event::Reset { why: why.clone() },
-        Entry::RunEnded { end } => {
-            let run = state.run.as_ref()?;
-            settled(&run.id, end.clone(), run.answers.clone())
-        }
-        _ => return None,
-    })
-}
-
-fn settled(run: &str, end: End, messages: Vec<crate::state::Addressee>) -> Event {
-    let run = run.to_owned();
-    match end {
-        End::Final { text } => Event::Final { run, text, messages },
-        End::Stopped { by } => Event::Stopped { run, by, messages },
-        End::Failed { error } => Event::Error { run: Some(run), message: error, messages },
+    match loaded.effects.join_next().await {
+        Some(Ok(effect)) => effect,
+        // A panic of ours: the run would wait for ever, so it is told.
+        Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
+        None => std::future::pending().await,
     }
 }
 

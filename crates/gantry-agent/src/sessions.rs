@@ -75,8 +75,8 @@ pub enum SessionError {
     Key(#[from] BadKey),
     #[error("unknown agent {agent:?}{}", did_you_mean(.near))]
     UnknownAgent { agent: String, near: Option<String> },
-    #[error("there is no session {0:?}")]
-    Unknown(String),
+    #[error("there is no session {key:?}{}", did_you_mean(.near))]
+    Unknown { key: String, near: Option<String> },
     /// The caller can mend this.
     #[error("{0}")]
     Refused(String),
@@ -107,7 +107,7 @@ pub enum Sent {
     /// It is in the journal, and will be answered by an event that settles this id.
     Accepted { message: String },
     /// It was taken in before, and this is what settled it.
-    Settled { message: String, event: Event },
+    Settled { message: String, event: Box<Event> },
     /// It was a command, and this is its answer.
     Command(String),
 }
@@ -176,7 +176,7 @@ impl Sessions {
         };
         let settled = self.ask(key, |done| Command::Message { incoming, done }).await?;
         Ok(match settled {
-            Some(event) => Sent::Settled { message: id, event },
+            Some(event) => Sent::Settled { message: id, event: Box::new(event) },
             None => Sent::Accepted { message: id },
         })
     }
@@ -198,7 +198,9 @@ impl Sessions {
         self.ask(key, |done| Command::Answer { question, answer, by, done }).await
     }
 
+    /// How a session is, if there is one.
     pub async fn status(&self, key: &SessionKey) -> Result<Status, SessionError> {
+        self.known(key).await?;
         self.ask(key, |done| Command::Status { done }).await
     }
 
@@ -259,6 +261,18 @@ impl Sessions {
             self.shared.ending.cancel();
             let _ = tokio::time::timeout(END_LIMIT, self.shared.tasks.wait()).await;
         }
+    }
+
+    /// Looking at a session does not make one.
+    async fn known(&self, key: &SessionKey) -> Result<(), SessionError> {
+        let is_live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key.key);
+        if is_live || self.shared.parts.journal.exists(&key.key).await? {
+            return Ok(());
+        }
+        let (rows, _) = self.list(1_000, 0).await?;
+        let near =
+            nearest(&key.key, rows.iter().map(|row| row.key.as_str())).first().map(|&near| near.to_owned());
+        Err(SessionError::Unknown { key: key.key.clone(), near })
     }
 
     async fn ask<T>(

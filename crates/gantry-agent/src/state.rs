@@ -188,8 +188,8 @@ impl State {
                     run.requests = run.requests.saturating_add(1);
                 }
             }
-            Entry::RequestLost => self.from_asking(Phase::Ready),
-            Entry::RequestFailed { error, overflow } => self.from_asking(Phase::Failed { error, overflow }),
+            Entry::RequestLost => self.leave_asking(Phase::Ready),
+            Entry::RequestFailed { error, overflow } => self.leave_asking(Phase::Failed { error, overflow }),
             Entry::Replied { reply } => self.replied(*reply),
             Entry::CallBegun { call, read_only, polls } => self.with_call(&call, |call| {
                 if call.status == CallStatus::Waiting {
@@ -286,7 +286,7 @@ impl State {
         }
     }
 
-    fn from_asking(&mut self, next: Phase) {
+    fn leave_asking(&mut self, next: Phase) {
         if let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Asking) {
             run.phase = next;
         }

@@ -241,7 +241,7 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
     let code = match &err {
         SessionError::Key(_)
         | SessionError::UnknownAgent { .. }
-        | SessionError::Unknown(_)
+        | SessionError::Unknown { .. }
         | SessionError::Refused(_) => RefusalCode::InvalidInput,
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };

@@ -13,6 +13,7 @@ mod linger;
 mod nodes;
 mod remote_tools;
 mod server;
+mod session_desk;
 mod transfers;
 mod ws;
 
@@ -23,4 +24,5 @@ pub use hosts::Hosts;
 pub use http::ProtectedResource;
 pub use nodes::Nodes;
 pub use server::{ServeError, Serving, TlsFiles, serve};
+pub use session_desk::GatewayDesk;
 pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

@@ -157,6 +157,8 @@ pub struct Call {
     pub principal: Principal,
     /// Whose view, policy and workspace apply.
     pub agent: String,
+    /// The conversation in which an agent makes the call.
+    pub session: Option<String>,
     pub autonomy: Autonomy,
     pub surface: Surface,
     /// Absolute; relative paths of the input are meant from here.
@@ -187,6 +189,7 @@ impl Call {
             id: Uuid::now_v7().to_string(),
             principal,
             agent,
+            session: None,
             autonomy: Autonomy::default(),
             surface,
             workspace,

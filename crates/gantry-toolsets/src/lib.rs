@@ -24,7 +24,10 @@ use gantry_tool::{Tool, Toolset};
 pub use assistant::{TokenCache, missing_secrets};
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
-pub use native::{Endpoint, Hub, HubFuture, Native, NodeLogs, SkillSource, Transferred, WorkspacePath};
+pub use native::{
+    Endpoint, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk, SessionSent,
+    SessionsListed, SkillSource, Transferred, WorkspacePath,
+};
 pub use node::{CommandNote, process_end};
 pub use transfer::transfer_desk;
 pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource, Serving, TlsFiles,
-    Transfers, TransfersParts, node_lines, serve,
+    Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
+    Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
@@ -111,6 +111,7 @@ impl Served {
             native: &native,
             workspace: &workspace,
         })?;
+        native.connect_sessions(Arc::new(GatewayDesk::new(sessions.clone())));
         let gateway = Gateway::new(GatewayParts {
             sessions: Some(sessions.clone()),
             gate: gate.clone(),

@@ -162,6 +162,7 @@ impl Driver {
         call.autonomy = agent.autonomy;
         call.scope = agent.scope.clone();
         call.labels = loaded.state.flow.labels();
+        call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
         call.deadline = Instant::now().checked_add(LONGEST_CALL);
         call.progress = Some(progress(self.events.clone(), run, start.call.id.clone()));

@@ -36,7 +36,7 @@ impl Driver {
                 return Ok(());
             }
             // Asked before a restart, and now again: it is written down that the call waits for it.
-            Known::Open(question) => question,
+            Known::Open(question) => *question,
             Known::New => Question {
                 id: Uuid::new_v4().simple().to_string()[..8].to_owned(),
                 call: call.to_owned(),
@@ -123,7 +123,7 @@ enum Known {
     /// There is no such call any more.
     Gone,
     New,
-    Open(Question),
+    Open(Box<Question>),
     Answered(Answer),
 }
 
@@ -141,7 +141,7 @@ fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
     match same {
         Some(asked) => match &asked.answer {
             Some(answer) => Known::Answered(answer.clone()),
-            None => Known::Open(asked.question.clone()),
+            None => Known::Open(Box::new(asked.question.clone())),
         },
         None if state.is_granted(&approval.tool, &approval.rule, &approval.fingerprint, now_ms()) => {
             Known::Answered(Answer::Yes)

@@ -70,7 +70,7 @@ async fn a_question_outlives_the_gateway_and_its_call_runs_once() {
     let world = World::open(folder.path(), supervised(60), script).await;
     world.sessions.resume().await.unwrap();
     let status = world.sessions.status(&world.key()).await.unwrap();
-    assert_eq!(status.questions, [asked.clone()], "the same question, to the same moment");
+    assert_eq!(status.questions, std::slice::from_ref(&asked), "the same question, to the same moment");
     let mut events = world.sessions.listen(&world.key());
     world.sessions.answer(&world.key(), Some(asked.id), Answer::Yes, "operator").await.unwrap();
     // The call may not have got to its question again when the answer came: either way it runs, once.

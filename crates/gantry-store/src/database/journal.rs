@@ -140,6 +140,15 @@ impl Journal {
         Ok(Some(LoadedSession { row: session, events }))
     }
 
+    pub async fn exists(&self, key: &str) -> Result<bool, DatabaseError> {
+        let found: Option<i64> = sqlx::query_scalar("SELECT id FROM sessions WHERE key = $1")
+            .bind(key)
+            .fetch_optional(&self.database.readers)
+            .await
+            .map_err(query_error("look for the session"))?;
+        Ok(found.is_some())
+    }
+
     /// Events from a number on, for people to read.
     pub async fn page(&self, key: &str, from: i64, limit: u32) -> Result<Vec<JournalEvent>, DatabaseError> {
         const DOING: &str = "read the session";
@@ -349,6 +358,7 @@ mod tests {
         journal.append(done).await.unwrap();
         assert!(journal.with_work().await.unwrap().is_empty());
         assert!(journal.load("nobody").await.unwrap().is_none());
+        assert!(journal.exists("agent:main:main").await.unwrap() && !journal.exists("nobody").await.unwrap());
         assert!(journal.open("", "main", 1).await.is_err());
     }
 

@@ -12,8 +12,8 @@ use crate::Native;
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// Remember something for later conversations: one fact, method, state or lesson a call, in words that will make sense
-/// without this conversation. What is known already, in the same or nearly the same words, is not stored again.
+/// Remember something for later conversations: one fact, method, state or lesson a call. Use words that make sense without
+/// this conversation. What is known already, in the same or nearly the same words, is not stored again.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -161,6 +161,8 @@ fn tools_lists_shows_and_names_the_nearest() {
             "gsv__EditFile",
             "gsv__LogsGet",
             "gsv__ReadFile",
+            "gsv__SessionSend",
+            "gsv__SessionsList",
             "gsv__Transfer",
             "gsv__WriteFile",
             "tool::apply_patch",

@@ -139,6 +139,7 @@ fn messages_over_http_stream_what_happens() {
     for (path, status) in [
         ("/v1/sessions/agent:nobody:main", 400),
         ("/v1/sessions/a:b", 400),
+        ("/v1/sessions/mian", 400),
         ("/v1/sessions?limit=x", 400),
         ("/v1/sessions", 200),
         ("/v1/agents", 200),
@@ -201,6 +202,39 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "done\n");
     assert!(world.run(&["sessions", "show", "main"]).stdout.contains("finished"));
     assert_eq!(world.run(&["sessions", "answer", "main", "yes"]).code, 2, "nothing is asked any more");
+    model.check();
+}
+
+#[test]
+fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
+    let model = Model::deciding(|heard| {
+        let last = heard.last_text();
+        if last.contains("message from agent:main:main") {
+            return Turn::text("the other one says hello");
+        }
+        match results(heard) {
+            0 if last.contains("own") => {
+                call("gsv__SessionSend", json!({"sessionKey": "main", "message": "me?"}))
+            }
+            0 => call("gsv__SessionSend", json!({"sessionKey": "agent:main:side", "message": "say hello"})),
+            1 => call("gsv__SessionsList", json!({"messageLimit": 5})),
+            _ => Turn::text(&last),
+        }
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let told = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
+    let reply = told["reply"].as_str().unwrap_or_default();
+    assert!(reply.contains("agent:main:side") && reply.contains("the other one says hello"), "{told}");
+    world.run(&["sessions", "reset", "main"]);
+    let told = post(&up, "main", &json!({"message": "your own"}), &[]).json();
+    let history = up.get("/v1/sessions/main/events").json().to_string();
+    assert!(history.contains("this is your own session"), "{told}");
+    let direct =
+        up.call("gsv__SessionSend", &json!({"sessionKey": "side", "message": "hi", "waitSeconds": 0})).json();
+    assert_eq!(direct["result"]["status"], "accepted", "{direct}");
+    let wrong = up.call("gsv__SessionSend", &json!({"sessionKey": "agent:mian:x", "message": "hi"}));
+    assert_eq!(wrong.status, 422, "{wrong:?}");
     model.check();
 }
 
