@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::calls::{legal, sent_arguments};
+use crate::calls::sent_arguments;
 use crate::model::Model;
 use crate::pairing::{Turn, arranged};
 use crate::provider::Provider;
@@ -78,9 +78,9 @@ fn user(turn: &Turn, messages: &mut Vec<Value>) {
                 if *is_error {
                     text = format!("The call failed: {text}");
                 }
-                messages.push(json!({"role": "tool", "tool_call_id": legal(id), "content": text}));
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
                 if !images.is_empty() {
-                    parts.push(json!({"type": "text", "text": format!("From the result of {}:", legal(id))}));
+                    parts.push(json!({"type": "text", "text": format!("From the result of {}:", id)}));
                     parts.extend(images);
                 }
             }
@@ -121,7 +121,7 @@ fn assistant(turn: &Turn) -> Value {
             Block::ToolUse { id, name, input, malformed } => {
                 // As text, but servers parse it again for their templates.
                 let arguments = sent_arguments(input, malformed.as_deref());
-                calls.push(json!({"id": legal(id), "type": "function",
+                calls.push(json!({"id": id, "type": "function",
                     "function": {"name": name, "arguments": arguments.to_string()}}));
             }
             _ => {}

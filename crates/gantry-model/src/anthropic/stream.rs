@@ -188,8 +188,9 @@ impl Building {
                 content.push(Block::ToolUse { id, name, input, malformed });
             }
             Building::Foreign { mut block, arguments } => {
+                let Some(fields) = block.as_object_mut() else { return };
                 if let Ok(input) = serde_json::from_str::<Map<String, Value>>(&arguments) {
-                    block["input"] = Value::Object(input);
+                    fields.insert("input".into(), Value::Object(input));
                 }
                 let thought = block["type"] == "redacted_thinking";
                 let provider = if thought { model.name.clone() } else { model.provider.clone() };
