@@ -53,7 +53,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> V
     for turn in &turns {
         match turn.role {
             Role::User => user(turn, &mut messages),
-            Role::Assistant => messages.push(assistant(turn)),
+            Role::Assistant => messages.push(assistant(turn, provider)),
         }
     }
     body.insert("messages".into(), Value::Array(messages));
@@ -112,7 +112,7 @@ fn image(block: &Block) -> Option<Value> {
     }
 }
 
-fn assistant(turn: &Turn) -> Value {
+fn assistant(turn: &Turn, provider: &Provider) -> Value {
     let mut text = String::new();
     let mut calls: Vec<Value> = Vec::new();
     for block in &turn.content {
@@ -127,7 +127,8 @@ fn assistant(turn: &Turn) -> Value {
             _ => {}
         }
     }
-    let content = if text.is_empty() { Value::Null } else { Value::String(text) };
+    // Templates of other servers stumble over what is not text.
+    let content = if text.is_empty() && provider.first_party { Value::Null } else { Value::String(text) };
     let mut message = json!({"role": "assistant", "content": content});
     if !calls.is_empty() {
         message["tool_calls"] = Value::Array(calls);

@@ -257,7 +257,7 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
                 }
             }
             ("GET", path) if path.ends_with("/models") => {
-                let models: Vec<Value> = shared.script.models().iter().map(|id| json!({"id": id})).collect();
+                let models: Vec<Value> = shared.script.listed().collect();
                 speak::json(200, &json!({"object": "list", "data": models}))
             }
             // For whoever runs it as a program of its own.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Heard, KEY, MODEL};
 use crate::Usage;
@@ -140,6 +140,15 @@ impl Script {
 
     pub(super) fn models(&self) -> Vec<String> {
         if self.models.is_empty() { vec![MODEL.to_owned()] } else { self.models.clone() }
+    }
+
+    /// As llama.cpp lists them, if there is a window to tell.
+    pub(super) fn listed(&self) -> impl Iterator<Item = Value> {
+        let window = self.window;
+        self.models().into_iter().map(move |id| match window {
+            Some(window) => json!({"id": id, "meta": {"n_ctx": window}}),
+            None => json!({"id": id}),
+        })
     }
 
     pub(super) fn choose(&self, heard: &Heard, played: &mut [bool]) -> Option<&Turn> {

@@ -358,12 +358,14 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn a_provider_lists_its_models() {
-    let script = Script { models: vec!["a".into(), "b:7b".into()], ..Script::default() };
+    let script = Script { models: vec!["a".into(), "b:7b".into()], window: Some(4_096), ..Script::default() };
     let server = ScriptedServer::start(script).await;
     for kind in BOTH {
         let provider = server.provider("x", kind);
         let listed = list_models(&provider, &Default::default(), Duration::from_secs(5)).await;
-        assert_eq!(listed.unwrap(), ["a", "b:7b"]);
+        let listed = listed.unwrap();
+        let told: Vec<_> = listed.iter().map(|entry| (entry.id.as_str(), entry.context_window)).collect();
+        assert_eq!(told, [("a", Some(4_096)), ("b:7b", Some(4_096))]);
     }
 }
 
