@@ -65,6 +65,14 @@ impl Decoder {
         }
     }
 
+    /// Whether the last event has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Decoder::Anthropic(decoder) => decoder.is_complete(),
+            Decoder::Openai(decoder) => decoder.is_complete(),
+        }
+    }
+
     pub(crate) fn finish(self) -> Result<Reply, Fault> {
         match self {
             Decoder::Anthropic(decoder) => decoder.finish(),

@@ -94,6 +94,10 @@ impl Decoder {
         Ok(())
     }
 
+    pub(crate) fn is_complete(&self) -> bool {
+        self.done
+    }
+
     /// What it added up to; an error if it broke off.
     pub(crate) fn finish(self) -> Result<Reply, Fault> {
         let said = !self.text.is_empty() || !self.calls.is_empty();

@@ -103,11 +103,18 @@ pub enum Failure {
         retry_after: Option<String>,
         #[serde(default)]
         message: Option<String>,
+        /// Where a redirect leads.
+        #[serde(default)]
+        location: Option<String>,
     },
     /// The connection ends before a word.
     Close,
     /// It ends after so many bytes of the stream.
     Cut(usize),
+    /// The answer ends after so many bytes, as if it were whole.
+    End(usize),
+    /// Everything is said, but the answer does not end.
+    Linger,
     /// Silence after so many bytes.
     Stall(usize),
     /// An error in the stream after so many bytes, at the end of an event.
@@ -203,7 +210,7 @@ impl Turn {
     }
 
     pub fn status(status: u16) -> Turn {
-        Turn::fail(Failure::Status { status, retry_after: None, message: None })
+        Turn::fail(Failure::Status { status, retry_after: None, message: None, location: None })
     }
 
     pub fn failing(self, fail: Failure) -> Turn {
