@@ -102,10 +102,11 @@ impl Models {
                 Fault::Thoughts { message } if thoughts == Thoughts::Dropped => {
                     return Err(ModelError::Refused { model: model.name.clone(), status: 400, message });
                 }
-                Fault::Thoughts { message } => {
+                // Refused before a word was said, and another request altogether: no attempt of this one.
+                Fault::Thoughts { .. } => {
                     thoughts = Thoughts::Dropped;
                     attempt.body = codec::encode(request, model, &reached.provider, thoughts);
-                    (message, Some(std::time::Duration::ZERO))
+                    continue;
                 }
                 Fault::Passing { reason, wait } => (reason, wait),
             };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::calls::{legal, sent_arguments};
+use crate::calls::sent_arguments;
 use crate::model::{Model, ThinkingStyle};
 use crate::pairing::{Turn, arranged};
 use crate::provider::Provider;
@@ -36,6 +36,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider, thou
         }
         Block::Provider { provider, block } => {
             (*provider == model.provider || *provider == model.name)
+                && block.is_object()
                 && (thoughts == Thoughts::Kept || !is_thought(block))
         }
         Block::Text { .. } | Block::Image { .. } | Block::ToolUse { .. } | Block::ToolResult { .. } => true,
@@ -185,7 +186,9 @@ fn messages(turns: &[Turn]) -> Value {
 }
 
 fn mark(block: &mut Value) {
-    block["cache_control"] = json!({"type": "ephemeral"});
+    if let Some(fields) = block.as_object_mut() {
+        fields.insert("cache_control".into(), json!({"type": "ephemeral"}));
+    }
 }
 
 fn encode_block(block: &Block) -> Value {
@@ -202,7 +205,7 @@ fn encode_block(block: &Block) -> Value {
         }
         Block::ToolUse { id, name, input, malformed } => {
             let input = sent_arguments(input, malformed.as_deref());
-            json!({"type": "tool_use", "id": legal(id), "name": name, "input": input})
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
         }
         Block::ToolResult { id, content, is_error } => {
             let fits = content.iter().filter(|block| match block {
@@ -213,7 +216,7 @@ fn encode_block(block: &Block) -> Value {
             if content.is_empty() {
                 content.push(json!({"type": "text", "text": "(no output)"}));
             }
-            let mut result = json!({"type": "tool_result", "tool_use_id": legal(id), "content": content});
+            let mut result = json!({"type": "tool_result", "tool_use_id": id, "content": content});
             if *is_error {
                 result["is_error"] = json!(true);
             }

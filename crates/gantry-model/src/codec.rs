@@ -65,10 +65,126 @@ impl Decoder {
         }
     }
 
+    /// Whether the last event has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Decoder::Anthropic(decoder) => decoder.is_complete(),
+            Decoder::Openai(decoder) => decoder.is_complete(),
+        }
+    }
+
     pub(crate) fn finish(self) -> Result<Reply, Fault> {
         match self {
             Decoder::Anthropic(decoder) => decoder.finish(),
             Decoder::Openai(decoder) => decoder.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::Facts;
+
+    /// Words of both formats in every wrong place.
+    fn anything() -> impl Strategy<Value = Value> {
+        let word = prop::sample::select(vec![
+            "type",
+            "index",
+            "delta",
+            "content_block",
+            "message_start",
+            "content_block_start",
+            "content_block_delta",
+            "message_delta",
+            "text",
+            "text_delta",
+            "thinking",
+            "thinking_delta",
+            "signature_delta",
+            "tool_use",
+            "server_tool_use",
+            "input_json_delta",
+            "partial_json",
+            "input",
+            "id",
+            "name",
+            "usage",
+            "input_tokens",
+            "stop_reason",
+            "end_turn",
+            "error",
+            "message",
+            "choices",
+            "tool_calls",
+            "function",
+            "arguments",
+            "content",
+            "finish_reason",
+            "stop",
+            "prompt_tokens",
+            "citations",
+            "citations_delta",
+            "citation",
+            "data",
+        ]);
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            (-3..4_i64).prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            word.clone().prop_map(Value::from),
+            Just(Value::from("{")),
+        ];
+        leaf.prop_recursive(5, 40, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((word.clone(), inner), 0..6).prop_map(|fields| {
+                    Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+                }),
+            ]
+        })
+    }
+
+    /// What is well-formed enough to be let in, with anything inside.
+    fn event() -> impl Strategy<Value = String> {
+        let kind = prop::sample::select(vec![
+            "message_start",
+            "content_block_start",
+            "content_block_delta",
+            "message_delta",
+            "error",
+            "ping",
+        ]);
+        let framed = (kind, 0..3_u64, anything(), anything()).prop_map(|(kind, index, block, delta)| {
+            serde_json::json!({"type": kind, "index": index, "content_block": block, "delta": delta, "message": block,
+                "usage": delta, "choices": [{"delta": delta, "finish_reason": block}]})
+            .to_string()
+        });
+        prop_oneof![framed, anything().prop_map(|value| value.to_string()), any::<String>()]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_stream_makes_a_decoder_panic(stream in prop::collection::vec(event(), 0..12)) {
+            let model = Model { name: "p/m".into(), provider: "p".into(), id: "m".into(), facts: Facts::UNKNOWN };
+            for kind in [ProviderKind::Anthropic, ProviderKind::Openai] {
+                let mut decoder = Decoder::new(kind, model.clone(), 1);
+                for data in &stream {
+                    let _ = decoder.event(data, &mut |_| {});
+                }
+                // What came of it can be sent back.
+                if let Ok(reply) = decoder.finish() {
+                    let request = Request { messages: vec![reply.message], ..Request::default() };
+                    let provider = Provider::new("p", kind, "http://x".parse().unwrap());
+                    encode(&request, &model, &provider, Thoughts::Kept);
+                }
+            }
         }
     }
 }

@@ -96,7 +96,12 @@ impl Fault {
             kind => kind.parse().unwrap_or(0),
         };
         if told.is_quota() || told.is_too_long(status) || matches!(status, 400..=407 | 413) {
-            return told.refused(model, status);
+            return match told.refused(model, status) {
+                Fault::Thoughts { message } => {
+                    Fault::Final(ModelError::Refused { model: model.name.clone(), status, message })
+                }
+                fault => fault,
+            };
         }
         Fault::passing(format!("{}: {}", told.kind, told.message))
     }

@@ -77,6 +77,24 @@ const fn gpt(id: &'static str, context_window: u64, max_output: u32, effort: boo
     }
 }
 
+/// Long prompts cost twice as much, and what they are answered with half more.
+const fn newer_gpt(id: &'static str, input: f64, output: f64) -> Known {
+    let long = Rates { output: output * 1.5, ..Rates::usual(input * 2.0, 0.0) };
+    let price =
+        Price { rates: Rates::usual(input, output), long: Some(LongPrompt { above: 272_000, rates: long }) };
+    Known {
+        kind: ProviderKind::Openai,
+        id,
+        facts: Facts {
+            price: Some(price),
+            context_window: 1_050_000,
+            max_output: 128_000,
+            thinking: ThinkingStyle::Unsupported,
+            effort: true,
+        },
+    }
+}
+
 /// Where writing the cache costs nothing beside the input.
 const fn read_at(input: f64, output: f64, cache_read: f64) -> Rates {
     Rates { input, output, cache_read, cache_write: input }
@@ -113,8 +131,8 @@ const KNOWN: &[Known] = &[
     older_claude("claude-opus-4-5", Rates::usual(5.0, 25.0)),
     older_claude("claude-sonnet-4-5", Rates::usual(3.0, 15.0)),
     older_claude("claude-haiku-4-5", Rates::usual(1.0, 5.0)),
-    gpt("gpt-6-sol", 400_000, 128_000, true, Rates::usual(2.0, 10.0)),
-    gpt("gpt-6-luna", 400_000, 128_000, true, Rates::usual(0.1, 0.5)),
+    newer_gpt("gpt-6-sol", 2.0, 10.0),
+    newer_gpt("gpt-6-luna", 0.1, 0.5),
     gpt("gpt-5.4", 400_000, 128_000, true, read_at(2.5, 15.0, 0.25)),
     gpt("gpt-5.4-mini", 400_000, 128_000, true, read_at(0.75, 4.5, 0.075)),
     gpt("gpt-5", 400_000, 128_000, true, read_at(1.25, 10.0, 0.125)),

@@ -1,4 +1,4 @@
-//! What models a provider says it has.
+//! What models a provider says it has, and how much each can read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::codec;
 use crate::error::ModelError;
 use crate::fault::Fault;
-use crate::model::{Facts, Model};
+use crate::model::{Facts, Model, ModelEntry};
 use crate::models::{Models, Reached};
 use crate::provider::Provider;
 
@@ -22,20 +22,24 @@ pub async fn list_models(
     provider: &Provider,
     network: &gantry_net::ClientOptions,
     within: Duration,
-) -> Result<Vec<String>, ModelError> {
+) -> Result<Vec<ModelEntry>, ModelError> {
     let client = Client::new(crate::models::reaching(network, provider));
     ask(&Reached { provider: provider.clone(), client }, within).await
 }
 
 impl Models {
     /// What a provider says it has, whether it is configured or not.
-    pub async fn listed(&self, provider: &str, within: Duration) -> Option<Result<Vec<String>, ModelError>> {
+    pub async fn listed(
+        &self,
+        provider: &str,
+        within: Duration,
+    ) -> Option<Result<Vec<ModelEntry>, ModelError>> {
         let reached = self.providers.iter().find(|reached| reached.provider.name == provider)?;
         Some(ask(reached, within).await)
     }
 }
 
-async fn ask(reached: &Reached, within: Duration) -> Result<Vec<String>, ModelError> {
+async fn ask(reached: &Reached, within: Duration) -> Result<Vec<ModelEntry>, ModelError> {
     let provider = &reached.provider;
     let key = provider.key.as_ref().map(|key| key.read()).transpose();
     let key = key.map_err(|reason| ModelError::Key { provider: provider.name.clone(), reason })?;
@@ -67,7 +71,7 @@ async fn fetch(
     model: &Model,
     key: Option<&str>,
     within: Duration,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<ModelEntry>, Fault> {
     let provider = &reached.provider;
     let request = gantry_net::Request {
         method: Method::GET,
@@ -90,6 +94,20 @@ async fn fetch(
     let Some(models) = listed["data"].as_array() else {
         return Err(Fault::passing("what it answered is no list of models"));
     };
-    let ids = models.iter().filter_map(|model| model["id"].as_str());
-    Ok(ids.filter(|id| !id.is_empty()).take(MAX_LISTED).map(str::to_owned).collect())
+    let ids =
+        models.iter().filter_map(|model| Some((model, model["id"].as_str().filter(|id| !id.is_empty())?)));
+    let entry = |(model, id): (&Value, &str)| ModelEntry {
+        id: id.to_owned(),
+        context_window: window(model),
+        ..ModelEntry::default()
+    };
+    Ok(ids.take(MAX_LISTED).map(entry).collect())
+}
+
+/// In the words of llama.cpp, vLLM, OpenRouter.
+fn window(model: &Value) -> Option<u64> {
+    let told = ["/meta/n_ctx", "/max_model_len", "/context_length"]
+        .into_iter()
+        .find_map(|at| model.pointer(at)?.as_u64());
+    told.filter(|tokens| *tokens > 0)
 }

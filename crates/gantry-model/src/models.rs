@@ -160,10 +160,13 @@ fn model_of(provider: &Provider, entry: ModelEntry) -> Model {
     let known = known::facts(provider.kind, &entry.id).unwrap_or(Facts::UNKNOWN);
     // A list price is the first party's own; who resells asks what it likes.
     let list_price = known.price.filter(|_| provider.first_party);
+    let context_window = entry.context_window.unwrap_or(known.context_window);
+    // A guess must leave room for the prompt.
+    let quarter = u32::try_from(context_window / 4).unwrap_or(u32::MAX).max(1);
     let facts = Facts {
         price: entry.price.or(list_price),
-        context_window: entry.context_window.unwrap_or(known.context_window),
-        max_output: entry.max_output.unwrap_or(known.max_output),
+        context_window,
+        max_output: entry.max_output.unwrap_or(known.max_output.min(quarter)),
         ..known
     };
     Model {
@@ -222,6 +225,8 @@ mod tests {
         check("opus", "anthropic/claude-opus-5-5");
         let window = |name| models.resolve(name).unwrap().facts.context_window;
         assert_eq!((window("qwen3"), window("fast"), window("deep")), (8_000, 32_768, 1_000_000));
+        let output = |name| models.resolve(name).unwrap().facts.max_output;
+        assert_eq!((output("qwen3"), output("fast"), output("deep")), (2_000, 8_192, 128_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::calls::{legal, sent_arguments};
+use crate::calls::sent_arguments;
 use crate::model::Model;
 use crate::pairing::{Turn, arranged};
 use crate::provider::Provider;
@@ -53,7 +53,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> V
     for turn in &turns {
         match turn.role {
             Role::User => user(turn, &mut messages),
-            Role::Assistant => messages.push(assistant(turn)),
+            Role::Assistant => messages.push(assistant(turn, provider)),
         }
     }
     body.insert("messages".into(), Value::Array(messages));
@@ -78,9 +78,9 @@ fn user(turn: &Turn, messages: &mut Vec<Value>) {
                 if *is_error {
                     text = format!("The call failed: {text}");
                 }
-                messages.push(json!({"role": "tool", "tool_call_id": legal(id), "content": text}));
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
                 if !images.is_empty() {
-                    parts.push(json!({"type": "text", "text": format!("From the result of {}:", legal(id))}));
+                    parts.push(json!({"type": "text", "text": format!("From the result of {}:", id)}));
                     parts.extend(images);
                 }
             }
@@ -112,7 +112,7 @@ fn image(block: &Block) -> Option<Value> {
     }
 }
 
-fn assistant(turn: &Turn) -> Value {
+fn assistant(turn: &Turn, provider: &Provider) -> Value {
     let mut text = String::new();
     let mut calls: Vec<Value> = Vec::new();
     for block in &turn.content {
@@ -121,13 +121,14 @@ fn assistant(turn: &Turn) -> Value {
             Block::ToolUse { id, name, input, malformed } => {
                 // As text, but servers parse it again for their templates.
                 let arguments = sent_arguments(input, malformed.as_deref());
-                calls.push(json!({"id": legal(id), "type": "function",
+                calls.push(json!({"id": id, "type": "function",
                     "function": {"name": name, "arguments": arguments.to_string()}}));
             }
             _ => {}
         }
     }
-    let content = if text.is_empty() { Value::Null } else { Value::String(text) };
+    // Templates of other servers stumble over what is not text.
+    let content = if text.is_empty() && provider.first_party { Value::Null } else { Value::String(text) };
     let mut message = json!({"role": "assistant", "content": content});
     if !calls.is_empty() {
         message["tool_calls"] = Value::Array(calls);

@@ -2,38 +2,50 @@
 
 use std::borrow::Cow;
 
+use crate::calls::legal;
 use crate::{Block, Message, Role};
 
-/// The blocks of one side until the other one speaks.
-#[derive(Debug, PartialEq)]
+/// The blocks of one side until the other one speaks. Ids of calls are legal, and no two of a turn are the same.
+#[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) role: Role,
     pub(crate) content: Vec<Cow<'a, Block>>,
+    calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone)]
+struct Call {
+    /// As the journal has it, and its result.
+    known_as: String,
+    id: String,
 }
 
 const NO_RESULT: &str = "no result of this call was recorded; whether it took effect is unknown";
+const NO_CALL: &str = "Result of a call that is no longer part of the conversation:";
 
 /// `keep` says which blocks the provider can be sent; blank text never can.
 pub(crate) fn arranged<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Turn<'a>> {
     let mut arranged: Vec<Turn> = Vec::new();
-    for turn in joined(messages, keep) {
-        let calls = arranged.last().map(calls_of).unwrap_or_default();
+    for mut turn in joined(messages, keep) {
+        let open = arranged.last().map(|before| before.calls.clone()).unwrap_or_default();
         match turn.role {
-            Role::User => arranged.push(answering(&calls, turn)),
-            // Nobody answered the calls before it, so somebody has to.
-            Role::Assistant if !calls.is_empty() => {
-                arranged.push(answering(&calls, Turn { role: Role::User, content: Vec::new() }));
+            Role::User => arranged.push(Turn::answering(&open, turn.content)),
+            Role::Assistant => {
+                // Nobody answered the calls before it, so somebody has to.
+                if !open.is_empty() {
+                    arranged.push(Turn::answering(&open, Vec::new()));
+                }
+                turn.name_calls();
                 arranged.push(turn);
             }
-            Role::Assistant => arranged.push(turn),
         }
     }
-    let open = arranged.last().map(calls_of).unwrap_or_default();
+    let open = arranged.last().map(|last| last.calls.clone()).unwrap_or_default();
     if !open.is_empty() {
-        arranged.push(answering(&open, Turn { role: Role::User, content: Vec::new() }));
+        arranged.push(Turn::answering(&open, Vec::new()));
     }
     if arranged.first().is_none_or(|turn| turn.role == Role::Assistant) {
-        arranged.insert(0, Turn { role: Role::User, content: vec![Cow::Owned(Block::text("(continued)"))] });
+        arranged.insert(0, Turn::new(Role::User, vec![Cow::Owned(Block::text("(continued)"))]));
     }
     arranged
 }
@@ -44,9 +56,10 @@ fn joined<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Tur
     for message in messages {
         let fits = |block: &&Block| match block {
             Block::Text { text } => !text.trim().is_empty(),
-            Block::ToolUse { .. } => message.role == Role::Assistant,
-            Block::ToolResult { .. } => message.role == Role::User,
-            Block::Image { .. } | Block::Thinking { .. } | Block::Provider { .. } => true,
+            Block::Image { .. } | Block::ToolResult { .. } => message.role == Role::User,
+            Block::ToolUse { .. } | Block::Thinking { .. } | Block::Provider { .. } => {
+                message.role == Role::Assistant
+            }
         };
         let kept = message.content.iter().filter(fits).filter(|block| keep(block)).map(Cow::Borrowed);
         let mut kept = kept.peekable();
@@ -55,48 +68,72 @@ fn joined<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Tur
         }
         match turns.last_mut().filter(|turn| turn.role == message.role) {
             Some(turn) => turn.content.extend(kept),
-            None => turns.push(Turn { role: message.role, content: kept.collect() }),
+            None => turns.push(Turn::new(message.role, kept.collect())),
         }
     }
     turns
 }
 
-fn calls_of(turn: &Turn) -> Vec<String> {
-    let ids = turn.content.iter().filter_map(|block| match block.as_ref() {
-        Block::ToolUse { id, .. } => Some(id.clone()),
-        _ => None,
-    });
-    ids.collect()
-}
-
-/// First one result a call, in the calls' order, then the rest. What answers no call is still told, as text.
-fn answering<'a>(calls: &[String], turn: Turn<'a>) -> Turn<'a> {
-    let is_result_of =
-        |block: &Block, call: &str| matches!(block, Block::ToolResult { id, .. } if id == call);
-    let mut rest = turn.content;
-    let mut content = Vec::with_capacity(calls.len() + rest.len());
-    for call in calls {
-        content.push(match rest.iter().position(|block| is_result_of(block, call)) {
-            Some(at) => rest.remove(at),
-            None => Cow::Owned(Block::ToolResult {
-                id: call.clone(),
-                content: vec![Block::text(NO_RESULT)],
-                is_error: true,
-            }),
-        });
+impl<'a> Turn<'a> {
+    fn new(role: Role, content: Vec<Cow<'a, Block>>) -> Turn<'a> {
+        Turn { role, content, calls: Vec::new() }
     }
-    for block in rest {
-        match block.as_ref() {
-            Block::ToolResult { content: told, .. } => {
-                content.push(Cow::Owned(Block::text(
-                    "Result of a call that is no longer part of the conversation:",
-                )));
-                content.extend(told.iter().cloned().map(Cow::Owned));
+
+    /// First one result a call, in the calls' order, then the rest. What answers no call is still told, as text.
+    fn answering(calls: &[Call], mut rest: Vec<Cow<'a, Block>>) -> Turn<'a> {
+        let is_result_of = |block: &Block, call: &Call| matches!(block, Block::ToolResult { id, .. } if *id == call.known_as);
+        let mut content = Vec::with_capacity(calls.len() + rest.len());
+        for call in calls {
+            let result = match rest.iter().position(|block| is_result_of(block, call)) {
+                Some(at) => rest.remove(at),
+                None => Cow::Owned(Block::ToolResult {
+                    id: call.id.clone(),
+                    content: vec![Block::text(NO_RESULT)],
+                    is_error: true,
+                }),
+            };
+            content.push(with_id(result, &call.id));
+        }
+        for block in rest {
+            match block.as_ref() {
+                Block::ToolResult { content: told, .. } => {
+                    content.push(Cow::Owned(Block::text(NO_CALL)));
+                    let fits = told.iter().filter(|block| match block {
+                        Block::Text { text } => !text.trim().is_empty(),
+                        block => matches!(block, Block::Image { .. }),
+                    });
+                    content.extend(fits.cloned().map(Cow::Owned));
+                }
+                _ => content.push(block),
             }
-            _ => content.push(block),
+        }
+        Turn::new(Role::User, content)
+    }
+
+    fn name_calls(&mut self) {
+        for block in &mut self.content {
+            let Block::ToolUse { id, .. } = block.as_ref() else { continue };
+            let known_as = id.clone();
+            let mut id = legal(&known_as).into_owned();
+            while self.calls.iter().any(|call| call.id == id) {
+                id.push_str("_2");
+            }
+            *block = with_id(std::mem::replace(block, Cow::Owned(Block::text(""))), &id);
+            self.calls.push(Call { known_as, id });
         }
     }
-    Turn { role: Role::User, content }
+}
+
+/// A call or a result under this id; as it is, if it has it already.
+fn with_id<'a>(mut block: Cow<'a, Block>, wanted: &str) -> Cow<'a, Block> {
+    let has_it = match block.as_ref() {
+        Block::ToolUse { id, .. } | Block::ToolResult { id, .. } => id == wanted,
+        _ => true,
+    };
+    if !has_it && let Block::ToolUse { id, .. } | Block::ToolResult { id, .. } = block.to_mut() {
+        wanted.clone_into(id);
+    }
+    block
 }
 
 #[cfg(test)]
@@ -162,6 +199,19 @@ mod tests {
         check(
             &[(U, vec![text()]), (A, vec![call("1")]), (U, vec![result("1")]), (U, vec![result("1")])],
             "u:t a:c1 u:r1,t,t",
+        );
+    }
+
+    #[test]
+    fn calls_of_one_name_are_told_apart() {
+        use Role::{Assistant as A, User as U};
+        check(
+            &[
+                (U, vec![Block::text("x")]),
+                (A, vec![call("a:1"), call("a_1"), call("a:1")]),
+                (U, vec![result("a:1"), result("a:1")]),
+            ],
+            "u:t a:ca_1,ca_1_2,ca_1_2_2 u:ra_1,ra_1_2!,ra_1_2_2",
         );
     }
 

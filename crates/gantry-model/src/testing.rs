@@ -253,11 +253,11 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
             ("POST", path) if path.ends_with("/messages") || path.ends_with("/chat/completions") => {
                 match shared.turn(&heard) {
                     Ok(turn) => speak::turn(&turn, &heard, &shared.script),
-                    Err(violations) => speak::failure(400, None, &violations.join("; "), heard.kind()),
+                    Err(violations) => speak::failure(400, &[], &violations.join("; "), heard.kind()),
                 }
             }
             ("GET", path) if path.ends_with("/models") => {
-                let models: Vec<Value> = shared.script.models().iter().map(|id| json!({"id": id})).collect();
+                let models: Vec<Value> = shared.script.listed().collect();
                 speak::json(200, &json!({"object": "list", "data": models}))
             }
             // For whoever runs it as a program of its own.
@@ -266,7 +266,7 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
                 let seen = json!({"requests": state.heard.len(), "violations": state.violations});
                 speak::json(200, &seen)
             }
-            _ => speak::failure(404, None, "there is nothing here", heard.kind()),
+            _ => speak::failure(404, &[], "there is nothing here", heard.kind()),
         };
         for emit in emits {
             let written = match emit {

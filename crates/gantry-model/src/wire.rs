@@ -19,6 +19,8 @@ use crate::{Reply, StreamEvent};
 /// Of one answer with everything around it: more than any model writes.
 const MAX_STREAM_BYTES: usize = 64 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
+/// Between the last event and the end of an answer.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// An answer that is asked for.
 pub(crate) struct Attempt<'a> {
@@ -79,17 +81,25 @@ impl Attempt<'_> {
         }
         let mut decoder = Decoder::new(provider.kind, self.model.clone(), self.prompt_tokens);
         let mut lines = SseStream::from_bytes_stream(chunks(response.body, first_byte, self.limits.stall));
-        while let Some(event) = lines.next().await {
-            match event {
-                Ok(event) => {
-                    let data = event.data.unwrap_or_default();
-                    decoder.event(&data, events)?;
+        loop {
+            // Once all is said, the end is waited for only to keep the connection.
+            let next = match decoder.is_complete() {
+                true => tokio::time::timeout(LINGER, lines.next()).await.unwrap_or_default(),
+                false => lines.next().await,
+            };
+            match next {
+                None => break,
+                Some(Ok(event)) => {
+                    if let Some(data) = event.data.filter(|data| !data.is_empty()) {
+                        decoder.event(&data, events)?;
+                    }
                 }
-                Err(sse_stream::Error::Body(err)) => {
+                Some(Err(_)) if decoder.is_complete() => break,
+                Some(Err(sse_stream::Error::Body(err))) => {
                     let cut = err.downcast::<Cut>().map_or_else(|err| Cut::Odd(err.to_string()), |cut| *cut);
                     return Err(cut.fault(self));
                 }
-                Err(err) => return Err(Fault::passing(format!("its stream cannot be read: {err}"))),
+                Some(Err(err)) => return Err(Fault::passing(format!("its stream cannot be read: {err}"))),
             }
         }
         decoder.finish()

@@ -77,7 +77,7 @@ pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsCon
         models.providers.iter_mut().filter(|provider| !provider.first_party && provider.models.is_empty())
     {
         match list_models(provider, &models.network, REMOTE_PATIENCE).await {
-            Ok(ids) => provider.models = ids.into_iter().map(|id| entry(provider, id)).collect(),
+            Ok(listed) => provider.models = priced(provider, listed),
             Err(err) => problems.push(format!("{} could not be asked for its models: {err}", provider.name)),
         }
     }
@@ -89,8 +89,8 @@ pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsCon
         let mut provider = Provider::new(local.name, ProviderKind::Openai, url);
         provider.first_byte = Some(LOCAL_FIRST_BYTE);
         // Nobody there is the usual case.
-        if let Ok(ids) = list_models(&provider, &models.network, LOCAL_PATIENCE).await {
-            provider.models = ids.into_iter().map(|id| entry(&provider, id)).collect();
+        if let Ok(listed) = list_models(&provider, &models.network, LOCAL_PATIENCE).await {
+            provider.models = priced(&provider, listed);
             models.providers.push(provider);
         }
     }
@@ -104,9 +104,11 @@ pub(crate) fn is_found(config: &Config, provider: &Provider) -> bool {
 }
 
 /// One's own machine asks no money.
-fn entry(provider: &Provider, id: String) -> ModelEntry {
-    let price = is_loopback(&provider.base_url).then_some(Price::FREE);
-    ModelEntry { id, price, ..ModelEntry::default() }
+fn priced(provider: &Provider, mut listed: Vec<ModelEntry>) -> Vec<ModelEntry> {
+    if is_loopback(&provider.base_url) {
+        listed.iter_mut().for_each(|model| model.price = Some(Price::FREE));
+    }
+    listed
 }
 
 /// Where Ollama and llama.cpp listen, by the variables that they go by themselves.

@@ -17,6 +17,7 @@ pub(crate) struct Decoder {
     blocks: BTreeMap<u64, Building>,
     usage: Usage,
     stop: Option<String>,
+    done: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,7 @@ enum Building {
 
 impl Decoder {
     pub(crate) fn new(model: Model) -> Decoder {
-        Decoder { model, blocks: BTreeMap::new(), usage: Usage::default(), stop: None }
+        Decoder { model, blocks: BTreeMap::new(), usage: Usage::default(), stop: None, done: false }
     }
 
     /// One event's data. What it says is passed on at once.
@@ -60,11 +61,16 @@ impl Decoder {
                 self.count(&event["usage"]);
                 self.stop = event["delta"]["stop_reason"].as_str().map(str::to_owned).or(self.stop.take());
             }
+            "message_stop" => self.done = true,
             "error" => return Err(Fault::of_event(&self.model, &event)),
-            // `content_block_stop`, `message_stop` and `ping` say nothing more; what is new need not be known.
+            // `content_block_stop` and `ping` say nothing more; what is new need not be known.
             _ => {}
         }
         Ok(())
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.done
     }
 
     /// What it added up to; an error if it broke off.
@@ -188,8 +194,9 @@ impl Building {
                 content.push(Block::ToolUse { id, name, input, malformed });
             }
             Building::Foreign { mut block, arguments } => {
+                let Some(fields) = block.as_object_mut() else { return };
                 if let Ok(input) = serde_json::from_str::<Map<String, Value>>(&arguments) {
-                    block["input"] = Value::Object(input);
+                    fields.insert("input".into(), Value::Object(input));
                 }
                 let thought = block["type"] == "redacted_thinking";
                 let provider = if thought { model.name.clone() } else { model.provider.clone() };

@@ -1,6 +1,6 @@
 //! The stream of chat completions, and what each server makes of it: ids, indices, counts and the last line may be missing.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::calls::{fresh, parse_arguments};
 use crate::estimate::of_text;
@@ -30,6 +30,12 @@ struct Call {
     arguments: String,
     /// Said once the name is known, which is usually at once.
     begun: bool,
+}
+
+impl Call {
+    fn is_whole(&self) -> bool {
+        !self.name.is_empty() && serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
+    }
 }
 
 impl Decoder {
@@ -86,6 +92,10 @@ impl Decoder {
             self.stop = Some(stop.to_owned());
         }
         Ok(())
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.done
     }
 
     /// What it added up to; an error if it broke off.
@@ -159,23 +169,22 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to, a new one if it is none of those there are.
+    /// The call that a piece belongs to, a new one if it is none of those there are: by its id, else by its index, else a name
+    /// begins one and all else goes on with the last.
     fn find(&mut self, index: Option<u64>, given: &str, name: Option<&str>) -> usize {
-        let known = match (index, given) {
+        let begins = name.is_some_and(|name| !name.is_empty());
+        let of_index = self.calls.iter().rposition(|call| call.index == index);
+        let known = if !given.is_empty() {
             // Some count every call as the first one, so an id that is new is a new call.
-            (_, id) if !id.is_empty() => self
-                .calls
-                .iter()
-                .rposition(|call| call.given == id && (index.is_none() || call.index == index))
-                .or_else(|| {
-                    self.calls
-                        .iter()
-                        .rposition(|call| call.given.is_empty() && call.index == index && index.is_some())
-                }),
-            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
-            // Without either, a name begins a call and all else goes on with the last one.
-            (None, _) if name.is_some_and(|name| !name.is_empty()) => None,
-            (None, _) => self.calls.len().checked_sub(1),
+            let same = |call: &Call| call.given == given && (index.is_none() || call.index == index);
+            let unnamed = of_index.filter(|at| index.is_some() && self.calls[*at].given.is_empty());
+            self.calls.iter().rposition(same).or(unnamed)
+        } else if index.is_some() {
+            of_index.filter(|at| !(begins && self.calls[*at].is_whole()))
+        } else if begins {
+            None
+        } else {
+            self.calls.len().checked_sub(1)
         };
         if let Some(at) = known {
             return at;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Heard, KEY, MODEL};
 use crate::Usage;
@@ -103,11 +103,18 @@ pub enum Failure {
         retry_after: Option<String>,
         #[serde(default)]
         message: Option<String>,
+        /// Where a redirect leads.
+        #[serde(default)]
+        location: Option<String>,
     },
     /// The connection ends before a word.
     Close,
     /// It ends after so many bytes of the stream.
     Cut(usize),
+    /// The answer ends after so many bytes, as if it were whole.
+    End(usize),
+    /// Everything is said, but the answer does not end.
+    Linger,
     /// Silence after so many bytes.
     Stall(usize),
     /// An error in the stream after so many bytes, at the end of an event.
@@ -140,6 +147,15 @@ impl Script {
 
     pub(super) fn models(&self) -> Vec<String> {
         if self.models.is_empty() { vec![MODEL.to_owned()] } else { self.models.clone() }
+    }
+
+    /// As llama.cpp lists them, if there is a window to tell.
+    pub(super) fn listed(&self) -> impl Iterator<Item = Value> {
+        let window = self.window;
+        self.models().into_iter().map(move |id| match window {
+            Some(window) => json!({"id": id, "meta": {"n_ctx": window}}),
+            None => json!({"id": id}),
+        })
     }
 
     pub(super) fn choose(&self, heard: &Heard, played: &mut [bool]) -> Option<&Turn> {
@@ -194,7 +210,7 @@ impl Turn {
     }
 
     pub fn status(status: u16) -> Turn {
-        Turn::fail(Failure::Status { status, retry_after: None, message: None })
+        Turn::fail(Failure::Status { status, retry_after: None, message: None, location: None })
     }
 
     pub fn failing(self, fail: Failure) -> Turn {

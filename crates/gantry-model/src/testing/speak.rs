@@ -18,6 +18,9 @@ pub(super) enum Emit {
     Close,
 }
 
+/// The last chunk.
+const END: &[u8] = b"0\r\n\r\n";
+
 /// What a stream is made of before it is cut into writes.
 enum Event {
     Data(Vec<u8>),
@@ -32,12 +35,15 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
     }
     match &turn.fail {
         Some(Failure::Close) => return vec![Emit::Close],
-        Some(Failure::Status { status, retry_after, message }) => {
+        Some(Failure::Status { status, retry_after, message, location }) => {
             let message = message.as_deref().unwrap_or("as the script says");
-            emits.extend(failure(*status, retry_after.as_deref(), message, kind));
+            let after = retry_after.as_ref().map(|value| ("retry-after", value.as_str()));
+            let to = location.as_ref().map(|value| ("location", value.as_str()));
+            let headers: Vec<(&str, &str)> = after.into_iter().chain(to).collect();
+            emits.extend(failure(*status, &headers, message, kind));
             return emits;
         }
-        Some(Failure::Cut(_) | Failure::Stall(_) | Failure::Error { .. }) | None => {}
+        _ => {}
     }
     let events = match kind {
         ProviderKind::Anthropic => anthropic(turn, heard),
@@ -61,6 +67,9 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
         };
         let end = match &turn.fail {
             Some(Failure::Cut(after)) if sent + bytes.len() > *after => Some((*after - sent, Emit::Close)),
+            Some(Failure::End(after)) if sent + bytes.len() > *after => {
+                Some((*after - sent, Emit::Bytes(END.to_vec())))
+            }
             Some(Failure::Stall(after)) if sent + bytes.len() > *after => Some((*after - sent, Emit::Stall)),
             Some(Failure::Error { kind: name, message, after }) if sent >= *after => {
                 let error = json!({"type": name, "message": message});
@@ -86,7 +95,10 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
         }
     }
     writer.flush();
-    writer.emits.push(Emit::Bytes(b"0\r\n\r\n".to_vec()));
+    writer.emits.push(match turn.fail {
+        Some(Failure::Linger) => Emit::Stall,
+        _ => Emit::Bytes(END.to_vec()),
+    });
     writer.emits
 }
 
@@ -138,12 +150,7 @@ pub(super) fn json(status: u16, body: &Value) -> Vec<Emit> {
     respond(status, &[], &body.to_string())
 }
 
-pub(super) fn failure(
-    status: u16,
-    retry_after: Option<&str>,
-    message: &str,
-    kind: ProviderKind,
-) -> Vec<Emit> {
+pub(super) fn failure(status: u16, headers: &[(&str, &str)], message: &str, kind: ProviderKind) -> Vec<Emit> {
     let name = match status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -159,8 +166,7 @@ pub(super) fn failure(
         ProviderKind::Anthropic => json!({"type": "error", "error": error}),
         ProviderKind::Openai => json!({"error": error}),
     };
-    let headers: Vec<(&str, &str)> = retry_after.map(|value| ("retry-after", value)).into_iter().collect();
-    respond(status, &headers, &body.to_string())
+    respond(status, headers, &body.to_string())
 }
 
 fn respond(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Emit> {

@@ -53,7 +53,12 @@ async fn attempts_are_counted() {
 #[tokio::test]
 async fn a_provider_is_waited_for_as_long_as_it_asks() {
     let soon = |after: &str| {
-        Turn::fail(Failure::Status { status: 429, retry_after: Some(after.into()), message: None })
+        Turn::fail(Failure::Status {
+            status: 429,
+            retry_after: Some(after.into()),
+            message: None,
+            location: None,
+        })
     };
     let server = ScriptedServer::start(vec![soon("0.4"), Turn::text("ok")]).await;
     let began = Instant::now();
@@ -89,6 +94,7 @@ async fn a_cut_stream_begins_again_and_says_so() {
         };
         for fail in [
             Failure::Cut(after),
+            Failure::End(after),
             Failure::Error { kind: "overloaded_error".into(), message: "Overloaded".into(), after },
         ] {
             let cut = Turn { piece: Some(5), ..Turn::text(LONG) }.failing(fail.clone());
@@ -109,7 +115,8 @@ async fn a_cut_is_never_taken_for_the_end() {
     for kind in BOTH {
         for after in (0..2_000).step_by(if std::env::var_os("GANTRY_SOAK").is_some() { 1 } else { 23 }) {
             let call = Say::Call { name: "see".into(), input: json!({"a": "b"}) };
-            let cut = Turn::say(vec![Say::Text("words".into()), call]).failing(Failure::Cut(after));
+            let fail = if after % 2 == 0 { Failure::Cut(after) } else { Failure::End(after) };
+            let cut = Turn::say(vec![Say::Text("words".into()), call]).failing(fail);
             let script = Script { turns: vec![cut, Turn::text("again")], ..Script::default() };
             let server = ScriptedServer::start(script).await;
             let request = Request { tools: vec![tool("see")], ..request("hi") };
@@ -240,7 +247,8 @@ async fn what_no_retry_mends_comes_at_once() {
             (400, "prompt is too long: 300000 tokens > 200000 maximum", "too long for scripted/scripted-1"),
             (413, "too large", "too long"),
         ] {
-            let fail = Failure::Status { status, retry_after: None, message: Some(message.into()) };
+            let fail =
+                Failure::Status { status, retry_after: None, message: Some(message.into()), location: None };
             let server = ScriptedServer::start(vec![Turn::fail(fail)]).await;
             let told = ask(&server.models(kind), &request("hi")).await;
             let said = told.error().to_string();
@@ -294,8 +302,12 @@ async fn malformed_arguments_are_kept_for_the_model_to_see() {
 async fn the_key_is_in_no_error() {
     for kind in BOTH {
         for status in [400, 401, 404, 413, 429, 500] {
-            let fail =
-                Failure::Status { status, retry_after: None, message: Some(format!("bad key {KEY}!")) };
+            let fail = Failure::Status {
+                status,
+                retry_after: None,
+                message: Some(format!("bad key {KEY}!")),
+                location: None,
+            };
             let script = Script { turns: vec![Turn::fail(fail)], repeat: true, ..Script::default() };
             let server = ScriptedServer::start(script).await;
             let models = server.models(kind);
@@ -351,19 +363,37 @@ async fn an_unknown_model_is_told_with_its_neighbours() {
 /// A redirect would carry the key elsewhere.
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let server = ScriptedServer::start(vec![Turn::status(307)]).await;
+    let elsewhere = ScriptedServer::start(vec![Turn::text("no")]).await;
+    let location = Some(format!("{}v1/chat/completions", elsewhere.base_url()));
+    let redirect = Failure::Status { status: 307, retry_after: None, message: None, location };
+    let server = ScriptedServer::start(vec![Turn::fail(redirect)]).await;
     let told = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
     assert!(told.error().to_string().contains("redirect"), "{}", told.error());
+    assert_eq!(elsewhere.requests().len(), 0);
+}
+
+/// An answer that is whole is one, though the server does not let go.
+#[tokio::test]
+async fn nobody_waits_for_a_server_that_lingers() {
+    for kind in BOTH {
+        let server = ScriptedServer::start(vec![Turn::text("ok").failing(Failure::Linger)]).await;
+        let began = Instant::now();
+        assert_eq!(ask(&server.models(kind), &request("hi")).await.text(), "ok");
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert_clean(&server);
+    }
 }
 
 #[tokio::test]
 async fn a_provider_lists_its_models() {
-    let script = Script { models: vec!["a".into(), "b:7b".into()], ..Script::default() };
+    let script = Script { models: vec!["a".into(), "b:7b".into()], window: Some(4_096), ..Script::default() };
     let server = ScriptedServer::start(script).await;
     for kind in BOTH {
         let provider = server.provider("x", kind);
         let listed = list_models(&provider, &Default::default(), Duration::from_secs(5)).await;
-        assert_eq!(listed.unwrap(), ["a", "b:7b"]);
+        let listed = listed.unwrap();
+        let told: Vec<_> = listed.iter().map(|entry| (entry.id.as_str(), entry.context_window)).collect();
+        assert_eq!(told, [("a", Some(4_096)), ("b:7b", Some(4_096))]);
     }
 }
 

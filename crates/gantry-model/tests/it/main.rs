@@ -6,6 +6,7 @@
 )]
 
 mod anthropic;
+mod conversations;
 mod failures;
 mod openai;
 mod splits;
@@ -115,6 +116,18 @@ fn go_on(request: &mut Request, reply: &Reply) {
 fn assert_clean(server: &ScriptedServer) {
     assert_eq!(server.violations(), Vec::<String>::new());
     assert_eq!(server.left(), 0, "turns that nobody asked for");
+}
+
+/// Cases of a long suite, and a runner that repeats them for the same seed.
+fn runner(whole: u32) -> proptest::test_runner::TestRunner {
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
+    let cases = if std::env::var_os("GANTRY_SOAK").is_some() { whole } else { whole / 15 };
+    println!("GANTRY_SEED={seed}, {cases} cases");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
 const BOTH: [ProviderKind; 2] = [ProviderKind::Anthropic, ProviderKind::Openai];

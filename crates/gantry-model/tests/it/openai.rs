@@ -127,6 +127,8 @@ async fn every_servers_way_of_speaking_is_understood() {
         Quirks { no_ids: true, ..usual },
         Quirks { no_index: true, ..usual },
         Quirks { no_ids: true, no_index: true, ..usual },
+        Quirks { same_index: true, ..usual },
+        Quirks { same_index: true, no_ids: true, ..usual },
         Quirks { same_index: true, whole_arguments: true, ..usual },
         Quirks { no_done: true, ..usual },
         Quirks { whole_arguments: true, ..usual },

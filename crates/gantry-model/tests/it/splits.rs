@@ -3,7 +3,6 @@
 use gantry_model::testing::{Quirks, Say, Script, ScriptedServer, Turn};
 use gantry_model::{ProviderKind, Reply, Request};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::json;
 
 use super::{ask, request, tool};
@@ -35,13 +34,7 @@ async fn reply(kind: ProviderKind, crlf: bool, piece: usize, writes: Vec<usize>)
 
 #[test]
 fn any_split_gives_the_same_reply() {
-    let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
-    let cases = if std::env::var_os("GANTRY_SOAK").is_some() { 2_000 } else { 150 };
-    println!("GANTRY_SEED={seed}, {cases} cases");
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner = super::runner(2_000);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for kind in super::BOTH {
         let whole = runtime.block_on(reply(kind, false, 1_000, vec![]));

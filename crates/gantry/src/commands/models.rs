@@ -183,7 +183,8 @@ fn wanted(models: &Models, name: Option<String>) -> Result<Vec<&Model>> {
 }
 
 fn unknown(err: UnknownModel) -> anyhow::Error {
-    UsageError(format!("{err}; `gantry models` lists them")).into()
+    let hint = if err.nearest.is_empty() { "; `gantry models` lists what there is" } else { "" };
+    UsageError(format!("{err}{hint}")).into()
 }
 
 async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) {

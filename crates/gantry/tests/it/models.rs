@@ -107,7 +107,7 @@ fn a_server_is_asked_for_its_models_tested_and_set() {
 #[test]
 fn what_fails_says_what_to_do_and_not_the_key() {
     let message = Some(format!("{KEY} is no key"));
-    let refused = Turn::fail(Failure::Status { status: 401, retry_after: None, message });
+    let refused = Turn::fail(Failure::Status { status: 401, retry_after: None, message, location: None });
     let (_runtime, server) = start(Script { turns: vec![refused.clone(), refused], ..Script::default() });
     let world = lab(&server, "[models.limits]\nattempts = 1\n");
     let ran = run(&world, &["models", "test", "fast"], &[]);

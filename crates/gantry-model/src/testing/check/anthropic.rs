@@ -10,7 +10,9 @@ const MAX_MARKS: usize = 4;
 
 pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found) {
     let body = &heard.body;
-    found.rule(heard.header("x-api-key") == Some(script.key()), || "x-api-key is not the key".into());
+    let bearer = heard.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let key = heard.header("x-api-key").or(bearer);
+    found.rule(key == Some(script.key()), || "x-api-key is not the key".into());
     found.rule(heard.header("anthropic-version").is_some(), || "anthropic-version is missing".into());
     let max_tokens = body["max_tokens"].as_u64().unwrap_or(0);
     found.rule(max_tokens >= 1, || "max_tokens is missing".into());

@@ -88,7 +88,8 @@ fn check_content(content: &Value, at: usize, found: &mut Found) {
 fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Found) -> Vec<&'a str> {
     let calls = list(&message["tool_calls"]);
     let says = message["content"].as_str().is_some_and(|text| !text.is_empty());
-    found.rule(says || message["content"].is_null(), || format!("messages.{at}: the content is empty"));
+    let text = message["content"].is_string() || message["content"].is_null();
+    found.rule(text, || format!("messages.{at}: the content is no text"));
     found.rule(says || !calls.is_empty(), || {
         format!("messages.{at}: an assistant that neither says nor calls")
     });
