@@ -164,6 +164,7 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
         format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
     let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
     let say = json!({"message": "hi"});
+    assert_eq!(post(&up, "main", &say, &[]).status, 200);
     for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
         let header = [("Authorization", token.as_str())];
         assert_eq!(post(&up, "main", &say, &header).status, speaks, "{token}");
@@ -209,7 +210,7 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
 fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     let model = Model::deciding(|heard| {
         let last = heard.last_text();
-        if last.contains("message from agent:main:main") {
+        if last.trim_start_matches('"').starts_with("[message from agent:main:main]") {
             return Turn::text("the other one says hello");
         }
         match results(heard) {
@@ -235,6 +236,30 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     assert_eq!(direct["result"]["status"], "accepted", "{direct}");
     let wrong = up.call("gsv__SessionSend", &json!({"sessionKey": "agent:mian:x", "message": "hi"}));
     assert_eq!(wrong.status, 422, "{wrong:?}");
+    model.check();
+}
+
+#[test]
+fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("ask_user", json!({"question": "Which colour?", "options": ["red", "blue"]})),
+        _ => Turn::text(if heard.last_text().contains("blue") { "blue it is" } else { "?" }),
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let asked = world.run(&["chat", "paint it"]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    assert!(asked.stderr.contains("Which colour?"), "{asked:?}");
+    up.kill();
+    let up = Up::start(&world);
+    let status = up.get("/v1/sessions/main").json();
+    assert_eq!(status["asks"][0]["questions"][0]["options"], json!(["red", "blue"]), "{status}");
+    assert_eq!(world.run(&["sessions", "answer", "main", "red", "blue"]).code, 2, "one answer is wanted");
+    assert_eq!(world.run(&["sessions", "answer", "main", "blue"]).code, 0);
+    eventually("the run ends", Duration::from_secs(20), || {
+        up.get("/v1/sessions/main").json()["running"].is_null()
+    });
+    assert!(world.run(&["sessions", "show", "main"]).stdout.contains("blue it is"));
     model.check();
 }
 
