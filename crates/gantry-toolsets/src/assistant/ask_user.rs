@@ -101,7 +101,6 @@ mod tests {
     use gantry_tool::{Call, Principal, Surface, UserAsker};
     use serde_json::{Value, json};
 
-    use super::*;
     use crate::testing::Bench;
 
     async fn check(input: Value, answers: Option<Vec<&str>>) -> Result<Value, Value> {

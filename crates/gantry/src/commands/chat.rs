@@ -212,30 +212,34 @@ impl<'a> Chat<'a> {
                         asked = Some(event["question"].clone());
                     }
                     if event["event"] == "asked" {
-                        asks = Some(Asks::new(&event["asked"]));
+                        asks = Some(Asks::new(&event["asked"])).inspect(Asks::put);
                     }
-                    asks.as_ref().inspect(|asks| asks.put());
                     if settles(&event, id) {
                         return Ok(());
                     }
                 }
-                Some(line) = lines.recv(), if asks.is_some() => {
-                    if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
-                        self.reply(&asks).await?;
+                Some(line) = lines.recv() => {
+                    if asks.is_some() {
+                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
+                            self.reply(&asks).await?;
+                        }
+                        asks.as_ref().inspect(|asks| asks.put());
+                        continue;
                     }
-                    asks.as_ref().inspect(|asks| asks.put());
+                    match (asked.take(), word(&line)) {
+                        (Some(question), Some(word)) => self.answer(&question, word).await?,
+                        (Some(question), None) => {
+                            self.put(&question);
+                            asked = Some(question);
+                        }
+                        (None, _) if line.trim().is_empty() => {}
+                        (None, _) => {
+                            if let Err(err) = self.send(&line).await {
+                                Exit::report(self.output, &err);
+                            }
+                        }
+                    }
                 }
-                Some(line) = lines.recv() => match (asked.take(), word(&line)) {
-                    (Some(question), Some(word)) => self.answer(&question, word).await?,
-                    (Some(question), None) => {
-                        self.put(&question);
-                        asked = Some(question);
-                    }
-                    (None, _) if line.trim().is_empty() => {}
-                    (None, _) => if let Err(err) = self.send(&line).await {
-                        Exit::report(self.output, &err);
-                    },
-                },
                 () = interrupted() => {
                     self.send("/stop").await?;
                 }

@@ -172,6 +172,14 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
         let answer = up.ask("POST", "/v1/sessions/main/answers", &header, br#"{"answer": "yes"}"#);
         assert_eq!(answer.status, if speaks == 200 { 400 } else { 403 }, "nothing is asked: {answer:?}");
     }
+    // Nor does a tool lead there.
+    for (tool, input) in [
+        ("gsv__SessionSend", json!({"sessionKey": "main", "message": "hi"})),
+        ("gsv__SessionsList", json!({})),
+    ] {
+        let answer = up.call_with(tool, &input, &[("Authorization", &friend)]);
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
     let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &stranger)], b"").json();
     assert_eq!(listed["sessions"], json!([]));
     model.check();
@@ -260,6 +268,61 @@ fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
         up.get("/v1/sessions/main").json()["running"].is_null()
     });
     assert!(world.run(&["sessions", "show", "main"]).stdout.contains("blue it is"));
+    model.check();
+}
+
+#[test]
+fn agents_answer_programs_that_speak_openais_interface() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 if heard.last_text().contains("file") => call("Glob", json!({"pattern": "*"})),
+        _ => Turn {
+            piece: Some(2),
+            ..Turn::text(if heard.last_text().contains("blue") { "you like blue" } else { "hello there" })
+        },
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let ask = |body: &Value, headers: &[(&str, &str)]| {
+        up.ask("POST", "/v1/chat/completions", headers, body.to_string().as_bytes())
+    };
+    assert_eq!(up.get("/v1/models").json()["data"][0]["id"], "main");
+    let told =
+        ask(&json!({"model": "main", "messages": [{"role": "user", "content": "which file?"}]}), &[]).json();
+    let choice = &told["choices"][0];
+    assert_eq!(
+        (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()),
+        (Some("hello there"), Some("stop")),
+        "{told}"
+    );
+    assert!(told["usage"]["total_tokens"].as_u64().unwrap() > 0, "{told}");
+    let history = json!([{"role": "system", "content": "x"}, {"role": "user", "content": "I like blue"},
+        {"role": "assistant", "content": "ok"}, {"role": "user", "content": [{"type": "text", "text": "what do I like?"}]}]);
+    let told = ask(&json!({"model": "main", "messages": history, "temperature": 0.1}), &[]).json();
+    assert_eq!(told["choices"][0]["message"]["content"], "you like blue");
+    let body = json!({"model": "main", "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": "which file?"}]});
+    let streamed = ask(&body, &[("Gantry-Session", "kept")]);
+    let text = String::from_utf8(streamed.body).unwrap();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let chunks: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|data| serde_json::from_str(data).ok())
+        .collect();
+    let said: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(said, "hello there", "{text}");
+    assert!(chunks.len() > 4 && chunks.last().unwrap()["usage"]["total_tokens"].is_u64(), "{text}");
+    assert_eq!(up.get("/v1/sessions/kept").status, 200, "a named conversation is kept");
+    for (body, status) in [
+        (json!({"model": "mian", "messages": [{"role": "user", "content": "x"}]}), 404),
+        (json!({"model": "main", "messages": []}), 400),
+        (json!({"model": "main", "messages": [{"role": "assistant", "content": "x"}]}), 400),
+        (json!({"model": "main", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), 400),
+        (json!({"model": "main", "tools": [{}], "messages": [{"role": "user", "content": "x"}]}), 400),
+    ] {
+        assert_eq!(ask(&body, &[]).status, status, "{body}");
+    }
     model.check();
 }
 
