@@ -52,6 +52,30 @@ async fn three_hundred_big_results_fit_a_small_window_and_the_task_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_big_results_at_once_are_bounded_together_and_can_be_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = Setup { window: 32_000, ..Setup::default() };
+    let world = World::open(folder.path(), setup, |request| {
+        let given = crate::world::results(request);
+        if given.is_empty() {
+            let ids: Vec<String> = (0..12).map(|number| format!("c{number}")).collect();
+            let all: Vec<_> = ids.iter().map(|id| (id.as_str(), "big", json!({ "text": id }))).collect();
+            return calls(&all);
+        }
+        let kept = given.iter().filter(|text| text.contains("result_read with the handle")).count();
+        says(&format!("{kept} of {} in {}", given.len(), given.iter().map(String::len).sum::<usize>() / 1000))
+    })
+    .await;
+    let end = world.ask("read them all").await;
+    let text = final_text(&end);
+    assert!(text.starts_with("12 of 12 in "), "{text}");
+    let kilobytes: usize = text.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(kilobytes < 40, "a third of the window: {text}");
+    assert!(!world.kinds().await.contains(&"compacted".to_owned()), "it fits without a summary");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_cannot_sum_up_does_not_end_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup { window: 32_000, ..Setup::default() };
