@@ -1,7 +1,7 @@
 //! The data directory: who may enter (its owner), and what lies where.
 
 use std::fs::{DirBuilder, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -133,12 +133,21 @@ impl DataDir {
 
 /// Replaces a small file of our own: temp, fsync, rename, fsync of the folder; mode 0600.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put_private(path, bytes, |temp| std::fs::rename(temp, path))
+    replace_private_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`replace_private`], with what `write` writes.
+pub(crate) fn replace_private_with(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    put_private(path, write, |temp| std::fs::rename(temp, path))
 }
 
 /// As [`replace_private`], but a file that is there stays as it is.
 pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put_private(path, bytes, |temp| {
+    let write = |file: &mut std::fs::File| file.write_all(bytes);
+    put_private(path, write, |temp| {
         match std::fs::hard_link(temp, path) {
             Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
             _ => {}
@@ -148,8 +157,11 @@ pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a temp file, syncs it, names it with `name` and syncs the folder.
-fn put_private(path: &Path, bytes: &[u8], name: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    use std::io::Write;
+fn put_private(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
+    name: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
 
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -157,7 +169,7 @@ fn put_private(path: &Path, bytes: &[u8], name: impl FnOnce(&Path) -> io::Result
     let temp = folder.join(format!(".gantry-{}.tmp", uuid::Uuid::new_v4().simple()));
     let written =
         std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temp).and_then(|mut file| {
-            file.write_all(bytes)?;
+            write(&mut file)?;
             file.sync_all()
         });
     written.and_then(|()| name(&temp)).inspect_err(|_| {
