@@ -267,3 +267,31 @@ async fn a_secret_is_masked_before_the_text_is_cut() {
     let within = bench.call("tool::web_fetch", within).await.unwrap();
     assert!(!within.to_string().contains("UPERSECRET"), "{}", &within.to_string()[..200]);
 }
+
+#[tokio::test]
+async fn a_secret_across_max_size_shows_nothing_of_itself() {
+    let bench = Bench::with(|parts| {
+        parts.web.client = client_to_loopback();
+        parts.web.masker = Masker::new([SECRET.to_owned(), "other\"secret".to_owned()]);
+    });
+    let wide: Vec<u8> = format!("before {SECRET} after").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (content_type, body) in [
+        ("text/plain", format!("before {SECRET} after").into_bytes()),
+        ("text/html", format!("<p>before <a href='/x'>{SECRET}</a> after").into_bytes()),
+        ("text/html", b"<p>before <b>other&quot;secret</b> after".to_vec()),
+        ("text/plain; charset=utf-16le", wide),
+    ] {
+        let (length, server) = (body.len(), WebServer::saying(Said::new(200, content_type, body)).await);
+        for max_size in 1..=length {
+            let input = json!({"url": server.url(), "maxSize": max_size});
+            let page = bench.call("tool::web_fetch", input).await.unwrap();
+            let content = page["content"].as_str().unwrap();
+            assert!(!content.contains("SU") && !content.contains("ot"), "{max_size}: {content}");
+            assert_eq!(page["truncated"], json!(max_size < length), "{max_size}: {page}");
+        }
+        // What only begins like a secret is no secret: to leave it out would tell how the secret begins.
+        let like = WebServer::saying(Said::new(200, "text/plain", format!("like {}X", &SECRET[..9]))).await;
+        let page = bench.call("tool::web_fetch", json!({"url": like.url(), "maxSize": 14})).await.unwrap();
+        assert_eq!(page["content"], format!("like {}", &SECRET[..9]));
+    }
+}
