@@ -226,3 +226,39 @@ fn a_description_becomes_a_profile() {
     world.write("other.json", "{\"a\": 1}");
     assert_eq!(world.run(&["apis", "import", "other.json"]).code, 2);
 }
+
+#[test]
+fn an_answer_kept_for_retries_holds_no_credential() {
+    const WRITTEN_OUT: &str = "tok_written_out_by_the_caller";
+    const LATER: &str = "stored_only_after_the_answer";
+    let (port, seen) = echo_site();
+    let world = world();
+    let set = |name: &str, value: &str| {
+        let ran = world.run_with_input(&["secrets", "set", name, "--host", "127.0.0.1"], value);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    };
+    set("SHOP", VALUE);
+    let up = crate::gateway::Up::start(&world);
+    let input = json!({
+        "url": format!("http://127.0.0.1:{port}/"), "method": "POST", "form": {"key": "secret:SHOP"},
+        "headers": {"Authorization": format!("Bearer {WRITTEN_OUT}"), "X-Api-Key": "secret:SHOP"},
+    });
+    let keyed = |tool: &str, input: &Value| up.call_with(tool, input, &[("Idempotency-Key", "k1")]);
+    let first = keyed("http_request", &input);
+    assert!(first.text().contains("authorization: Bearer [masked]"), "{}", first.text());
+    assert!(first.text().contains("x-api-key: [masked]"), "{}", first.text());
+    let again = keyed("http_request", &input);
+    assert_eq!((again.header("idempotency-replayed"), again.text()), (Some("true"), first.text()));
+    let heads = seen.lock().unwrap().join("\n");
+    assert!(heads.contains(WRITTEN_OUT) && heads.contains(VALUE), "both were sent: {heads}");
+    for value in [WRITTEN_OUT, VALUE] {
+        assert_nowhere(&world.data(), value);
+    }
+    let echo = json!({"command": format!("echo {LATER}")});
+    let keyed = || up.call_with("local__Bash", &echo, &[("Idempotency-Key", "k2")]);
+    assert!(keyed().text().contains(LATER));
+    set("LATER", LATER);
+    let again = keyed();
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert!(!again.text().contains(LATER) && again.json()["output"] == "[masked]\n", "{}", again.text());
+}
