@@ -19,7 +19,9 @@ mod tls;
 
 pub use addresses::why_closed;
 pub use body::{Body, ReadBody};
-pub use client::{Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response};
+pub use client::{
+    Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response, is_clients_own,
+};
 pub use dial::{DialError, Stream, dial};
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;

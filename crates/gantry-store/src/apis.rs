@@ -24,7 +24,7 @@ mod rates;
 use place::Place;
 pub use place::path_words;
 use profile::is_id;
-pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit, is_clients_own};
+pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit};
 pub use rates::RateLimited;
 use rates::Rates;
 

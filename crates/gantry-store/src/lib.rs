@@ -18,7 +18,7 @@ mod token;
 
 pub use apis::{
     ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
-    ProfileDraft, RateLimit, RateLimited, Saving, is_clients_own, path_words,
+    ProfileDraft, RateLimit, RateLimited, Saving, path_words,
 };
 pub use audit_log::AuditLog;
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};

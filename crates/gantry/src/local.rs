@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
-use gantry_net::Trust;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
 use gantry_tool::{
@@ -151,15 +150,12 @@ impl Setup {
 
 /// With the keys of search providers that the environment holds, and what the data directory keeps.
 pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
-    let extra_roots = match places.trust()? {
-        Trust::System => None,
-        Trust::And { pem, .. } => Some(pem),
-    };
+    let trust = places.trust()?;
     Ok(Web {
         secrets: Some(places.secrets()),
         apis: Some(Apis::new(&places.data)),
         masker: masker(places, config),
-        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), extra_roots)
+        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), trust)
     })
 }
 

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             let exit = commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err));
             if output.is_complete() { exit } else { exit::Exit::Failure }
         }
-        Err(err) => exit::Exit::from_parser(&err),
+        Err(err) => exit::Exit::from_parser(&cli::as_typed(err)),
     };
     exit.into()
 }

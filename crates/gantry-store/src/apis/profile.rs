@@ -13,7 +13,7 @@ use super::place::{Place, without_dot};
 mod auth;
 
 use auth::check_auth;
-pub use auth::{Auth, AuthDraft, ClientStyle, is_clients_own};
+pub use auth::{Auth, AuthDraft, ClientStyle};
 
 const MAX_ID_BYTES: usize = 64;
 const MAX_TEXT_CHARS: usize = 4_000;

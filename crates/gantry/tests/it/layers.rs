@@ -12,7 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-files", &[]),
     ("gantry-process", &[]),
     ("gantry-mcp", &["gantry-tool"]),
-    ("gantry-store", &["gantry-protocol", "gantry-tool"]),
+    ("gantry-store", &["gantry-net", "gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
         "gantry-toolsets",

@@ -75,8 +75,7 @@ async fn bench(ill: &'static [Ill]) -> (Bench, WebServer) {
     let server = WebServer::start(move |asked| {
         let provider = provider_of(asked);
         ill.iter().find(|(name, _)| *name == provider).map_or_else(|| well(provider), |(_, say)| say())
-    })
-    .await;
+    });
     (Bench::with(|parts| set_up(parts, &server)), server)
 }
 
@@ -284,13 +283,12 @@ async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
 
 #[tokio::test]
 async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
-    let other = WebServer::saying(Said::json(200, &json!({"results": []}))).await;
+    let other = WebServer::saying(Said::json(200, &json!({"results": []})));
     let elsewhere = format!("{}/search", other.url());
     let server = WebServer::start(move |asked| match provider_of(asked) {
         "tavily" => Said { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() },
         provider => well(provider),
-    })
-    .await;
+    });
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
@@ -306,7 +304,7 @@ async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
 
 #[tokio::test]
 async fn keys_that_cannot_be_sent_are_told_without_being_shown() {
-    let server = WebServer::start(|asked| well(provider_of(asked))).await;
+    let server = WebServer::start(|asked| well(provider_of(asked)));
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
@@ -405,8 +403,7 @@ async fn a_secret_is_masked_before_results_and_errors_are_cut() {
                 r#"<div class="result"><a class="result__a" href="https://d.example/">{title}</a><a class="result__snippet">{content}</a></div>"#
             )),
         }
-    })
-    .await;
+    });
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
@@ -419,7 +416,7 @@ async fn a_secret_is_masked_before_results_and_errors_are_cut() {
 
 #[tokio::test]
 async fn the_client_that_opens_the_own_instance_serves_it_alone() {
-    let server = WebServer::start(|asked| well(provider_of(asked))).await;
+    let server = WebServer::start(|asked| well(provider_of(asked)));
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.search.client = Some(std::mem::take(&mut parts.web.client));
