@@ -120,10 +120,17 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
     assert_eq!(world.run_with(&["secrets", "--json"], &master).json()[0]["name"], "A");
     let without = world.run(&["secrets"]);
     assert!(without.code == 1 && without.stderr.contains("set GANTRY_MASTER_KEY"), "{without:?}");
+    let without = world.run(&["secrets", "--json"]);
+    assert_eq!((without.code, &without.json()["error"]["code"]), (1, &json!("failed")), "{without:?}");
+    assert!(
+        without.json()["error"]["message"].as_str().unwrap().contains("set GANTRY_MASTER_KEY"),
+        "{without:?}"
+    );
     let doctor = world.run(&["doctor", "--json"]).json();
     let check =
         doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "secrets").unwrap();
     assert_eq!(check["health"], "warning", "{check}");
+    assert!(check["text"].as_str().unwrap().contains("the web tools stay closed"), "{check}");
     let wrong =
         world.run_with(&["secrets"], &[("GANTRY_MASTER_KEY", "another-key-that-is-long-enough-to-be-one")]);
     assert!(
