@@ -200,6 +200,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cut_leaves_no_beginning_of_a_credential() {
+        let mut used = Used::default();
+        used.add("sent-credential");
+        let masker = Masker::new(["known-elsewhere".to_owned()]);
+        for secret in ["sent-credential", "known-elsewhere"] {
+            for length in 1..=secret.len() {
+                let text = format!("grüße {}{}", "x".repeat(100), &secret[..length]);
+                let bytes = masked_bytes(text.clone().into_bytes(), true, &used, &masker);
+                let shown = masked_text(text.clone(), true, &used, &masker);
+                for shown in [shown, String::from_utf8_lossy(&bytes).into_owned()] {
+                    assert!(
+                        shown.contains("grüße xxx") && !shown.contains(&secret[..1]),
+                        "{length}: {shown}"
+                    );
+                }
+                if length < secret.len() {
+                    assert_eq!(masked_text(text.clone(), false, &used, &masker), text, "it is all there is");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn text_is_told_from_bytes() {
         assert!(is_text(b"hello", None) && is_text("grö".as_bytes(), Some("application/octet-stream")));
         assert!(is_text(b"gr\xf6\xdfe", Some("text/plain; charset=latin1")));
