@@ -14,7 +14,7 @@ use futures_util::{SinkExt, StreamExt};
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
-    CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, Role, StreamFrame,
+    CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, RawJson, Role, StreamFrame,
     WireAnnotations, WireTool, method, raw,
 };
 use serde_json::{Value, json};
@@ -34,9 +34,12 @@ async fn main() {
         ["relay", upstream] => relay(upstream.to_string()).await,
         ["node", url, id, token] => node(url, id, token).await,
         ["nodes", url, operator, count] => nodes(url, operator, count.parse().unwrap()).await,
+        ["calls", url, operator, tool, count, in_flight] => {
+            calls(url, operator, tool, count.parse().unwrap(), in_flight.parse().unwrap()).await;
+        }
         ["measure", relay, url, operator, tool] => measure(relay, url, operator, tool).await,
         _ => panic!(
-            "echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | measure ADDR URL TOKEN TOOL"
+            "echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | calls URL TOKEN TOOL COUNT IN_FLIGHT | measure ADDR URL TOKEN TOOL"
         ),
     }
 }
@@ -197,18 +200,37 @@ async fn nodes(url: &str, token: &str, count: usize) {
     tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
 }
 
-async fn measure(relay: &str, url: &str, token: &str, tool: &str) {
+/// Calls, so many at a time, for a profiler to look at.
+async fn calls(url: &str, token: &str, tool: &str, count: usize, in_flight: usize) {
     let operator = operator(url, token).await;
-    let mut echoing = bare(relay).await;
-    let call = CallParams {
+    let call = empty_call(tool);
+    let one = |_| async {
+        let started = Instant::now();
+        operator.request(method::TOOL_CALL, call.clone(), None).await.unwrap();
+        started.elapsed()
+    };
+    let started = Instant::now();
+    let taken = futures_util::stream::iter((0..count).map(one)).buffer_unordered(in_flight);
+    let taken: Vec<Duration> = taken.collect().await;
+    let rate = count as f64 / started.elapsed().as_secs_f64();
+    println!("{:?} at the median, {rate:.0} a second", median(taken));
+}
+
+fn empty_call(tool: &str) -> RawJson {
+    raw(&CallParams {
         tool: tool.into(),
         input: Some(raw(&json!({}))),
         agent: None,
         workspace: None,
         mcp: None,
         asks: false,
-    };
-    let call = raw(&call);
+    })
+}
+
+async fn measure(relay: &str, url: &str, token: &str, tool: &str) {
+    let operator = operator(url, token).await;
+    let mut echoing = bare(relay).await;
+    let call = empty_call(tool);
     // As long as a routed request is on the wire.
     let payload = "x".repeat(call.get().len() + 60);
 
@@ -246,7 +268,7 @@ async fn measure(relay: &str, url: &str, token: &str, tool: &str) {
 
 const RATED_CALLS: usize = 5_000;
 
-async fn rate_routed(operator: &Link, call: &gantry_protocol::RawJson) -> u64 {
+async fn rate_routed(operator: &Link, call: &RawJson) -> u64 {
     let started = Instant::now();
     let calls = (0..RATED_CALLS).map(|_| operator.request(method::TOOL_CALL, call.clone(), None));
     let answered = futures_util::stream::iter(calls).buffer_unordered(IN_FLIGHT);

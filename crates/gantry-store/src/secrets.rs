@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gantry_tool::{SHORTEST_SECRET, SecretSource};
 use rustix::fs::{FlockOperation, flock};
@@ -29,6 +30,8 @@ const MAX_SECRETS: usize = 1_000;
 const MAX_HOSTS: usize = 100;
 /// Of the sealed file: what is more was not written here.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Who masks asks with every call; another process's new secret may go unknown for this long.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The secrets of a data directory. Cheap to clone; several processes may use them at once.
 #[derive(Debug, Clone)]
@@ -46,6 +49,7 @@ struct Inner {
 #[derive(Default)]
 struct Known {
     version: Option<FileVersion>,
+    looked: Option<Instant>,
     secrets: Arc<BTreeMap<String, Secret>>,
     values: Arc<[String]>,
 }
@@ -192,8 +196,11 @@ impl Secrets {
 impl SecretSource for Secrets {
     fn values(&self) -> Arc<[String]> {
         let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // What cannot be read cannot be sent either: what was known before stays known.
-        let _ = self.inner.refresh(&mut read);
+        // What this process sends out it has read before, through `all`.
+        if read.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+            // What cannot be read cannot be sent either: what was known before stays known.
+            let _ = self.inner.refresh(&mut read);
+        }
         read.values.clone()
     }
 }
@@ -201,7 +208,8 @@ impl SecretSource for Secrets {
 impl Inner {
     fn refresh(&self, read: &mut Known) -> Result<(), SecretsError> {
         let path = self.data.secrets();
-        // Asked with every call of every tool: mostly nothing has changed, and one look is enough.
+        read.looked = Some(Instant::now());
+        // Mostly nothing has changed, and one look is enough.
         if read.version.is_some()
             && read.version == std::fs::metadata(&path).ok().as_ref().map(FileVersion::of)
         {
@@ -210,7 +218,7 @@ impl Inner {
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
-                *read = Known::default();
+                *read = Known { looked: read.looked, ..Known::default() };
                 return Ok(());
             }
             Err(err) => return Err(self.failed(err)),
@@ -224,7 +232,12 @@ impl Inner {
             serde_json::from_slice(&plain).map_err(|_| SecretsError::Damaged { path: path.clone() })?;
         let mut values: Vec<String> = secrets.values().map(|secret| secret.value.clone()).collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        *read = Known { version: Some(version), secrets: Arc::new(secrets), values: values.into() };
+        *read = Known {
+            version: Some(version),
+            looked: read.looked,
+            secrets: Arc::new(secrets),
+            values: values.into(),
+        };
         Ok(())
     }
 
