@@ -107,6 +107,7 @@ fn caller_process(url: &str) -> String {
 }
 
 /// Tells how much more memory than after a small answer there was at the peak, and the last line of what was said.
+#[expect(clippy::print_stdout, reason = "what it prints is its report to the test that started it")]
 async fn be_the_caller(url: &str) {
     let bench = Bench::with(reach_this_machine);
     bench.secrets().set("STORED", STORED, &["127.0.0.1".to_owned()], 0).unwrap();
