@@ -103,7 +103,11 @@ fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
             let local = Arc::new(local);
             let in_process = InProcess::new(local.clone(), args.agent, args.workspace, selection)?;
             runtime.block_on(async {
+                let following = local.clone();
+                let following = tokio::spawn(async move { following.servers.follow().await });
                 let conversed = converse(in_process).await;
+                following.abort();
+                local.servers.stop().await;
                 local.processes.shutdown().await;
                 if let Err(err) = local.gate.flush() {
                     output.warning(&err.to_string());

@@ -39,7 +39,7 @@ fn meant(near: Option<&str>) -> String {
 }
 
 /// Everything that makes the configuration, before it is put together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Layers {
     pub(crate) file: PathBuf,
     /// `GANTRY_*` without the prefix.
