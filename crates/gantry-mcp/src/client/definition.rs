@@ -33,6 +33,9 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
         }
         gantry_tool::check_schema(schema).err().map(|reason| format!("its {field} is not a schema: {reason}"))
     };
+    if definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required") {
+        return Some("it runs only as a task, which is not supported".to_owned());
+    }
     if definition.get("inputSchema").is_none() {
         return Some("it has no inputSchema".to_owned());
     }
@@ -106,6 +109,8 @@ mod tests {
         for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129)] {
             assert!(problem(&json!({"name": bad, "inputSchema": {}})).is_some(), "{bad:?}");
         }
+        let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
+        assert!(problem(&task).is_some_and(|why| why.contains("only as a task")));
         let long = json!({"name": "a", "inputSchema": {}, "description": "x".repeat(MAX_DEFINITION_BYTES)});
         assert!(problem(&long).is_some());
     }
