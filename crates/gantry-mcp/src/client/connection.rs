@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_tool::{Progress, ProgressSink};
+use rmcp::ClientHandler;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
     ClientConfig, ClientRequest, Implementation, InputRequest, InputRequests, InputResponses,
@@ -15,11 +16,11 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
     PeerRequestOptions, RoleClient, RunningService, ServiceError,
 };
-use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::ClientHandler;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use super::http::Guarded;
 use super::stdio::{Program, Stdio, shown};
@@ -35,6 +36,9 @@ const MAX_ROUNDS: usize = 4;
 
 /// How often a connection is looked at that says nothing by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// For what was said last to get out.
+const SAY_LIMIT: Duration = Duration::from_millis(500);
 
 /// The revisions we speak, newest first.
 const REVISIONS: [ProtocolVersion; 1] = [ProtocolVersion::V_2026_07_28];
@@ -69,6 +73,8 @@ pub(super) struct Connection {
     lists: Lists,
     /// Of a server that is a program.
     program: Option<Program>,
+    /// Words that are still on their way to the server.
+    saying: TaskTracker,
 }
 
 impl std::fmt::Debug for Connection {
@@ -86,7 +92,9 @@ impl Connection {
         let stdio = Stdio::new(piped, lists.clone());
         let program = stdio.program();
         match greet(stdio, hearer).await {
-            Ok(service) => Ok(Connection { service, lists, program: Some(program) }),
+            Ok(service) => {
+                Ok(Connection { service, lists, program: Some(program), saying: TaskTracker::new() })
+            }
             Err(err) => {
                 let words = program.last_words().await;
                 program.end().await;
@@ -98,13 +106,17 @@ impl Connection {
         }
     }
 
-    pub(super) async fn over_http(url: &str, guarded: Guarded, hearer: Hearer) -> Result<Connection, TalkError> {
+    pub(super) async fn over_http(
+        url: &str,
+        guarded: Guarded,
+        hearer: Hearer,
+    ) -> Result<Connection, TalkError> {
         let lists = guarded.lists.clone();
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
         config.max_concurrent_requests = 64;
         let transport = StreamableHttpClientTransport::with_client(guarded, config);
         let service = greet(transport, hearer).await?;
-        Ok(Connection { service, lists, program: None })
+        Ok(Connection { service, lists, program: None, saying: TaskTracker::new() })
     }
 
     /// What the server says of itself.
@@ -209,7 +221,8 @@ impl Connection {
         };
         let id = handle.id.clone();
         let _heard = progress.map(|sink| self.service.service().listen(handle.progress_token.clone(), sink));
-        let mut unanswered = Unanswered { peer: peer.clone(), id: Some(id.clone()) };
+        let mut unanswered =
+            Unanswered { peer: peer.clone(), id: Some(id.clone()), saying: self.saying.clone() };
         let answer = handle.await_response().await;
         unanswered.id = None;
         match answer {
@@ -242,6 +255,8 @@ impl Connection {
 
     /// Says good-bye, and ends the program with everything it has started.
     pub(super) async fn close(&self) {
+        self.saying.close();
+        let _ = tokio::time::timeout(SAY_LIMIT, self.saying.wait()).await;
         self.service.cancellation_token().cancel();
         if let Some(program) = &self.program {
             program.end().await;
@@ -265,7 +280,9 @@ fn not_greeted(err: ClientInitializeError) -> TalkError {
     match err {
         ClientInitializeError::JsonRpcError(error) => TalkError::Refused(shown(&error.message)),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_greeted(*fallback),
-        ClientInitializeError::TransportError { error, .. } => TalkError::Lost(shown(&error.error.to_string())),
+        ClientInitializeError::TransportError { error, .. } => {
+            TalkError::Lost(shown(&error.error.to_string()))
+        }
         other => TalkError::Lost(shown(&other.to_string())),
     }
 }
@@ -299,16 +316,20 @@ fn answers(requests: InputRequests) -> Result<InputResponses, TalkError> {
 struct Unanswered {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
+    saying: TaskTracker,
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
         let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let params = CancelledNotificationParam::new(Some(id), Some("called off".to_owned()));
-            let _ = peer.notify_cancelled(params).await;
-        });
+        self.saying.spawn_on(
+            async move {
+                let params = CancelledNotificationParam::new(Some(id), Some("called off".to_owned()));
+                let _ = peer.notify_cancelled(params).await;
+            },
+            &runtime,
+        );
     }
 }
 

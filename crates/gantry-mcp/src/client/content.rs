@@ -70,9 +70,15 @@ mod tests {
         check(json!({"content": []}), Ok(Reply::Text(String::new())));
         check(json!({"content": [text("no")], "isError": true}), Err(Reply::Json(json!({"error": "no"}))));
         let sum = json!({"sum": 3});
-        check(json!({"content": [text("{\"sum\":3}")], "structuredContent": sum}), Ok(Reply::Json(sum.clone())));
+        check(
+            json!({"content": [text("{\"sum\":3}")], "structuredContent": sum}),
+            Ok(Reply::Json(sum.clone())),
+        );
         let wrapped = json!({"content": "body"});
-        check(json!({"content": [text("body")], "structuredContent": wrapped}), Ok(Reply::Json(wrapped.clone())));
+        check(
+            json!({"content": [text("body")], "structuredContent": wrapped}),
+            Ok(Reply::Json(wrapped.clone())),
+        );
         let picture = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
         check(json!({"content": [picture]}), Ok(Reply::Json(json!({"content": [picture]}))));
         check(

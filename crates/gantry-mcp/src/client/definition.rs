@@ -62,7 +62,10 @@ fn canonical(value: &Value) -> Value {
             let mut fields: Vec<(&String, &Value)> = object.iter().collect();
             fields.sort_by_key(|(name, _)| *name);
             Value::Object(
-                fields.into_iter().map(|(name, value)| (name.clone(), canonical(value))).collect::<Map<_, _>>(),
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (name.clone(), canonical(value)))
+                    .collect::<Map<_, _>>(),
             )
         }
         Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),

@@ -11,9 +11,7 @@ use gantry_net::{
     Body, Client, HeaderMap, HeaderName, HeaderValue, Method, NetError, NetworkPolicy, Redirects, Request,
     Response, StatusCode, Url, header,
 };
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
     StreamableHttpError, StreamableHttpPostResponse,
@@ -86,8 +84,9 @@ impl Guarded {
         }
         headers.extend(asking.headers);
         if let Some(session) = asking.session.as_deref() {
-            let value = HeaderValue::from_str(session)
-                .map_err(|_| StreamableHttpError::UnexpectedServerResponse("its session id is no header".into()))?;
+            let value = HeaderValue::from_str(session).map_err(|_| {
+                StreamableHttpError::UnexpectedServerResponse("its session id is no header".into())
+            })?;
             headers.insert(SESSION, value);
         }
         let mut renewed = false;
@@ -188,7 +187,9 @@ impl StreamableHttpClient for Guarded {
             Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
             // Nothing was asked, so nothing is missing.
             Err(_) if !expects => Ok(StreamableHttpPostResponse::Accepted),
-            Err(err) => Err(unexpected(format!("not a message: {err}: {}", shown(&String::from_utf8_lossy(&bytes))))),
+            Err(err) => {
+                Err(unexpected(format!("not a message: {err}: {}", shown(&String::from_utf8_lossy(&bytes)))))
+            }
         }
     }
 
@@ -200,8 +201,14 @@ impl StreamableHttpClient for Guarded {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
         let session = Some(session_id);
-        let asking =
-            Asking { method: Method::DELETE, uri, session, headers, body: Vec::new(), limit: Duration::from_secs(5) };
+        let asking = Asking {
+            method: Method::DELETE,
+            uri,
+            session,
+            headers,
+            body: Vec::new(),
+            limit: Duration::from_secs(5),
+        };
         // Many servers keep no sessions that could be ended; none is worse off for it.
         self.send(asking).await.map(drop)
     }

@@ -180,7 +180,8 @@ impl Login {
 
     fn secret(&self, kind: Kind, to: &Url) -> Result<Option<String>, LoginError> {
         let all = self.secrets.all()?;
-        let secret = all.get(&self.secret_name(kind)).filter(|secret| secret.hosts.contains(&self.bound_to(to)));
+        let secret =
+            all.get(&self.secret_name(kind)).filter(|secret| secret.hosts.contains(&self.bound_to(to)));
         Ok(secret.map(|secret| secret.expose().to_owned()))
     }
 
@@ -225,10 +226,9 @@ pub(crate) async fn token_request(
         }
     }
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-    request.headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/x-www-form-urlencoded"),
-    );
+    request
+        .headers
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
     request.body = body.into();
     let tokens: Tokens = parsed(client, request).await?;
     if !tokens.token_type.is_empty() && !tokens.token_type.eq_ignore_ascii_case("bearer") {
@@ -265,7 +265,10 @@ async fn parsed<T: serde::de::DeserializeOwned>(client: &Client, request: Reques
         let told = serde_json::from_str::<Value>(&text).ok();
         let field = |name: &str| told.as_ref()?.get(name)?.as_str().map(str::to_owned);
         let reason = field("error_description").or_else(|| field("error")).unwrap_or_else(|| text.clone());
-        return Err(LoginError::Refused { url, reason: format!("HTTP {}: {}", status.as_u16(), shown(&reason)) });
+        return Err(LoginError::Refused {
+            url,
+            reason: format!("HTTP {}: {}", status.as_u16(), shown(&reason)),
+        });
     }
     serde_json::from_str(&text)
         .map_err(|err| LoginError::Refused { url, reason: format!("its answer cannot be read: {err}") })
@@ -287,7 +290,9 @@ pub(crate) fn parameter(challenge: &str, name: &str) -> Option<String> {
         let (start, end) = (from + at, from + at + name.len());
         from = end;
         let begins = lower[..start].chars().next_back().is_none_or(|c| c == ' ' || c == ',' || c == '\t');
-        let Some(value) = challenge[end..].trim_start().strip_prefix('=').filter(|_| begins) else { continue };
+        let Some(value) = challenge[end..].trim_start().strip_prefix('=').filter(|_| begins) else {
+            continue;
+        };
         let value = value.trim_start();
         return Some(match value.strip_prefix('"') {
             Some(quoted) => quoted.split('"').next().unwrap_or_default().to_owned(),

@@ -125,7 +125,8 @@ impl Server {
         match known.as_ref() {
             Some((read, record)) if *read == version => Ok(record.clone()),
             _ => {
-                let record = Arc::new(self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?);
+                let record =
+                    Arc::new(self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?);
                 *known = Some((version, record.clone()));
                 Ok(record)
             }
@@ -137,7 +138,12 @@ impl Server {
     }
 
     /// Runs one call. The deadline and the caller's change of mind end it, whatever the server does.
-    pub(super) async fn call(self: Arc<Self>, call: Arc<Call>, tool: String, input: Value) -> Result<Reply, ToolError> {
+    pub(super) async fn call(
+        self: Arc<Self>,
+        call: Arc<Call>,
+        tool: String,
+        input: Value,
+    ) -> Result<Reply, ToolError> {
         self.check(&tool)?;
         let Ok(_permit) = self.busy.try_acquire() else {
             let message = format!("the MCP server {} has {MAX_CALLS} calls to answer already", self.name());
@@ -174,15 +180,18 @@ impl Server {
             Some(State::Ready) => return Ok(()),
             Some(State::Changed) => (
                 format!("{name} is held: the server defines it otherwise than it was accepted"),
-                format!("the operator sees the difference and accepts it with `gantry mcp accept {server} {tool}`"),
+                format!(
+                    "the operator sees the difference and accepts it with `gantry mcp accept {server} {tool}`"
+                ),
             ),
             Some(State::New) => (
                 format!("{name} is held: it was never accepted"),
                 format!("the operator accepts it with `gantry mcp accept {server} {tool}`"),
             ),
-            Some(State::Unusable(reason)) => {
-                (format!("{name} is held: {reason}"), format!("`gantry mcp show {server}` shows what it offers"))
-            }
+            Some(State::Unusable(reason)) => (
+                format!("{name} is held: {reason}"),
+                format!("`gantry mcp show {server}` shows what it offers"),
+            ),
             Some(State::Gone) | None => {
                 let message = format!("the MCP server {server} does not offer {tool} any more");
                 return Err(ToolError::Refused(Refusal::new(RefusalCode::Unavailable, message)));
@@ -217,9 +226,7 @@ impl Server {
         let server = self.clone();
         match tokio::spawn(async move { server.start().await }).await {
             Ok(started) => started,
-            Err(err) => {
-                Err(ServerError::Failed { server: self.name().to_owned(), reason: err.to_string() })
-            }
+            Err(err) => Err(ServerError::Failed { server: self.name().to_owned(), reason: err.to_string() }),
         }
     }
 
@@ -231,7 +238,8 @@ impl Server {
             }
             self.lost(&mut slot, &running);
         }
-        let failed = |reason: &str| ServerError::Failed { server: self.name().to_owned(), reason: reason.to_owned() };
+        let failed =
+            |reason: &str| ServerError::Failed { server: self.name().to_owned(), reason: reason.to_owned() };
         if slot.stopped {
             return Err(failed("Gantry is stopping"));
         }

@@ -144,8 +144,8 @@ impl Servers {
             }
             accepted
         });
-        let accepted =
-            changed.map_err(|err| ServerError::Record { server: name.to_owned(), reason: err.to_string() })?;
+        let accepted = changed
+            .map_err(|err| ServerError::Record { server: name.to_owned(), reason: err.to_string() })?;
         self.inner.register_changed();
         Ok(accepted)
     }
@@ -159,7 +159,8 @@ impl Servers {
     pub async fn stop(&self) {
         let servers: Vec<Arc<Server>> =
             self.inner.entries().values().map(|entry| entry.server.clone()).collect();
-        let stopping: Vec<_> = servers.into_iter().map(|server| tokio::spawn(async move { server.stop().await })).collect();
+        let stopping: Vec<_> =
+            servers.into_iter().map(|server| tokio::spawn(async move { server.stop().await })).collect();
         for stopped in stopping {
             let _ = stopped.await;
         }
@@ -207,7 +208,9 @@ impl Inner {
             }
             let wanted = server.spec.tools.as_ref().is_none_or(|tools| tools.contains(&standing.name));
             let shown = matches!(standing.state, State::Ready | State::Changed);
-            tools.extend(standing.accepted.as_ref().filter(|_| wanted && shown).map(|known| tool(server, known)));
+            tools.extend(
+                standing.accepted.as_ref().filter(|_| wanted && shown).map(|known| tool(server, known)),
+            );
         }
         let refused = self.registry.set_server(server.name(), tools);
         problems.extend(refused.iter().map(ToString::to_string));

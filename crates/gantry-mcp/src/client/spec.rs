@@ -87,7 +87,9 @@ impl Surroundings {
                 Variable::Secret { name, secret } => {
                     let stored = self.secrets.all().map_err(|err| err.to_string())?;
                     let value = stored.get(secret).ok_or_else(|| {
-                        format!("there is no secret {secret}; `gantry secrets set {secret} --host HOST` stores it")
+                        format!(
+                            "there is no secret {secret}; `gantry secrets set {secret} --host HOST` stores it"
+                        )
                     })?;
                     (name, value.expose().into())
                 }

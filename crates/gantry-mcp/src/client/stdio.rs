@@ -94,8 +94,7 @@ pub(super) enum StdioError {
 impl Stdio {
     pub(super) fn new(piped: Piped, lists: Lists) -> Stdio {
         let Piped { stdin, stdout, stderr, process } = piped;
-        let program =
-            Program { process: Arc::new(process), broken: Arc::default(), stderr: Arc::default() };
+        let program = Program { process: Arc::new(process), broken: Arc::default(), stderr: Arc::default() };
         tokio::spawn(keep_tail(stderr, program.stderr.clone()));
         Stdio {
             stdin: Arc::new(tokio::sync::Mutex::new(Some(stdin))),
@@ -174,7 +173,9 @@ impl Transport<RoleClient> for Stdio {
             match self.lists.message(&text) {
                 Ok(message) if self.bears(&message) => return Some(message),
                 Ok(_) => {
-                    self.give_up(format!("it sent more than {MAX_UNASKED} messages a second that nobody asked for"));
+                    self.give_up(format!(
+                        "it sent more than {MAX_UNASKED} messages a second that nobody asked for"
+                    ));
                     return None;
                 }
                 Err(_) => {
@@ -237,6 +238,7 @@ async fn keep_tail(mut stderr: pipe::Receiver, tail: Arc<Mutex<VecDeque<u8>>>) {
 
 /// A stranger's words, bounded and on one line.
 pub(super) fn shown(text: &str) -> String {
-    let plain: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
+    let plain: String =
+        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
     if text.trim().chars().count() > SHOWN_CHARS { format!("{plain}…") } else { plain }
 }

@@ -12,7 +12,10 @@ use serde_json::Value;
 const KEPT: usize = 4;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lists(Arc<Mutex<VecDeque<(Value, Vec<Value>)>>>);
+pub(super) struct Lists(Arc<Mutex<VecDeque<Answered>>>);
+
+/// The id of a request, and the definitions that came in answer to it.
+type Answered = (Value, Vec<Value>);
 
 impl Lists {
     /// A message of the server, for the SDK.

@@ -100,7 +100,10 @@ impl McpServerConfig {
             if HeaderName::try_from(header.as_str()).is_err() {
                 wrong("headers", format!("{header:?} cannot name a header"));
             } else if sensitive && references(value).next().is_none() {
-                wrong("headers", format!("{header} takes a reference such as secret:NAME, never the value itself"));
+                wrong(
+                    "headers",
+                    format!("{header} takes a reference such as secret:NAME, never the value itself"),
+                );
             }
         }
         if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !super::is_placed(cwd)) {
@@ -129,7 +132,9 @@ impl McpServerConfig {
                 headers: self
                     .headers
                     .iter()
-                    .filter_map(|(name, value)| Some((HeaderName::try_from(name.as_str()).ok()?, value.clone())))
+                    .filter_map(|(name, value)| {
+                        Some((HeaderName::try_from(name.as_str()).ok()?, value.clone()))
+                    })
                     .collect(),
             }),
             (None, None) => return None,
@@ -181,13 +186,25 @@ mod tests {
     #[test]
     fn what_is_meant_and_what_cannot_be() {
         check("git-hub", json!({"command": "npx", "args": ["x"], "env": ["A", "B=secret:C"]}), None);
-        check("a", json!({"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer secret:A"}}), None);
+        check(
+            "a",
+            json!({"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer secret:A"}}),
+            None,
+        );
         check("a", json!({}), Some("a command or a url"));
         check("a", json!({"command": "x", "url": "https://a.example"}), Some("not both"));
         check("a", json!({"url": "ftp://a.example"}), Some("only http and https"));
         check("a", json!({"url": "https://u:p@a.example"}), Some("credentials"));
-        check("a", json!({"url": "https://a.example", "headers": {"Authorization": "Bearer abc"}}), Some("never the value"));
-        check("a", json!({"url": "https://a.example", "headers": {"X-Api-Key": "abc"}}), Some("never the value"));
+        check(
+            "a",
+            json!({"url": "https://a.example", "headers": {"Authorization": "Bearer abc"}}),
+            Some("never the value"),
+        );
+        check(
+            "a",
+            json!({"url": "https://a.example", "headers": {"X-Api-Key": "abc"}}),
+            Some("never the value"),
+        );
         check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("takes no value here"));
         check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("Gantry's own"));
         check("a", json!({"command": "x", "env": ["9A"]}), Some("cannot name a variable"));

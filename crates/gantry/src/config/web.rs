@@ -58,7 +58,11 @@ impl WebConfig {
     /// How the guarded client is set up for everybody.
     pub(crate) fn network(&self, extra_roots: Option<Vec<u8>>) -> ClientOptions {
         ClientOptions {
-            allowed_hosts: self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect(),
+            allowed_hosts: self
+                .allowed_hosts
+                .iter()
+                .filter_map(|host| HostPattern::parse(host).ok())
+                .collect(),
             allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
             extra_roots,

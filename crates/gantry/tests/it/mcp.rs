@@ -5,6 +5,7 @@ mod hostile;
 mod http;
 mod install;
 mod reference;
+mod remote;
 mod servers;
 mod stdio;
 mod through;

@@ -113,7 +113,8 @@ pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -
 /// Before the path of an address, and without it.
 fn well_known(base: &Url, name: &str) -> Vec<Url> {
     let mut root = base.clone();
-    (root.set_query(None), root.set_fragment(None));
+    root.set_query(None);
+    root.set_fragment(None);
     let path = base.path().trim_end_matches('/').to_owned();
     let mut places = Vec::new();
     if !path.is_empty() {
@@ -136,7 +137,9 @@ async fn first<T: serde::de::DeserializeOwned>(
         if status.is_success() {
             return match serde_json::from_str(&text) {
                 Ok(found) => Ok(Some((place, found))),
-                Err(err) => Err(LoginError::Metadata(format!("the metadata at {place} cannot be read: {err}"))),
+                Err(err) => {
+                    Err(LoginError::Metadata(format!("the metadata at {place} cannot be read: {err}")))
+                }
             };
         }
     }
@@ -148,7 +151,8 @@ fn covers(resource: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let above = resource.path().trim_end_matches('/');
     resource.origin() == server.origin()
-        && (server.path() == above || server.path().strip_prefix(above).is_some_and(|rest| rest.starts_with('/')))
+        && (server.path() == above
+            || server.path().strip_prefix(above).is_some_and(|rest| rest.starts_with('/')))
 }
 
 #[cfg(test)]

@@ -216,7 +216,8 @@ async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
 /// `None` for a visit that is not the browser's return.
 fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String, LoginError>> {
     let url = Url::parse(&format!("http://localhost{target}")).ok()?;
-    let value = |name: &str| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
+    let value =
+        |name: &str| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
     if url.path() != "/callback" || value("state").as_deref() != Some(state) {
         return None;
     }

@@ -46,8 +46,10 @@ pub(super) fn run(places: &Places, output: &Output, args: &AcceptArgs) -> Result
 
 /// Shows, asks and accepts, for a server that was just listed.
 fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, standings: &[Standing]) -> Result<Exit> {
-    let meant: Vec<&Standing> =
-        standings.iter().filter(|standing| args.tool.as_ref().is_none_or(|tool| *tool == standing.name)).collect();
+    let meant: Vec<&Standing> = standings
+        .iter()
+        .filter(|standing| args.tool.as_ref().is_none_or(|tool| *tool == standing.name))
+        .collect();
     if let (true, Some(tool)) = (meant.is_empty(), &args.tool) {
         return Err(UsageError(format!("{} offers no tool \"{tool}\"", args.name)).into());
     }
@@ -115,7 +117,8 @@ fn changes(standing: &Standing) -> String {
 
 fn agreed(server: &str, count: usize) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let message = format!("nobody can be asked whether {count} tools of {server} are accepted; say --yes");
+        let message =
+            format!("nobody can be asked whether {count} tools of {server} are accepted; say --yes");
         return Err(UsageError(message).into());
     }
     crate::output::question(&format!("Accept {count} tools of {server} as they are? [y/N] "));

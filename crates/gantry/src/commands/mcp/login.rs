@@ -44,7 +44,9 @@ pub(super) fn run(places: &Places, output: &Output, args: LoginArgs) -> Result<E
     known(&config, &args.name)?;
     let servers = open(places, &config)?;
     let Some(login) = servers.login(&args.name).map_err(told)? else {
-        return Err(UsageError(format!("{} is a program; only servers at addresses have logins", args.name)).into());
+        return Err(
+            UsageError(format!("{} is a program; only servers at addresses have logins", args.name)).into()
+        );
     };
     if args.forget {
         let had = login.forget()?;
@@ -65,7 +67,11 @@ pub(super) fn run(places: &Places, output: &Output, args: LoginArgs) -> Result<E
         };
         let show = |url: &gantry_net::Url| {
             let words = format!("Log in here: {url}");
-            if output.json { output.warning(&words) } else { output.line(&words) }
+            if output.json {
+                output.warning(&words)
+            } else {
+                output.line(&words)
+            }
             if !args.no_browser {
                 browse(places, url.as_str());
             }

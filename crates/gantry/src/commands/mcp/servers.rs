@@ -118,7 +118,11 @@ fn summary(row: &Value) -> String {
     .into_iter()
     .flatten()
     .collect();
-    if parts.is_empty() { "no tools are known; `gantry mcp accept` lists them".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() {
+        "no tools are known; `gantry mcp accept` lists them".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 fn count(standings: &[Standing], state: &str) -> usize {
@@ -218,7 +222,12 @@ pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit>
         return Ok(Exit::Success);
     }
     let about = record.about.as_ref().map(about_line).unwrap_or_default();
-    output.line(&format!("{} answers: {}, {} tools, {took} ms", output.bold(name), printable(&about), standings.len()));
+    output.line(&format!(
+        "{} answers: {}, {} tools, {took} ms",
+        output.bold(name),
+        printable(&about),
+        standings.len()
+    ));
     standings.iter().for_each(|standing| output.page(&described(output, standing)));
     Ok(Exit::Success)
 }
@@ -233,7 +242,8 @@ pub(super) fn remove(places: &Places, output: &Output, name: &str) -> Result<Exi
     let removed = places.layers.remove(&format!("mcpServers.{name}"))?;
     ServerRecords::new(&places.data).remove(name)?;
     if !removed {
-        let message = format!("{name} is not in {}, so it cannot be taken out there", places.layers.file.display());
+        let message =
+            format!("{name} is not in {}, so it cannot be taken out there", places.layers.file.display());
         return Err(UsageError(message).into());
     }
     output.done(&format!("{name} is removed"));

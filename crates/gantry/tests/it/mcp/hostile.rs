@@ -82,7 +82,10 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
         working.join().unwrap();
     });
     let text = call(&up).text();
-    assert!(text.contains("turning__echo is held") && text.contains("gantry mcp accept turning echo"), "{text}");
+    assert!(
+        text.contains("turning__echo is held") && text.contains("gantry mcp accept turning echo"),
+        "{text}"
+    );
     up.kill();
     eventually("a killed gateway leaves no orphan", Duration::from_secs(10), || {
         good.iter().chain([&turning]).all(Fake::all_are_gone)

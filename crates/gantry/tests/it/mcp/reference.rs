@@ -43,7 +43,11 @@ fn every_tool_of_server_everything() {
         ("get-structured-content", json!({"location": "New York"}), "temperature"),
         ("get-sum", json!({"a": 2, "b": 40}), "42"),
         ("get-tiny-image", json!({}), "image/png"),
-        ("gzip-file-as-resource", json!({"name": "a.gz", "data": "data:text/plain;base64,aGVsbG8=", "outputType": "resource"}), "gzip"),
+        (
+            "gzip-file-as-resource",
+            json!({"name": "a.gz", "data": "data:text/plain;base64,aGVsbG8=", "outputType": "resource"}),
+            "gzip",
+        ),
         ("toggle-simulated-logging", json!({}), "logging"),
         ("toggle-subscriber-updates", json!({}), "updates"),
         ("trigger-long-running-operation", json!({"duration": 1, "steps": 2}), "completed"),
@@ -51,7 +55,8 @@ fn every_tool_of_server_everything() {
     check_all(&world, "every", &offered, &calls);
     let held = world.run(&["mcp", "show", "every", "simulate-research-query"]);
     assert!(held.stdout.contains("it runs only as a task, which is not supported"), "{held:?}");
-    let structured = world.run(&["call", "every__get-structured-content", r#"{"location": "New York"}"#]).json();
+    let structured =
+        world.run(&["call", "every__get-structured-content", r#"{"location": "New York"}"#]).json();
     assert!(structured["temperature"].is_number(), "{structured}");
     let refused = world.run(&["call", "every__get-sum", r#"{"a": "x", "b": 1}"#]);
     assert_eq!(refused.code, 2, "the gate checks their schemas: {refused:?}");
@@ -75,7 +80,11 @@ fn every_tool_of_server_filesystem() {
     let calls = [
         ("create_directory", json!({"path": path("new")}), "created"),
         ("directory_tree", json!({"path": folder}), "a.txt"),
-        ("edit_file", json!({"path": path("a.txt"), "edits": [{"oldText": "one", "newText": "three"}]}), "three"),
+        (
+            "edit_file",
+            json!({"path": path("a.txt"), "edits": [{"oldText": "one", "newText": "three"}]}),
+            "three",
+        ),
         ("get_file_info", json!({"path": path("a.txt")}), "size"),
         ("list_allowed_directories", json!({}), &*folder),
         ("list_directory", json!({"path": folder}), "a.txt"),

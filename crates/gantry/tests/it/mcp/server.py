@@ -77,6 +77,7 @@ def call(number, name, arguments, meta):
     if name == "progress":
         for step in range(1, 4):
             say({"method": "notifications/progress", "params": {"progressToken": meta["progressToken"], "progress": step, "total": 3}})
+            time.sleep(0.3)
         return text("done")
     return text("called " + name)
 
