@@ -38,6 +38,8 @@ pub struct ServerRecord {
     pub about: Option<Value>,
     /// How its tokens are renewed; the tokens themselves are secrets.
     pub login: Option<Value>,
+    /// What it said when it wanted another login than it was given.
+    pub wanted: Option<String>,
 }
 
 /// A definition that the operator has accepted.

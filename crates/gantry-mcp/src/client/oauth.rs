@@ -164,7 +164,7 @@ impl Login {
             set(Kind::Client, secret, &endpoint)?;
         }
         let login = serde_json::to_value(&record).ok();
-        self.records.change(&self.server, |record| record.login = login)?;
+        self.records.change(&self.server, |record| (record.login, record.wanted) = (login, None))?;
         Ok(())
     }
 

@@ -205,7 +205,14 @@ impl Server {
             TalkError::Refused(reason) => {
                 ToolError::failed(format!("the MCP server {} refuses: {reason}", self.name()))
             }
-            err => unavailable(self.failed(err)),
+            err => {
+                if let TalkError::Login(challenge) = &err {
+                    // For the next login to ask for what is missing; without it, it asks for what it asked before.
+                    let wanted = Some(challenge.clone());
+                    let _ = self.around.records.change(self.name(), |record| record.wanted = wanted);
+                }
+                unavailable(self.failed(err))
+            }
         }
     }
 

@@ -150,6 +150,11 @@ impl Servers {
         Ok(accepted)
     }
 
+    /// What a server said last when it wanted another login than it was given.
+    pub fn wanted(&self, name: &str) -> Option<String> {
+        self.record(name).ok()?.wanted.clone()
+    }
+
     /// The login of a server at an address; `None` for programs.
     pub fn login(&self, name: &str) -> Result<Option<Login>, ServerError> {
         Ok(self.inner.server(name)?.login())

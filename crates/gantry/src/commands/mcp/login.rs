@@ -58,10 +58,13 @@ pub(super) fn run(places: &Places, output: &Output, args: LoginArgs) -> Result<E
     let accepted = runtime()?.block_on(async {
         // What it says to somebody without a good token is where a login begins.
         let challenge = match servers.list(&args.name).await {
-            Ok(_) => {
-                output.done(&format!("{} lets us in as we are", args.name));
-                return accept_new(&servers, &args.name);
-            }
+            Ok(_) => match servers.wanted(&args.name) {
+                Some(challenge) => challenge,
+                None => {
+                    output.done(&format!("{} lets us in as we are", args.name));
+                    return accept_new(&servers, &args.name);
+                }
+            },
             Err(ServerError::Login { challenge, .. }) => challenge,
             Err(err) => return Err(told(err)),
         };
