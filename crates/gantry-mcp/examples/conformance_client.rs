@@ -80,7 +80,7 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
     let calls: Vec<(String, Value)> = match context["toolCalls"].as_array() {
         Some(calls) => calls
             .iter()
-            .map(|call| (call["name"].as_str().unwrap_or_default().to_owned(), call["arguments"].clone()))
+            .map(|call| (call["name"].as_str().unwrap_or_default().to_owned(), given(&call["arguments"])))
             .collect(),
         None => servers
             .standings(NAME)
@@ -88,7 +88,7 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
             .into_iter()
             .filter_map(|standing| {
                 let schema = standing.offered?["inputSchema"].clone();
-                Some((standing.name, example(&schema)))
+                Some((standing.name, example(&schema, gate.registry())))
             })
             .collect(),
     };
@@ -115,14 +115,25 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
     Ok(())
 }
 
+/// The gate refuses a null where a schema wants something else: what is not there is left out.
+fn given(arguments: &Value) -> Value {
+    let fields = arguments.as_object().cloned().unwrap_or_default();
+    Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect())
+}
+
 /// Something that a schema takes.
-fn example(schema: &Value) -> Value {
+fn example(schema: &Value, registry: &Registry) -> Value {
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
     let value = |(number, (name, field)): (usize, (String, Value))| {
         let value = match field["type"].as_str() {
             Some("number" | "integer") => json!(number + 3),
             Some("boolean") => json!(true),
             Some("array") => json!([]),
+            // Who asks for a schema is shown one, as the gate has it.
+            Some("object") if name == "schema" => {
+                let tool = registry.entries().into_iter().find(|tool| tool.input_schema() != schema);
+                tool.map_or(json!({}), |tool| tool.input_schema().clone())
+            }
             Some("object") => json!({}),
             _ => field["enum"].get(0).cloned().unwrap_or(json!("text")),
         };

@@ -55,8 +55,20 @@ pub(super) enum TalkError {
     /// It has answered, with an error of the protocol.
     #[error("{0}")]
     Refused(String),
+    /// It does not know this way of beginning, and says so in its own way.
+    #[error("{0}")]
+    Odd(String),
     #[error("it has not answered within {0:?}")]
     Silent(Duration),
+}
+
+/// How a conversation is begun. Revision 2026-07-28 has another beginning than those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// Asks what the server speaks; goes on as with older ones if it does not know the question.
+    Newest,
+    /// For those that are known not to.
+    Older,
 }
 
 /// What was listed.
@@ -87,11 +99,12 @@ impl Connection {
     pub(super) async fn over_stdio(
         piped: gantry_process::Piped,
         hearer: Hearer,
+        greeting: Greeting,
     ) -> Result<Connection, TalkError> {
         let lists = Lists::default();
         let stdio = Stdio::new(piped, lists.clone());
         let program = stdio.program();
-        match greet(stdio, hearer).await {
+        match greet(stdio, hearer, greeting).await {
             Ok(service) => {
                 Ok(Connection { service, lists, program: Some(program), saying: TaskTracker::new() })
             }
@@ -110,12 +123,13 @@ impl Connection {
         url: &str,
         guarded: Guarded,
         hearer: Hearer,
+        greeting: Greeting,
     ) -> Result<Connection, TalkError> {
         let lists = guarded.lists.clone();
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
         config.max_concurrent_requests = 64;
         let transport = StreamableHttpClientTransport::with_client(guarded, config);
-        let service = greet(transport, hearer).await?;
+        let service = greet(transport, hearer, greeting).await?;
         Ok(Connection { service, lists, program: None, saying: TaskTracker::new() })
     }
 
@@ -264,12 +278,20 @@ impl Connection {
     }
 }
 
-async fn greet<T>(transport: T, hearer: Hearer) -> Result<RunningService<RoleClient, Hearer>, TalkError>
+async fn greet<T>(
+    transport: T,
+    hearer: Hearer,
+    greeting: Greeting,
+) -> Result<RunningService<RoleClient, Hearer>, TalkError>
 where
     T: Transport<RoleClient> + 'static,
 {
-    let lifecycle =
-        ClientLifecycleMode::Auto { preferred_versions: REVISIONS.to_vec(), legacy_version: None };
+    let lifecycle = match greeting {
+        Greeting::Older => ClientLifecycleMode::Initialize,
+        Greeting::Newest => {
+            ClientLifecycleMode::Auto { preferred_versions: REVISIONS.to_vec(), legacy_version: None }
+        }
+    };
     hearer.serve_with_lifecycle(transport, lifecycle).await.map_err(not_greeted)
 }
 
@@ -283,7 +305,8 @@ fn not_greeted(err: ClientInitializeError) -> TalkError {
         ClientInitializeError::TransportError { error, .. } => {
             TalkError::Lost(shown(&error.error.to_string()))
         }
-        other => TalkError::Lost(shown(&other.to_string())),
+        lost @ ClientInitializeError::ConnectionClosed(_) => TalkError::Lost(shown(&lost.to_string())),
+        other => TalkError::Odd(shown(&other.to_string())),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::connection::{Connection, Hearer, Listing, TalkError};
+use super::connection::{Connection, Greeting, Hearer, Listing, TalkError};
 use super::content;
 use super::credentials::Credentials;
 use super::definition;
@@ -283,18 +283,13 @@ impl Server {
     }
 
     async fn open(&self, hearer: Hearer) -> Result<Connection, TalkError> {
-        let connection = match &self.spec.place {
-            Place::Program(program) => {
-                let command = self.around.command(program).map_err(TalkError::Lost)?;
-                let piped = self.around.processes.pipe(command).await.map_err(|err| {
-                    let hint = err.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                    TalkError::Lost(format!("{err}{hint}"))
-                })?;
-                Connection::over_stdio(piped, hearer).await?
-            }
-            Place::Address(address) => {
-                Connection::over_http(address.url.as_str(), self.guarded(address), hearer).await?
-            }
+        let greetings = match self.speaks_older() {
+            true => [Greeting::Older, Greeting::Newest],
+            false => [Greeting::Newest, Greeting::Older],
+        };
+        let connection = match self.greeted(hearer.clone(), greetings[0]).await {
+            Err(TalkError::Odd(_) | TalkError::Refused(_)) => self.greeted(hearer, greetings[1]).await?,
+            greeted => greeted?,
         };
         match connection.list().await {
             Ok(listing) => {
@@ -304,6 +299,29 @@ impl Server {
             Err(err) => {
                 connection.close().await;
                 Err(err)
+            }
+        }
+    }
+
+    /// Whether it spoke a revision before 2026-07-28 when it was listed last.
+    fn speaks_older(&self) -> bool {
+        let about = self.record().ok().and_then(|record| record.about.clone());
+        let revision = about.as_ref().and_then(|about| about["protocolVersion"].as_str());
+        revision.is_some_and(|revision| revision < "2026-07-28")
+    }
+
+    async fn greeted(&self, hearer: Hearer, greeting: Greeting) -> Result<Connection, TalkError> {
+        match &self.spec.place {
+            Place::Program(program) => {
+                let command = self.around.command(program).map_err(TalkError::Lost)?;
+                let piped = self.around.processes.pipe(command).await.map_err(|err| {
+                    let hint = err.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    TalkError::Lost(format!("{err}{hint}"))
+                })?;
+                Connection::over_stdio(piped, hearer, greeting).await
+            }
+            Place::Address(address) => {
+                Connection::over_http(address.url.as_str(), self.guarded(address), hearer, greeting).await
             }
         }
     }

@@ -67,8 +67,11 @@ pub(super) async fn issuer(client: &Client, server: &Url, resource: &Resource) -
         }
         None => origin.clone(),
     };
-    let mut places = well_known(&base, "oauth-authorization-server");
-    places.extend(well_known(&base, "openid-configuration"));
+    // Of an issuer with a path, the root would be somebody else.
+    let mut places: Vec<Url> = ["oauth-authorization-server", "openid-configuration"]
+        .into_iter()
+        .filter_map(|name| well_known(&base, name).into_iter().next())
+        .collect();
     if base.path().len() > 1 {
         let mut appended = base.clone();
         appended.set_path(&format!("{}/.well-known/openid-configuration", base.path().trim_end_matches('/')));

@@ -52,7 +52,9 @@ impl Login {
         let listener = gantry_net::listen_on_loopback().await.map_err(LoginError::Listen)?;
         let port = listener.local_addr().map_err(LoginError::Listen)?.port();
         let redirect = format!("http://127.0.0.1:{port}/callback");
-        let scope = scope(challenge, &registered, &about, &issuer);
+        let before = self.record()?.filter(|before| before.issuer == issuer.issuer);
+        let before = before.and_then(|before| before.scope);
+        let scope = scope(challenge, &registered, &about, &issuer).map(|scope| joined(before, &scope));
         let client = match registered.client_id {
             Some(client_id) => Registration {
                 client_id,
@@ -103,6 +105,18 @@ fn scope(challenge: &str, registered: &Registered, about: &Resource, issuer: &Is
         let has = wanted.split(' ').any(|scope| scope == offline);
         if offered && !has { format!("{wanted} {offline}") } else { wanted }
     })
+}
+
+/// Rights that were given before are asked for again: a login with more of them must not lose any.
+fn joined(before: Option<String>, wanted: &str) -> String {
+    let before = before.unwrap_or_default();
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in before.split(' ').chain(wanted.split(' ')).filter(|scope| !scope.is_empty()) {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    scopes.join(" ")
 }
 
 async fn register(
