@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::token::PlainToken;
@@ -128,6 +128,25 @@ impl DataDir {
 
     pub fn results(&self) -> PathBuf {
         self.root.join("results")
+    }
+}
+
+/// Every write makes a new file, so these tell one version from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    pub(crate) fn of(meta: &std::fs::Metadata) -> FileVersion {
+        FileVersion { inode: meta.ino(), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
+    }
+
+    /// `None` while there is no such file.
+    pub(crate) fn of_file(path: &Path) -> Option<FileVersion> {
+        std::fs::metadata(path).ok().map(|meta| FileVersion::of(&meta))
     }
 }
 

@@ -13,6 +13,7 @@ mod gateway_lock;
 mod kept_results;
 mod objects;
 mod secrets;
+mod server_records;
 mod staged;
 mod token;
 
@@ -38,5 +39,6 @@ pub use objects::{
 pub use secrets::{
     MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };
+pub use server_records::{Pin, RecordError, RecordVersion, ServerRecord, ServerRecords};
 pub use staged::Staged;
 pub use token::PlainToken;

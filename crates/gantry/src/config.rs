@@ -14,12 +14,14 @@ use serde_json::Value;
 
 mod isolation;
 mod layers;
+mod mcp_servers;
 mod node;
 mod storage;
 mod web;
 
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
 pub(crate) use web::WebConfig;
@@ -36,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) web: WebConfig,
+    /// Servers of the Model Context Protocol by name.
+    pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -48,6 +52,9 @@ impl Config {
         let mut violations = self.storage.violations();
         violations.extend(self.web.violations());
         violations.extend(self.isolation.violations("isolation"));
+        for (name, server) in &self.mcp_servers {
+            violations.extend(server.violations(name));
+        }
         for (id, agent) in &self.agents {
             let isolation = agent.isolation.as_ref();
             let key = format!("agents.{id}.isolation");
@@ -81,7 +88,8 @@ impl Config {
         ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
         let token_file = self.node.token_file.as_mut();
-        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file) {
+        let servers = self.mcp_servers.values_mut().filter_map(|server| server.cwd.as_mut());
+        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file).chain(servers) {
             *path = resolve(path);
         }
     }
@@ -137,6 +145,7 @@ impl Default for Config {
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             web: WebConfig::default(),
+            mcp_servers: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
     }

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod exit;
 mod local;
+mod mcp_servers;
 mod open_files;
 mod output;
 mod places;

@@ -39,15 +39,8 @@ struct SearchConfig {
 impl WebConfig {
     /// `variable` is the environment.
     pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>, trust: Trust) -> Web {
-        let allowed_hosts: Vec<HostPattern> =
-            self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
-        let options = ClientOptions {
-            allowed_hosts: allowed_hosts.clone(),
-            allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
-            proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
-            trust,
-            ..ClientOptions::default()
-        };
+        let options = self.network(trust);
+        let allowed_hosts = options.allowed_hosts.clone();
         let usual = Web::default();
         Web {
             search: self.search.settings(&options, variable),
@@ -55,6 +48,21 @@ impl WebConfig {
             http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
             plain_hosts: allowed_hosts,
             ..usual
+        }
+    }
+
+    /// How the guarded client is set up for everybody.
+    pub(crate) fn network(&self, trust: Trust) -> ClientOptions {
+        ClientOptions {
+            allowed_hosts: self
+                .allowed_hosts
+                .iter()
+                .filter_map(|host| HostPattern::parse(host).ok())
+                .collect(),
+            allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
+            proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
+            trust,
+            ..ClientOptions::default()
         }
     }
 
