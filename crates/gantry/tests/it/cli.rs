@@ -309,8 +309,8 @@ fn on_a_terminal(world: &World, args: &[&str]) -> String {
 #[test]
 fn text_on_a_terminal_ends_its_line_and_elsewhere_stays_as_it_is() {
     let world = World::new();
-    for (said, shown) in [("no end", "no end\r\n"), ("an end\\n", "an end\r\n")] {
-        let input = json!({"command": format!("printf '{said}'")}).to_string();
+    for (said, shown) in [("open", "open\r\n"), ("ended\\n", "ended\r\n")] {
+        let input = json!({"command": format!("printf \"{said}\"")}).to_string();
         assert_eq!(on_a_terminal(&world, &["call", "bash", &input]), shown);
         assert_eq!(world.run(&["call", "bash", &input]).stdout, said.replace("\\n", "\n"));
     }
