@@ -15,6 +15,7 @@ use serde_json::Value;
 mod agents;
 mod isolation;
 mod layers;
+mod mcp_servers;
 mod models;
 mod node;
 mod storage;
@@ -23,6 +24,7 @@ mod web;
 pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
@@ -44,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) session: SessionConfig,
     /// The user's time zone, such as `Europe/Berlin`; the machine's when left out.
     pub(crate) user_timezone: Option<String>,
+    /// Servers of the Model Context Protocol by name.
+    pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -57,6 +61,9 @@ impl Config {
         violations.extend(self.web.violations());
         violations.extend(self.models.violations());
         violations.extend(self.isolation.violations("isolation"));
+        for (name, server) in &self.mcp_servers {
+            violations.extend(server.violations(name));
+        }
         for (id, agent) in &self.agents {
             violations.extend(agent.violations(&format!("agents.{id}")));
         }
@@ -89,7 +96,8 @@ impl Config {
         ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
         let token_file = self.node.token_file.as_mut();
-        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file) {
+        let servers = self.mcp_servers.values_mut().filter_map(|server| server.cwd.as_mut());
+        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file).chain(servers) {
             *path = resolve(path);
         }
     }
@@ -149,6 +157,7 @@ impl Default for Config {
             models: ModelsConfig::default(),
             session: SessionConfig::default(),
             user_timezone: None,
+            mcp_servers: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
     }

@@ -115,6 +115,12 @@ impl Places {
             .map_err(|err| UsageError(format!("cannot read {}: {err}", file.display())).into())
     }
 
+    /// Tells one state of the configuration file from another.
+    pub(crate) fn configuration_version(&self) -> Option<(u64, std::time::SystemTime)> {
+        let meta = std::fs::metadata(&self.layers.file).ok()?;
+        Some((meta.len(), meta.modified().ok()?))
+    }
+
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }

@@ -11,6 +11,7 @@ use gantry_gateway::{
     Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
     Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
+use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
@@ -21,6 +22,7 @@ use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
+use crate::mcp_servers;
 use crate::open_files;
 use crate::places::{Places, own_program};
 
@@ -36,6 +38,8 @@ pub(crate) struct Served {
     gate: Arc<Gate>,
     drain: Duration,
     telling: tokio::task::JoinHandle<()>,
+    servers: Servers,
+    following: tokio::task::JoinHandle<()>,
     // Last: the directory is free when all else is gone.
     _lock: GatewayLock,
 }
@@ -82,6 +86,7 @@ impl Served {
         if local == LocalNode::Included {
             registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
         }
+        let servers = mcp_servers::open(places, &config, processes.clone(), registry.clone())?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(&config), closed),
@@ -134,7 +139,9 @@ impl Served {
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
-        let warnings = config.warnings();
+        let mut warnings = config.warnings();
+        warnings.extend(servers.problems());
+        let following = tokio::spawn(follow(places.clone(), servers.clone()));
         Ok(Served {
             url,
             workspace,
@@ -145,6 +152,8 @@ impl Served {
             gate,
             drain,
             telling,
+            servers,
+            following,
             _lock: lock,
         })
     }
@@ -152,6 +161,8 @@ impl Served {
     /// Calls are drained, sockets closed with a reason; what runs in the background stays.
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;
+        self.following.abort();
+        self.servers.stop().await;
         self.processes.shutdown().await;
         self.telling.abort();
         self.database.close().await;
@@ -196,6 +207,11 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         zone,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
     }))
+}
+
+/// Servers whose tools change, and a configuration that does.
+async fn follow(places: Places, servers: Servers) {
+    tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers));
 }
 
 /// With what gateways before this one left running.
