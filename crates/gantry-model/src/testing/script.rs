@@ -229,3 +229,19 @@ impl Turn {
         Turn { when: Some(words.into()), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_script_is_one() {
+        let docs = include_str!("../../../../docs/models.md");
+        let (_, after) = docs.split_once("echo '").unwrap();
+        let (script, _) = after.split_once("' > script.json").unwrap();
+        let script: Script = serde_json::from_str(script).unwrap();
+        assert_eq!((script.order, script.turns.len()), (Order::Step, 3));
+        assert!(matches!(script.turns[1].fail, Some(Failure::Status { status: 529, .. })));
+        assert!(matches!(&script.turns[2].say[..], [Say::Thinking(_), Say::Text(_)]));
+    }
+}
