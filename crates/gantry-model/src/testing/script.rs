@@ -33,7 +33,8 @@ pub enum Order {
     #[default]
     Sequence,
     /// The turn that stands where the conversation does: after no answer of the model the first one, after one the second.
-    /// The same request always gets the same turn, so whoever asks may die and ask again.
+    /// The same request always gets the same turn, so whoever asks may die and ask again. Turns that fail take no place: each
+    /// is played once, before the turn that follows it.
     Step,
 }
 
@@ -177,10 +178,14 @@ impl Script {
             Order::Step => {
                 let messages = heard.body["messages"].as_array()?;
                 let answers = messages.iter().filter(|message| message["role"] == "assistant").count();
-                let at = if self.repeat { answers.checked_rem(self.turns.len())? } else { answers };
-                let turn = self.turns.get(at).filter(|turn| fits(turn))?;
+                let places: Vec<usize> =
+                    (0..self.turns.len()).filter(|at| !self.turns[*at].fails()).collect();
+                let place = if self.repeat { answers.checked_rem(places.len())? } else { answers };
+                let answer = *places.get(place)?;
+                let before = place.checked_sub(1).map_or(0, |before| places[before] + 1);
+                let at = (before..answer).find(|at| !played[*at]).unwrap_or(answer);
                 played[at] = true;
-                Some(turn)
+                Some(&self.turns[at]).filter(|turn| fits(turn))
             }
         }
     }
@@ -215,6 +220,11 @@ impl Turn {
 
     pub fn failing(self, fail: Failure) -> Turn {
         Turn { fail: Some(fail), ..self }
+    }
+
+    /// Whether it gives no answer.
+    fn fails(&self) -> bool {
+        !matches!(self.fail, None | Some(Failure::Linger))
     }
 
     pub fn in_writes_of(self, bytes: usize) -> Turn {
