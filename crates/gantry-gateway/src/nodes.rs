@@ -302,9 +302,19 @@ impl Nodes {
 /// What operators do with nodes. The database first, then what is in memory.
 impl Nodes {
     pub(crate) async fn add(self: &Arc<Self>, id: &str, tags: &[String]) -> Result<String, DatabaseError> {
+        self.refuse_servers_name(id)?;
         let token = self.database.add_node(id, tags, now_ms()).await?;
         self.reload(id).await?;
         Ok(token.expose().to_owned())
+    }
+
+    /// Tools of nodes and of MCP servers have their names in front, so these must differ.
+    fn refuse_servers_name(&self, id: &str) -> Result<(), DatabaseError> {
+        if self.registry.has_server(id) {
+            let message = format!("\"{id}\" is an MCP server; nodes and MCP servers share their names");
+            return Err(DatabaseError::Refused(message));
+        }
+        Ok(())
     }
 
     /// A new token; whoever used the old one has to come again.
@@ -326,6 +336,7 @@ impl Nodes {
     }
 
     pub(crate) async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
+        self.refuse_servers_name(new_id)?;
         self.database.rename_node(id, new_id).await?;
         self.drop_connection(id, &format!("the node was renamed to {new_id}; start it with that id"));
         self.forget_in_memory(id);

@@ -1,10 +1,12 @@
-//! Gantry as a server of the Model Context Protocol: any agent that speaks it can use the tools.
+//! The Model Context Protocol both ways: any agent that speaks it can use Gantry's tools, and Gantry can use any server.
 //!
 //! [`McpServer`] answers the protocol over a [`Backend`], which is a gate in this process, a gateway over its link, or the
 //! gateway itself. It judges nothing: whatever a client asks for, resources and prompts too, is a call through the gate.
+//! [`client`] is the other way: servers that others wrote, whose tools join the registry.
 
 mod approval;
 mod backend;
+pub mod client;
 mod lean;
 mod naming;
 mod progress;

@@ -22,6 +22,7 @@ use crate::guard::Guard;
 use crate::policy::{HostPattern, NetworkPolicy};
 use crate::redirect::{Hop, location, refused};
 use crate::target::{Target, shown};
+use crate::tls::Trust;
 
 /// What the operator has decided for every call.
 #[derive(Debug, Clone, Default)]
@@ -34,8 +35,7 @@ pub struct ClientOptions {
     pub allowed_ranges: Vec<ipnet::IpNet>,
     /// Never taken from the environment.
     pub proxy: Option<Url>,
-    /// Certificates believed beside the system's own, as PEM.
-    pub extra_roots: Option<Vec<u8>>,
+    pub trust: Trust,
 }
 
 /// Cheap to make and to clone; connections are shared between clones.
@@ -89,13 +89,16 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const MAX_IDLE_PER_HOST: usize = 4;
 const USER_AGENT: &str = concat!("gantry/", env!("CARGO_PKG_VERSION"));
 
-/// They say how a message is carried, which is this client's business alone.
+/// They say how a message is carried and how it ends, which is this client's business alone: two answers to that is how
+/// requests are smuggled.
 const OUR_HEADERS: &[&str] = &[
+    "accept-encoding",
     "connection",
     "content-length",
     "expect",
     "host",
     "keep-alive",
+    "proxy-authenticate",
     "proxy-authorization",
     "proxy-connection",
     "te",
@@ -103,6 +106,11 @@ const OUR_HEADERS: &[&str] = &[
     "transfer-encoding",
     "upgrade",
 ];
+
+/// Whether a header is for the client alone to set.
+pub fn is_clients_own(header: &str) -> bool {
+    OUR_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(header))
+}
 
 #[derive(Debug)]
 pub struct Response {
@@ -150,7 +158,7 @@ impl Client {
 
     pub async fn send(&self, request: Request) -> Result<Response, NetError> {
         for name in request.headers.keys().chain(request.secret_headers.keys()) {
-            if OUR_HEADERS.contains(&name.as_str()) {
+            if is_clients_own(name.as_str()) {
                 return Err(NetError::BadHeader { name: name.to_string() });
             }
         }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,7 +26,7 @@ use crate::client::{ClientOptions, NetError};
 use crate::dial::Stream;
 use crate::guard::Guard;
 use crate::target::Target;
-use crate::tls::{Trust, tls_config};
+use crate::tls::tls_config;
 
 /// Beside the request's own deadline, since a connection may outlive the request that asked for it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
@@ -101,10 +100,7 @@ impl Shared {
     }
 
     async fn load_tls(&self) -> Result<Arc<ClientConfig>, String> {
-        let trust = match &self.options.extra_roots {
-            Some(pem) => Trust::And { name: PathBuf::from("the additional certificates"), pem: pem.clone() },
-            None => Trust::System,
-        };
+        let trust = self.options.trust.clone();
         let config = tokio::task::spawn_blocking(move || tls_config(&trust)).await;
         config.map_err(|err| err.to_string())?.map(Arc::new)
     }

@@ -10,6 +10,7 @@ mod decode;
 mod dial;
 mod gateway_url;
 mod guard;
+mod loopback;
 mod policy;
 mod redirect;
 mod target;
@@ -19,12 +20,15 @@ mod tls;
 
 pub use addresses::why_closed;
 pub use body::{Body, ReadBody};
-pub use client::{Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response};
+pub use client::{
+    Client, ClientOptions, MAX_REDIRECTS, NetError, Redirects, Request, Response, is_clients_own,
+};
 pub use dial::{DialError, Stream, dial};
 pub use gateway_url::{GatewayUrl, UrlError};
 pub use guard::names_metadata;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use ipnet::IpNet;
+pub use loopback::listen_on_loopback;
 pub use policy::{HostPattern, HostPatternError, NetworkPolicy};
 pub use target::check_address;
 pub use tls::Trust;

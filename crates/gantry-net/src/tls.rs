@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::{ClientConfig, RootCertStore};
 
 /// Whom to believe that they are who they say.
@@ -25,8 +25,8 @@ pub(crate) fn tls_config(trust: &Trust) -> Result<ClientConfig, String> {
         let refused = |reason: String| format!("{}: {reason}", name.display());
         let mut found = false;
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|err| refused(err.to_string()))?;
-            roots.add(certificate).map_err(|err| refused(err.to_string()))?;
+            let certificate = certificate.map_err(|err| refused(pem_reason(&err)))?;
+            roots.add(certificate).map_err(|err| refused(format!("a certificate in it is none ({err})")))?;
             found = true;
         }
         if !found {
@@ -38,4 +38,38 @@ pub(crate) fn tls_config(trust: &Trust) -> Result<ClientConfig, String> {
         .with_safe_default_protocol_versions()
         .map_err(|err| err.to_string())?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// In words; the library's own show bytes.
+fn pem_reason(err: &pem::Error) -> String {
+    match err {
+        pem::Error::MissingSectionEnd { .. } => "a certificate in it has no end".into(),
+        pem::Error::IllegalSectionStart { .. } => "a line in it begins with ----- and is no PEM".into(),
+        other => format!("it is not PEM ({other})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_certificate_is_told_with_the_files_name() {
+        for (pem, told) in [
+            ("hello", "/etc/ca.pem: there is no certificate in it"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n", "/etc/ca.pem: a certificate in it has no end"),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                "/etc/ca.pem: a certificate in it is none (",
+            ),
+            (
+                "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n",
+                "/etc/ca.pem: it is not PEM (",
+            ),
+        ] {
+            let trust = Trust::And { name: "/etc/ca.pem".into(), pem: pem.into() };
+            let reason = tls_config(&trust).unwrap_err();
+            assert!(reason.starts_with(told), "{reason}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{CoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use memchr::memmem;
 
 /// Browsers look this far for a `<meta>` that names the character set; some pages need a little more.
@@ -16,19 +16,58 @@ const CONTEXT: usize = 1024;
 /// The text of `bytes`. A byte-order mark says most, then the `Content-Type` header, then the `<meta>` tag of a page or the declaration
 /// of an XML document; what is valid UTF-8 is UTF-8, and the rest is guessed. Bytes that mean nothing become U+FFFD.
 pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    if let Some((encoding, length)) = Encoding::for_bom(bytes) {
-        return encoding.decode_without_bom_handling(&bytes[length..]).0;
+    match judged(bytes, content_type) {
+        Judged::Text(text) => Cow::Borrowed(text),
+        Judged::Encoded { encoding, mark } => encoding.decode_without_bom_handling(&bytes[mark..]).0,
+    }
+}
+
+/// As [`decode`], for many bytes and little memory: what is UTF-8 already becomes the text where it stands, and of everything
+/// else at most `limit` bytes of text are made. True if there was more.
+pub fn decode_within(mut bytes: Vec<u8>, content_type: Option<&str>, limit: usize) -> (String, bool) {
+    let (encoding, mark) = match judged(&bytes, content_type) {
+        Judged::Text(_) => (UTF_8, 0),
+        Judged::Encoded { encoding, mark } => (encoding, mark),
+    };
+    bytes.drain(..mark);
+    if encoding == UTF_8 || (encoding.is_ascii_compatible() && bytes.is_ascii()) {
+        match String::from_utf8(bytes) {
+            Ok(text) => return (text, false),
+            Err(err) => bytes = err.into_bytes(),
+        }
+    }
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let most = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(limit);
+    // Room that is not used costs nothing; room that grows is there twice for a while.
+    let mut text = String::with_capacity(most.min(limit));
+    let (result, _, _) = decoder.decode_to_string(&bytes, &mut text, true);
+    (text, result == CoderResult::OutputFull)
+}
+
+/// What bytes are before they are text.
+enum Judged<'a> {
+    Text(&'a str),
+    Encoded {
+        encoding: &'static Encoding,
+        /// Length of the byte-order mark.
+        mark: usize,
+    },
+}
+
+fn judged<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Judged<'a> {
+    if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
+        return Judged::Encoded { encoding, mark };
     }
     if let Some(encoding) = content_type.and_then(charset).or_else(|| declared(bytes, content_type)) {
-        return encoding.decode_without_bom_handling(bytes).0;
+        return Judged::Encoded { encoding, mark: 0 };
     }
     match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
+        Ok(text) => Judged::Text(text),
         // Cut off within a character, of a text that has shown before that it is UTF-8.
         Err(err) if err.error_len().is_none() && !bytes[..err.valid_up_to()].is_ascii() => {
-            String::from_utf8_lossy(bytes)
+            Judged::Encoded { encoding: UTF_8, mark: 0 }
         }
-        Err(_) => guess(bytes).decode_without_bom_handling(bytes).0,
+        Err(_) => Judged::Encoded { encoding: guess(bytes), mark: 0 },
     }
 }
 

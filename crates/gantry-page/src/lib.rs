@@ -9,7 +9,7 @@ mod readable;
 pub mod testing;
 
 pub use article::{Article, article};
-pub use decode::decode;
+pub use decode::{decode, decode_within};
 pub use html::html_to_text;
 pub use pdf::{PdfText, pdf_text};
 pub use readable::{Readable, Unreadable, readable};

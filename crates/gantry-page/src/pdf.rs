@@ -1,6 +1,7 @@
 //! The text of a PDF. The document is first reduced to its text by a reader with limits; the one that knows fonts and lines sees no more
 //! than that.
 
+mod quiet;
 mod reduce;
 
 use std::fmt;
@@ -57,7 +58,7 @@ fn broken() -> Unreadable {
 
 /// The readers panic on some documents; the page or the document is then given up, and nothing of their state is used again.
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
+    quiet::quietly(|| catch_unwind(AssertUnwindSafe(work))).ok()
 }
 
 /// Lines without the blanks around them, at most one of them empty in a row, and a blank line between pages.

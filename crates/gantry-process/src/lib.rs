@@ -21,6 +21,7 @@ mod log_layout;
 mod lost;
 mod options;
 mod order;
+mod piped;
 mod private_tmp;
 #[cfg(target_os = "linux")]
 mod process_table;
@@ -43,6 +44,7 @@ pub use error::ProcessError;
 pub use exit::{Exit, Signal};
 pub use log::LogPage;
 pub use options::ProcessesOptions;
+pub use piped::{Piped, PipedProcess};
 pub use private_tmp::PrivateTmp;
 pub use processes::{Processes, Waited};
 pub use program::{Program, find_program, find_program_outside};

@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::capture::{Captured, Collector, Spill, SpillState};
 use crate::command::{Capture, Command, Stdin};
@@ -30,7 +31,7 @@ use crate::supervise::{Ask, KeepWiring, Over, Supervised, Wiring, supervise};
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
 
 /// A keeper that has not started its command by then was stopped.
-const START_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What `wait` came back with.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     /// Cancelled by `shutdown`; foreground commands listen.
     pub(crate) stop: CancellationToken,
     pub(crate) stopping: AtomicBool,
+    /// The ends of piped commands, for `shutdown` to wait for.
+    pub(crate) piped: TaskTracker,
     pub(crate) ends: Arc<Ledger>,
     pub(crate) warnings: Vec<String>,
     /// Where sessions can be detached. Last, so that it is unlocked when the sessions above are let go.
@@ -82,6 +85,7 @@ impl Processes {
             sessions: Mutex::default(),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
+            piped: TaskTracker::new(),
             ends: Arc::default(),
             warnings,
             surviving,
@@ -339,8 +343,13 @@ impl Processes {
         self.inner.stop.cancel();
         let all = self.sessions().values().cloned().collect::<Vec<_>>();
         let attached: Vec<_> = all.into_iter().filter(|session| session.record().is_none()).collect();
-        self.end_these(&attached).await;
+        self.inner.piped.close();
+        tokio::join!(self.end_these(&attached), self.inner.piped.wait());
         self.inner.keepers.dismiss_spare();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.inner.stopping.load(Ordering::Acquire)
     }
 
     async fn end(&self, id: SessionId, ask: Ask) -> Result<bool, ProcessError> {
@@ -446,7 +455,7 @@ impl Inner {
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// A supervisor only vanishes with the runtime it runs on.
-fn gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {
+pub(crate) fn gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {
     received.map_err(|_| ProcessError::ShuttingDown)
 }
 

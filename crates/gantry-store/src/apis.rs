@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_tool::{Violation, nearest, parse_checked};
+use gantry_tool::{Violation, nearest};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use url::Url;
@@ -24,7 +24,7 @@ mod rates;
 use place::Place;
 pub use place::path_words;
 use profile::is_id;
-pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit, is_clients_own};
+pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit};
 pub use rates::RateLimited;
 use rates::Rates;
 
@@ -364,8 +364,7 @@ fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
         problems
     };
     let given = value.get("id").and_then(Value::as_str).map(str::to_owned);
-    let checked = parse_checked::<ProfileDraft>(value).and_then(ProfileDraft::check);
-    match checked {
+    match ProfileDraft::read_whole(value) {
         Err(problems) => Err(broken(named(problems, given.as_deref()))),
         Ok(profile) => match named(Vec::new(), given.as_deref()) {
             problems if problems.is_empty() => Ok(profile),

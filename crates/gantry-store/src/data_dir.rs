@@ -1,8 +1,8 @@
 //! The data directory: who may enter (its owner), and what lies where.
 
 use std::fs::{DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::token::PlainToken;
@@ -131,14 +131,42 @@ impl DataDir {
     }
 }
 
+/// Every write makes a new file, so these tell one version from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    pub(crate) fn of(meta: &std::fs::Metadata) -> FileVersion {
+        FileVersion { inode: meta.ino(), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
+    }
+
+    /// `None` while there is no such file.
+    pub(crate) fn of_file(path: &Path) -> Option<FileVersion> {
+        std::fs::metadata(path).ok().map(|meta| FileVersion::of(&meta))
+    }
+}
+
 /// Replaces a small file of our own: temp, fsync, rename, fsync of the folder; mode 0600.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put_private(path, bytes, |temp| std::fs::rename(temp, path))
+    replace_private_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`replace_private`], with what `write` writes.
+pub(crate) fn replace_private_with(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    put_private(path, write, |temp| std::fs::rename(temp, path))
 }
 
 /// As [`replace_private`], but a file that is there stays as it is.
 pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put_private(path, bytes, |temp| {
+    let write = |file: &mut std::fs::File| file.write_all(bytes);
+    put_private(path, write, |temp| {
         match std::fs::hard_link(temp, path) {
             Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
             _ => {}
@@ -148,8 +176,11 @@ pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a temp file, syncs it, names it with `name` and syncs the folder.
-fn put_private(path: &Path, bytes: &[u8], name: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    use std::io::Write;
+fn put_private(
+    path: &Path,
+    write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
+    name: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
 
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -157,7 +188,7 @@ fn put_private(path: &Path, bytes: &[u8], name: impl FnOnce(&Path) -> io::Result
     let temp = folder.join(format!(".gantry-{}.tmp", uuid::Uuid::new_v4().simple()));
     let written =
         std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temp).and_then(|mut file| {
-            file.write_all(bytes)?;
+            write(&mut file)?;
             file.sync_all()
         });
     written.and_then(|()| name(&temp)).inspect_err(|_| {

@@ -1,18 +1,21 @@
 //! Kept results: one private file each, for 7 days, at most 1 GiB in all.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use gantry_tool::{KeptResult, ResultError, ResultPage, ResultStore};
+use gantry_tool::{KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
 use regex::RegexBuilder;
+
+use crate::data_dir::replace_private_with;
 
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEPT_BYTES: u64 = 1 << 30;
 /// Characters shown on each side of a match.
 const CONTEXT_CHARS: usize = 120;
+const WRITE_BYTES: usize = 64 * 1024;
 const OPERATOR: &str = "operator";
 
 /// A file is one line of JSON about the result, then the result.
@@ -65,24 +68,32 @@ impl KeptResults {
         if fs::metadata(&path).ok()?.modified().ok()?.elapsed().is_ok_and(|age| age > self.kept_for) {
             return None;
         }
-        let file = fs::read_to_string(path).ok()?;
-        let (about, text) = file.split_once('\n')?;
+        let mut file = fs::read_to_string(path).ok()?;
+        let (about, _) = file.split_once('\n')?;
+        let length = about.len() + 1;
         let about: KeptResult = serde_json::from_str(about).ok()?;
-        (reader == OPERATOR || reader == about.owner).then(|| text.to_owned())
+        file.drain(..length);
+        (reader == OPERATOR || reader == about.owner).then_some(file)
     }
 }
 
 impl ResultStore for KeptResults {
-    fn keep(&self, owner: &str, tool: &str, text: &str) -> Result<KeptResult, ResultError> {
+    fn keep_written(
+        &self,
+        owner: &str,
+        tool: &str,
+        length: TextLength,
+        write: WriteText<'_>,
+    ) -> Result<KeptResult, ResultError> {
         let failed = |err: io::Error| ResultError::Storage(err.to_string());
         let kept = KeptResult {
             handle: format!("res_{}", uuid::Uuid::new_v4().simple()),
             owner: owner.to_owned(),
             tool: tool.to_owned(),
-            characters: text.chars().count(),
+            characters: length.characters,
         };
         let about = serde_json::to_string(&kept).map_err(|err| ResultError::Storage(err.to_string()))?;
-        let bytes = (about.len() + 1 + text.len()) as u64;
+        let bytes = (about.len() + 1 + length.bytes) as u64;
         if bytes > self.kept_bytes {
             return Err(ResultError::Storage(format!(
                 "it has {bytes} bytes, and {} are kept in all",
@@ -91,7 +102,13 @@ impl ResultStore for KeptResults {
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         self.make_room(bytes).map_err(failed)?;
-        write(&self.folder.join(&kept.handle), &format!("{about}\n{text}")).map_err(failed)?;
+        replace_private_with(&self.folder.join(&kept.handle), |file| {
+            let mut file = io::BufWriter::with_capacity(WRITE_BYTES, file);
+            writeln!(file, "{about}")?;
+            write(&mut file)?;
+            file.flush()
+        })
+        .map_err(failed)?;
         Ok(kept)
     }
 
@@ -109,10 +126,6 @@ impl ResultStore for KeptResults {
             Some(pattern) => passages(&text, pattern, offset, limit),
         }
     }
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    crate::data_dir::replace_private(path, text.as_bytes())
 }
 
 fn page(text: &str, offset: usize, limit: usize) -> ResultPage {

@@ -13,12 +13,13 @@ mod gateway_lock;
 mod kept_results;
 mod objects;
 mod secrets;
+mod server_records;
 mod staged;
 mod token;
 
 pub use apis::{
     ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
-    ProfileDraft, RateLimit, RateLimited, Saving, is_clients_own, path_words,
+    ProfileDraft, RateLimit, RateLimited, Saving, path_words,
 };
 pub use audit_log::AuditLog;
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
@@ -38,5 +39,6 @@ pub use objects::{
 pub use secrets::{
     MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };
+pub use server_records::{Pin, RecordError, RecordVersion, ServerRecord, ServerRecords};
 pub use staged::Staged;
 pub use token::PlainToken;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::DataDir;
-use crate::data_dir::replace_private;
+use crate::data_dir::{FileVersion, replace_private};
 
 mod reference;
 mod seal;
@@ -52,20 +52,6 @@ struct Known {
     looked: Option<Instant>,
     secrets: Arc<BTreeMap<String, Secret>>,
     values: Arc<[String]>,
-}
-
-/// Every write makes a new file, so these tell one version from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl FileVersion {
-    fn of(meta: &std::fs::Metadata) -> FileVersion {
-        FileVersion { inode: meta.ino(), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
-    }
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,9 @@ use crate::tool::{Reply, Tool, Toolset};
 pub(crate) fn error(tool: &Tool, error: &ToolError) -> Reply {
     let text = error.to_string();
     match tool.toolset() {
-        Toolset::Node | Toolset::Guarded | Toolset::Gantry => Reply::Json(json!({ "error": text })),
+        Toolset::Node | Toolset::Guarded | Toolset::Gantry | Toolset::Mcp => {
+            Reply::Json(json!({ "error": text }))
+        }
         Toolset::Native => Reply::Json(json!({"ok": false, "error": text})),
         Toolset::Assistant => Reply::Text(text),
         Toolset::Basic => {

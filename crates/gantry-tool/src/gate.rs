@@ -183,6 +183,14 @@ impl Gate {
         }
     }
 
+    /// Masks what is known now; also for answers that were given earlier.
+    pub fn mask_reply(&self, reply: &mut Reply) {
+        match reply {
+            Reply::Text(text) => self.parts.masker.mask_text(text),
+            Reply::Json(value) => self.parts.masker.mask_values(value),
+        }
+    }
+
     /// Puts every audit line on disk; for processes that are about to end.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.parts.audit.flush()
@@ -265,10 +273,7 @@ impl Gate {
     /// Step 7, first half: known secrets go before anything is cut, kept or shown.
     fn mask(&self, mut answer: Answer) -> Answer {
         match &mut answer {
-            Answer::Success(reply) | Answer::ToolError(reply) => match reply {
-                Reply::Text(text) => self.parts.masker.mask_text(text),
-                Reply::Json(value) => self.parts.masker.mask_values(value),
-            },
+            Answer::Success(reply) | Answer::ToolError(reply) => self.mask_reply(reply),
             Answer::Refused(refusal) => self.mask_refusal(refusal),
         }
         answer

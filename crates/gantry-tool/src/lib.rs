@@ -35,12 +35,12 @@ pub use call::{
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};
 pub use labels::Label;
-pub use mask::{Masker, SHORTEST_SECRET, SecretSource};
+pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_in_bytes, mask_in_text};
 pub use metrics::{Metrics, Status};
 pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
 pub use registry::{NodeState, Registry, RegistryError, SharedTool, ToolScope, View, canonical_name};
-pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
+pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
 pub use schema::{check_schema, parse_checked};
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};

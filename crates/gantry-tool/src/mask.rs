@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
 use serde_json::Value;
 
 const MASK: &str = "[masked]";
 
 /// A known value shorter than this would mask half of every text.
 pub const SHORTEST_SECRET: usize = 8;
+
+/// Bytes that one byte of a secret may take in a document: `&quot;`.
+const LONGEST_SPELLING: usize = 6;
 
 /// Words that make a name secret wherever they stand in it: `MY_AUTH`, `stripeKey`.
 const SECRET_WORDS: [&str; 6] = ["key", "keys", "auth", "token", "cookie", "passphrase"];
@@ -60,13 +64,38 @@ impl Masker {
     }
 
     /// The longest known secret, in bytes: how far one can reach across a cut.
-    pub(crate) fn longest_secret(&self) -> usize {
+    pub fn longest_secret(&self) -> usize {
         self.lists().iter().filter_map(|list| list.first()).map(String::len).max().unwrap_or(0)
     }
 
-    /// Known secret values replaced, all else untouched.
+    /// Known secret values replaced, all else untouched. Never takes a second copy of the text.
     pub fn mask_text(&self, text: &mut String) {
         mask_text(&self.lists(), text);
+    }
+
+    /// As [`Masker::mask_text`], in what is no text.
+    pub fn mask_bytes(&self, bytes: &mut Vec<u8>) {
+        self.lists().iter().flat_map(|list| list.iter()).for_each(|secret| mask_in_bytes(bytes, secret));
+    }
+
+    /// Where to cut bytes that are masked only once they are read as text, so that the beginning of a secret is never left
+    /// over: at `end`, or before the secret that stands across it, be it as it is, as HTML spells it or in UTF-16. Only a
+    /// whole secret moves the cut, so that nobody can find one out letter by letter.
+    pub fn cut_before_secret(&self, bytes: &[u8], end: usize) -> usize {
+        let lists = self.lists();
+        let forms: Vec<Vec<u8>> =
+            lists.iter().flat_map(|list| list.iter()).flat_map(|s| raw_forms(s)).collect();
+        let mut end = end.min(bytes.len());
+        // Again, since one secret may begin within another.
+        while let Some(start) = forms.iter().filter_map(|form| standing_across(bytes, end, form)).min() {
+            end = start;
+        }
+        end
+    }
+
+    /// How far beyond a cut to read for [`Masker::cut_before_secret`] to see all of a secret.
+    pub fn reach(&self) -> usize {
+        LONGEST_SPELLING * self.longest_secret()
     }
 
     pub fn mask_values(&self, value: &mut Value) {
@@ -92,10 +121,52 @@ type Lists = [Arc<[String]>; 2];
 
 fn mask_text(lists: &Lists, text: &mut String) {
     for secret in lists.iter().flat_map(|list| list.iter()).filter(|secret| secret.len() >= SHORTEST_SECRET) {
-        if text.contains(secret.as_str()) {
-            *text = text.replace(secret.as_str(), MASK);
-        }
+        mask_in_text(text, secret);
     }
+}
+
+/// One secret masked wherever it stands in the text, in place.
+pub fn mask_in_text(text: &mut String, secret: &str) {
+    if secret.is_empty() || !text.contains(secret) {
+        return;
+    }
+    let mut bytes = std::mem::take(text).into_bytes();
+    mask_in_bytes(&mut bytes, secret);
+    // Whole characters were replaced by whole characters, so it is text still.
+    *text = String::from_utf8(bytes).unwrap_or_default();
+}
+
+/// As [`mask_in_text`]. A mask is never longer than what it hides, so nothing has to move out of the way.
+pub fn mask_in_bytes(bytes: &mut Vec<u8>, secret: &str) {
+    let (finder, mask) = (memmem::Finder::new(secret), &MASK.as_bytes()[..MASK.len().min(secret.len())]);
+    let (mut read, mut written) = (0, 0);
+    while let Some(at) =
+        Some(&bytes[read..]).filter(|_| !secret.is_empty()).and_then(|rest| finder.find(rest))
+    {
+        bytes.copy_within(read..read + at, written);
+        written += at;
+        bytes[written..written + mask.len()].copy_from_slice(mask);
+        written += mask.len();
+        read += at + secret.len();
+    }
+    if read > 0 {
+        bytes.copy_within(read.., written);
+        bytes.truncate(written + bytes.len() - read);
+    }
+}
+
+/// Where a form that begins before `end` and ends after it begins.
+fn standing_across(bytes: &[u8], end: usize, form: &[u8]) -> Option<usize> {
+    let across = form.len().saturating_sub(1);
+    let (from, to) = (end.saturating_sub(across), bytes.len().min(end.saturating_add(across)));
+    Some(from + memmem::find(bytes.get(from..to)?, form)?)
+}
+
+/// What a secret may look like before a document is read.
+fn raw_forms(secret: &str) -> [Vec<u8>; 4] {
+    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    let wide = |bytes: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(bytes).collect();
+    [secret.as_bytes().to_vec(), html.into_bytes(), wide(u16::to_le_bytes), wide(u16::to_be_bytes)]
 }
 
 fn mask_values(lists: &Lists, value: &mut Value) {
@@ -155,6 +226,48 @@ mod tests {
             value,
             json!({"command": "curl -H [masked]", "env": {"API_TOKEN": "[masked]", "A": "short"}, "key": "[masked]"})
         );
+    }
+
+    #[test]
+    fn masking_takes_no_room() {
+        for (secret, text, masked) in [
+            ("12345678", "12345678", "[masked]"),
+            ("12345678", "a12345678b1234567812345678c", "a[masked]b[masked][masked]c"),
+            ("geheimnis-größe", "x geheimnis-größe y", "x [masked] y"),
+            ("shrt", "a shrt é", "a [mas é"),
+            ("", "text", "text"),
+        ] {
+            let (mut in_text, mut in_bytes) = (text.to_owned(), text.as_bytes().to_vec());
+            mask_in_text(&mut in_text, secret);
+            mask_in_bytes(&mut in_bytes, secret);
+            assert_eq!((in_text.as_str(), in_bytes.as_slice()), (masked, masked.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_cut_goes_before_the_secret_it_would_tear() {
+        let masker = Masker::new(["hunter2<hunter2".to_owned(), "hunter2<".to_owned()]);
+        let wide: Vec<u8> = "a hunter2<hunter2 b".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, secret, after) in [
+            (&b"a hunter2<hunter2 b"[..], 2, 17),
+            (b"a hunter2&lt;hunter2 b", 2, 20),
+            (b"a hunter2<hunter3 b", 2, 10),
+        ] {
+            for end in 0..=bytes.len() {
+                let expected = if (secret + 1..after).contains(&end) { secret } else { end };
+                assert_eq!(masker.cut_before_secret(bytes, end), expected, "{end} of {bytes:?}");
+            }
+        }
+        for end in 5..34 {
+            assert!(masker.cut_before_secret(&wide, end) <= 4, "{end}");
+        }
+        assert_eq!(
+            Masker::new(["12345678".into(), "78901234".into()]).cut_before_secret(b"123456789012345", 9),
+            0
+        );
+        assert_eq!(masker.cut_before_secret(b"a hunter", 8), 8, "a beginning alone moves nothing");
+        assert_eq!(Masker::default().cut_before_secret(b"text", 2), 2);
+        assert!(masker.reach() >= b"hunter2&lt;hunter2".len());
     }
 
     #[test]

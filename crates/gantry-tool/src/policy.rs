@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::call::{Autonomy, Call, PrincipalKind};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
-use crate::tool::{Access, Tool, Touch};
+use crate::tool::{Access, Tool, Toolset, Touch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -122,10 +122,11 @@ impl Rule {
         self
     }
 
-    /// Whether the pattern matches the tool, by its name or without its node.
+    /// Whether the pattern matches the tool, by its name or without its node. What an MCP server calls its tools is the
+    /// server's choice, so no bare name speaks for them.
     pub fn is_about(&self, tool: &Tool) -> bool {
-        let bare = tool.name().split_once("__").map(|(_, bare)| bare);
-        self.tool.is_match(tool.name()) || bare.is_some_and(|bare| self.tool.is_match(bare))
+        let bare = tool.name().split_once("__").filter(|_| tool.toolset() != Toolset::Mcp);
+        self.tool.is_match(tool.name()) || bare.is_some_and(|(_, bare)| self.tool.is_match(bare))
     }
 
     fn matches(&self, request: &Request<'_>, sensitive: bool) -> bool {

@@ -1,6 +1,6 @@
 //! The list of tools, and scoped views of it. A registry can name and find tools; running one is the gate's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use globset::GlobMatcher;
@@ -29,6 +29,8 @@ struct Entries {
     tools: BTreeMap<String, Arc<Tool>>,
     /// Machines that come and go. One that is not listed is this very machine, which is always there.
     nodes: BTreeMap<String, NodeState>,
+    /// MCP servers, which share one namespace with the machines.
+    servers: BTreeSet<String>,
 }
 
 /// What is known of a node beside its tools.
@@ -42,6 +44,10 @@ pub struct NodeState {
 pub enum RegistryError {
     #[error("a tool named {0} is already registered")]
     Duplicate(String),
+    #[error("{name} cannot be told from {other}, which is there already")]
+    Shadows { name: String, other: String },
+    #[error("\"{0}\" is the name of a node already; nodes and MCP servers share their names")]
+    IsNode(String),
     #[error("{pattern:?} is neither a name, a glob nor a toolset: {reason}")]
     Selector { pattern: String, reason: String },
 }
@@ -83,6 +89,41 @@ impl Registry {
         });
     }
 
+    /// Registers all tools of an MCP server in place of those it had. One that could be taken for another tool is left
+    /// out, and why is returned.
+    pub fn set_server(&self, server: &str, tools: Vec<Tool>) -> Vec<RegistryError> {
+        self.change(|entries| {
+            entries.drop_server(server);
+            if entries.nodes.contains_key(server) {
+                return vec![RegistryError::IsNode(server.to_owned())];
+            }
+            entries.servers.insert(server.to_owned());
+            let mut taken: BTreeMap<String, String> =
+                entries.tools.keys().map(|name| (folded(name), name.clone())).collect();
+            let mut refused = Vec::new();
+            for tool in tools {
+                let name = tool.name().to_owned();
+                match taken.insert(folded(&name), name.clone()) {
+                    None => drop(entries.tools.insert(name, Arc::new(tool))),
+                    Some(other) => {
+                        taken.insert(folded(&other), other.clone());
+                        refused.push(RegistryError::Shadows { name, other });
+                    }
+                }
+            }
+            refused
+        })
+    }
+
+    pub fn remove_server(&self, server: &str) {
+        self.change(|entries| entries.drop_server(server));
+    }
+
+    /// Whether an MCP server has that name.
+    pub fn has_server(&self, name: &str) -> bool {
+        self.read().servers.contains(name)
+    }
+
     /// Told whenever tools or nodes come, go or change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
@@ -106,7 +147,7 @@ impl Registry {
         let entries = self.read();
         let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
         let tools = tools.map(|(name, tool)| (name.clone(), tool.clone())).collect();
-        View { entries: Entries { tools, nodes: entries.nodes.clone() } }
+        View { entries: Entries { tools, nodes: entries.nodes.clone(), servers: BTreeSet::new() } }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
@@ -266,6 +307,12 @@ impl Entries {
         self.nodes.get(node).cloned().unwrap_or_else(here)
     }
 
+    fn drop_server(&mut self, server: &str) {
+        let of = |tool: &Tool| tool.name().split_once("__").map(|(of, _)| of == server);
+        self.tools.retain(|_, tool| tool.toolset() != Toolset::Mcp || of(tool) != Some(true));
+        self.servers.remove(server);
+    }
+
     fn drop_tools_of(&mut self, node: &str) {
         self.tools.retain(|_, tool| node_and_name(tool).is_none_or(|(of, _)| of != node));
     }
@@ -277,6 +324,11 @@ pub fn canonical_name(name: &str) -> String {
         Some(rest) => format!("tool::{rest}"),
         None => name.to_owned(),
     }
+}
+
+/// Names that surfaces without colons cannot tell apart have one form.
+fn folded(name: &str) -> String {
+    name.replace("::", "__")
 }
 
 fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {

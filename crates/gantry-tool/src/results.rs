@@ -1,5 +1,7 @@
 //! Results too long for a model, kept behind a handle. `gantry-store` keeps them.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 /// The name under which a result is kept.
@@ -35,9 +37,36 @@ pub enum ResultError {
     Storage(String),
 }
 
+/// How long a text is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextLength {
+    pub characters: usize,
+    pub bytes: usize,
+}
+
+impl TextLength {
+    pub fn of(text: &str) -> TextLength {
+        TextLength { characters: text.chars().count(), bytes: text.len() }
+    }
+}
+
+/// Writes a text of a known length.
+pub type WriteText<'a> = &'a mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>;
+
 /// Keeps whole results. Blocking.
 pub trait ResultStore: Send + Sync {
-    fn keep(&self, owner: &str, tool: &str, text: &str) -> Result<KeptResult, ResultError>;
+    /// Keeps what `write` writes: a long text need not be in memory as a whole.
+    fn keep_written(
+        &self,
+        owner: &str,
+        tool: &str,
+        length: TextLength,
+        write: WriteText<'_>,
+    ) -> Result<KeptResult, ResultError>;
+
+    fn keep(&self, owner: &str, tool: &str, text: &str) -> Result<KeptResult, ResultError> {
+        self.keep_written(owner, tool, TextLength::of(text), &mut |file| file.write_all(text.as_bytes()))
+    }
 
     /// Reads characters from `offset`, at most `limit`; or passages that match `grep`, from the `offset`th on.
     ///

@@ -12,7 +12,7 @@ use crate::call::{Call, Ctx, Principal, Surface};
 use crate::error::ToolError;
 use crate::gate::{Answer, Gate, GateParts};
 use crate::registry::Registry;
-use crate::results::{KeptResult, ResultError, ResultPage, ResultStore};
+use crate::results::{KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
 use crate::tool::{Reply, Tool, Toolset};
 
 /// Says its input back.
@@ -70,15 +70,23 @@ pub struct MemoryResults {
 }
 
 impl ResultStore for MemoryResults {
-    fn keep(&self, owner: &str, tool: &str, text: &str) -> Result<KeptResult, ResultError> {
+    fn keep_written(
+        &self,
+        owner: &str,
+        tool: &str,
+        length: TextLength,
+        write: WriteText<'_>,
+    ) -> Result<KeptResult, ResultError> {
+        let mut text = Vec::new();
+        write(&mut text).map_err(|err| ResultError::Storage(err.to_string()))?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let result = KeptResult {
             handle: format!("res-{}", kept.len()),
             owner: owner.to_owned(),
             tool: tool.to_owned(),
-            characters: text.chars().count(),
+            characters: length.characters,
         };
-        kept.push((result.clone(), text.to_owned()));
+        kept.push((result.clone(), String::from_utf8_lossy(&text).into_owned()));
         Ok(result)
     }
 

@@ -26,16 +26,19 @@ pub enum Toolset {
     Assistant,
     /// What Gantry itself offers beside the five designs: reading kept results.
     Gantry,
+    /// Tools of MCP servers, which others have written.
+    Mcp,
 }
 
 impl Toolset {
-    pub const ALL: [Toolset; 6] = [
+    pub const ALL: [Toolset; 7] = [
         Toolset::Node,
         Toolset::Native,
         Toolset::Guarded,
         Toolset::Basic,
         Toolset::Assistant,
         Toolset::Gantry,
+        Toolset::Mcp,
     ];
 
     pub fn from_name(name: &str) -> Option<Toolset> {
@@ -50,6 +53,7 @@ impl Toolset {
             Toolset::Basic => "basic",
             Toolset::Assistant => "assistant",
             Toolset::Gantry => "gantry",
+            Toolset::Mcp => "mcp",
         }
     }
 }

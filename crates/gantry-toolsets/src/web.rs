@@ -6,7 +6,7 @@ pub(crate) mod untrusted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_net::{Client, HostPattern, NetError};
+use gantry_net::{Body, Client, HostPattern, NetError, ReadBody};
 use gantry_store::{Apis, Secrets};
 use gantry_tool::{Call, Masker, ToolError};
 use tokio::time::Instant;
@@ -68,6 +68,20 @@ impl Web {
 pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
     let own = Instant::now() + limit;
     call.deadline.map_or(own, |deadline| own.min(deadline.into()))
+}
+
+/// At most `limit` bytes of a body, and never a part of a known secret at their end: what follows the limit is looked at, too.
+pub(crate) async fn read_whole_secrets(
+    body: Body,
+    limit: usize,
+    masker: &Masker,
+) -> Result<ReadBody, NetError> {
+    let ReadBody { mut bytes, cut } = body.read(limit.saturating_add(masker.reach())).await?;
+    if bytes.len() <= limit {
+        return Ok(ReadBody { bytes, cut });
+    }
+    bytes.truncate(masker.cut_before_secret(&bytes, limit));
+    Ok(ReadBody { bytes, cut: true })
 }
 
 /// What the guard refuses is a denial, the rest is how the world is.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::commands::audit::AuditArgs;
 use crate::commands::call::CallArgs;
@@ -47,6 +47,15 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The error as it is without the environment: the usage line names every option that has a value, and those that come from
+/// a variable were not typed.
+pub(crate) fn as_typed(err: clap::Error) -> clap::Error {
+    let command = ["data_dir", "config", "gateway"]
+        .into_iter()
+        .fold(Cli::command(), |command, name| command.mut_arg(name, |arg| arg.env(None)));
+    command.try_get_matches().err().unwrap_or(err)
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 mod isolation;
 mod layers;
+mod mcp_servers;
 mod models;
 mod node;
 mod storage;
@@ -21,6 +22,7 @@ mod web;
 
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
 pub(crate) use storage::StorageConfig;
@@ -38,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) web: WebConfig,
+    /// Servers of the Model Context Protocol by name.
+    pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
     pub(crate) models: ModelsConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
@@ -52,6 +56,9 @@ impl Config {
         violations.extend(self.web.violations());
         violations.extend(self.models.violations());
         violations.extend(self.isolation.violations("isolation"));
+        for (name, server) in &self.mcp_servers {
+            violations.extend(server.violations(name));
+        }
         for (id, agent) in &self.agents {
             let isolation = agent.isolation.as_ref();
             let key = format!("agents.{id}.isolation");
@@ -85,7 +92,8 @@ impl Config {
         ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
         let token_file = self.node.token_file.as_mut();
-        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file) {
+        let servers = self.mcp_servers.values_mut().filter_map(|server| server.cwd.as_mut());
+        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file).chain(servers) {
             *path = resolve(path);
         }
     }
@@ -142,6 +150,7 @@ impl Default for Config {
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             web: WebConfig::default(),
+            mcp_servers: BTreeMap::new(),
             models: ModelsConfig::default(),
             agents: BTreeMap::new(),
         }

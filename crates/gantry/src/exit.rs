@@ -58,16 +58,20 @@ pub(crate) struct UsageError(pub(crate) String);
 pub(crate) struct Refused(pub(crate) Refusal);
 
 impl Exit {
-    /// Prints what went wrong: words on standard error, and for usage errors the error object on standard output.
+    /// Prints what went wrong: words on standard error, and for usage errors (for all, with `--json`) the error object on
+    /// standard output.
     pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
         if let Some(Refused(refusal)) = err.downcast_ref() {
             return output.refused(refusal);
         }
         let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
         if usage {
-            output.value(&output::usage_object(&format!("{err:#}")));
+            output.value(&output::error_object("usage", &format!("{err:#}")));
             output.error(&format!("{err:#}"));
             return Exit::Usage;
+        }
+        if output.json {
+            output.value(&output::error_object("failed", &format!("{err:#}")));
         }
         output.error(&format!("{err:#}"));
         Exit::Failure

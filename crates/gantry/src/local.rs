@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
-use gantry_net::Trust;
+use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
 use gantry_tool::{
@@ -17,6 +17,7 @@ use gantry_toolsets::{Machine, MachineParts, Native, Web};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
+use crate::mcp_servers;
 use crate::places::{Places, own_program};
 
 /// `gantry __exec` is the keeper of one command.
@@ -27,6 +28,7 @@ pub(crate) struct Local {
     pub(crate) config: Config,
     pub(crate) places: Places,
     pub(crate) processes: Processes,
+    pub(crate) servers: Servers,
 }
 
 /// How long an in-process gate is used.
@@ -66,6 +68,7 @@ impl Local {
         for tool in gantry_toolsets::all(&Arc::new(machine), &native) {
             registry.register(tool)?;
         }
+        let servers = mcp_servers::open(&places, &config, processes.clone(), registry.clone())?;
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
@@ -78,7 +81,7 @@ impl Local {
             results,
             max_result_chars: config.max_tool_result_chars,
         });
-        Ok(Local { gate, config, places, processes })
+        Ok(Local { gate, config, places, processes, servers })
     }
 
     /// A call by the operator, or as an agent: then with its view, its policy and its workspace.
@@ -151,15 +154,12 @@ impl Setup {
 
 /// With the keys of search providers that the environment holds, and what the data directory keeps.
 pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
-    let extra_roots = match places.trust()? {
-        Trust::System => None,
-        Trust::And { pem, .. } => Some(pem),
-    };
+    let trust = places.trust()?;
     Ok(Web {
         secrets: Some(places.secrets()),
         apis: Some(Apis::new(&places.data)),
         masker: masker(places, config),
-        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), extra_roots)
+        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), trust)
     })
 }
 

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod exit;
 mod local;
+mod mcp_servers;
 mod models;
 mod open_files;
 mod output;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
             let exit = commands::run(cli, &output).unwrap_or_else(|err| exit::Exit::report(&output, &err));
             if output.is_complete() { exit } else { exit::Exit::Failure }
         }
-        Err(err) => exit::Exit::from_parser(&err),
+        Err(err) => exit::Exit::from_parser(&cli::as_typed(err)),
     };
     exit.into()
 }

@@ -206,9 +206,9 @@ impl RunningNotes {
     }
 }
 
-/// The error object of a command line or configuration that cannot be used.
-pub(crate) fn usage_object(message: &str) -> Value {
-    json!({"error": {"code": "usage", "message": message}})
+/// `usage` is the code of a command line or configuration that cannot be used.
+pub(crate) fn error_object(code: &str, message: &str) -> Value {
+    json!({"error": {"code": code, "message": message}})
 }
 
 /// Asks on standard error, where the answer is typed.
@@ -224,7 +224,7 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
     // The first paragraph says what is wrong; usage and a pointer to the help follow.
     let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = paragraph.join(" ");
-    println!("{}", usage_object(message.trim_start_matches("error: ")));
+    println!("{}", error_object("usage", message.trim_start_matches("error: ")));
     let _ = err.print();
 }
 

@@ -14,6 +14,7 @@ use crate::cli::Global;
 use crate::config::Layers;
 use crate::exit::UsageError;
 
+#[derive(Clone)]
 pub(crate) struct Places {
     pub(crate) data: DataDir,
     pub(crate) layers: Layers,
@@ -112,6 +113,12 @@ impl Places {
     pub(crate) fn read_own(&self, file: &Path) -> Result<Vec<u8>> {
         std::fs::read(self.current_dir.join(file))
             .map_err(|err| UsageError(format!("cannot read {}: {err}", file.display())).into())
+    }
+
+    /// Tells one state of the configuration file from another.
+    pub(crate) fn configuration_version(&self) -> Option<(u64, std::time::SystemTime)> {
+        let meta = std::fs::metadata(&self.layers.file).ok()?;
+        Some((meta.len(), meta.modified().ok()?))
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {

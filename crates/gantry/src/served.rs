@@ -10,6 +10,7 @@ use gantry_gateway::{
     Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource, Serving, TlsFiles,
     Transfers, TransfersParts, serve,
 };
+use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
@@ -19,6 +20,7 @@ use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
 use crate::config::{Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, Setup, masker, sensitive_paths};
+use crate::mcp_servers;
 use crate::open_files;
 use crate::places::{Places, own_program};
 
@@ -34,6 +36,8 @@ pub(crate) struct Served {
     gate: Arc<Gate>,
     drain: Duration,
     telling: tokio::task::JoinHandle<()>,
+    servers: Servers,
+    following: tokio::task::JoinHandle<()>,
     // Last: the directory is free when all else is gone.
     _lock: GatewayLock,
 }
@@ -79,6 +83,7 @@ impl Served {
         if local == LocalNode::Included {
             registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
         }
+        let servers = mcp_servers::open(places, &config, processes.clone(), registry.clone())?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(&config), closed),
@@ -118,7 +123,9 @@ impl Served {
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
-        let warnings = config.warnings();
+        let mut warnings = config.warnings();
+        warnings.extend(servers.problems());
+        let following = tokio::spawn(follow(places.clone(), servers.clone()));
         Ok(Served {
             url,
             workspace,
@@ -129,6 +136,8 @@ impl Served {
             gate,
             drain,
             telling,
+            servers,
+            following,
             _lock: lock,
         })
     }
@@ -136,12 +145,19 @@ impl Served {
     /// Calls are drained, sockets closed with a reason; what runs in the background stays.
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;
+        self.following.abort();
+        self.servers.stop().await;
         self.processes.shutdown().await;
         self.telling.abort();
         self.database.close().await;
         // A failing log was told with every call; there is nobody left to tell.
         let _ = self.gate.flush();
     }
+}
+
+/// Servers whose tools change, and a configuration that does.
+async fn follow(places: Places, servers: Servers) {
+    tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers));
 }
 
 /// With what gateways before this one left running.

@@ -23,11 +23,12 @@ const PROGRAMS: [(&str, &str); 12] = [
 ];
 
 /// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need.
-const NODE_PACKAGES: [&str; 5] = [
+const NODE_PACKAGES: [&str; 6] = [
     "node@24",
     "@anthropic-ai/claude-code@2.1.197",
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
 ];
 const PYTHON_PACKAGES: [&str; 1] = ["mcp==2.3.0"];

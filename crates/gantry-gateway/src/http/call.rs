@@ -153,7 +153,7 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
         gateway.database.begin_request(&principal, &key, &hash, &gateway.nodes.instance, now_ms()).await;
     match begun {
         Ok(Begun::New) => {}
-        Ok(Begun::Replay(stored)) => return stored_response(stored),
+        Ok(Begun::Replay(stored)) => return stored_response(&gateway, stored),
         Ok(Begun::OtherRequest) => {
             let message = "this Idempotency-Key was used for another request";
             return problem(StatusCode::UNPROCESSABLE_ENTITY, "conflict", message, None);
@@ -199,7 +199,15 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
     })
 }
 
-fn stored_response(stored: StoredAnswer) -> Response {
+/// The answer as it was given and masked then, without what has become a secret since.
+fn stored_response(gateway: &Gateway, mut stored: StoredAnswer) -> Response {
+    let text = || String::from_utf8_lossy(&stored.body).into_owned();
+    let kept = serde_json::from_slice(&stored.body).map_or_else(|_| Reply::Text(text()), Reply::Json);
+    let mut masked = kept.clone();
+    gateway.gate.mask_reply(&mut masked);
+    if masked != kept {
+        stored.body = masked.to_text().into_bytes();
+    }
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
     let content_type = HeaderValue::from_str(&stored.content_type)
         .unwrap_or_else(|_| HeaderValue::from_static("application/octet-stream"));

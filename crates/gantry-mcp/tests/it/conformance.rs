@@ -36,27 +36,61 @@ fn build_folder() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
 }
 
-fn check(revision: &str, args: &[&str]) {
+/// Runs the suite to its end; what it said.
+fn suite(arrange: impl FnOnce(&mut Command)) -> String {
     let tools = build_folder().parent().unwrap().join("mcp/node_modules");
     let suite = tools.join("@modelcontextprotocol/conformance/dist/index.js");
     assert!(suite.is_file(), "{} is missing; `cargo xtask setup` installs it", suite.display());
+    let mut command = Command::new(tools.join("node/bin/node"));
+    arrange(command.arg(suite));
+    let ran = command.output().unwrap();
+    let told = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{told}");
+    told
+}
+
+fn check(revision: &str, args: &[&str]) {
     let server = Server::start();
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/conformance/{revision}.yaml"));
     let output = tempfile::tempdir().unwrap();
-    let ran = Command::new(tools.join("node/bin/node"))
-        .arg(suite)
-        .args(["server", "--url", &server.url, "--expected-failures"])
-        .arg(expected)
-        .arg("-o")
-        .arg(output.path())
-        .args(args)
-        .output()
-        .unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{told}");
+    let told = suite(|command| {
+        command.args(["server", "--url", &server.url, "--expected-failures"]).arg(expected);
+        command.arg("-o").arg(output.path()).args(args);
+    });
     let total = told.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
     println!("{revision}: {total}");
     assert!(told.contains("tools-call-simple-text"), "it has run: {told}");
+}
+
+/// The client's scenarios: the suite starts the client for each, with the address of a server of its own.
+fn check_client(revision: &str, args: &[&str]) {
+    let client = build_folder().join("examples/conformance_client");
+    assert!(client.is_file(), "{} is missing; cargo build --examples", client.display());
+    let expected =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/conformance/client-{revision}.yaml"));
+    let output = tempfile::tempdir().unwrap();
+    let told = suite(|command| {
+        command.arg("client").arg("--command").arg(client).arg("--expected-failures").arg(expected);
+        command.arg("-o").arg(output.path()).args(args);
+    });
+    let total = told.lines().rev().find(|line| line.contains("Total")).unwrap_or_default();
+    println!("client {revision}: {total}");
+    assert!(told.contains("tools_call"), "it has run: {told}");
+}
+
+#[test]
+fn client_2025_06_18() {
+    check_client("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"]);
+}
+
+#[test]
+fn client_2025_11_25() {
+    check_client("2025-11-25", &["--requirements", "2025-11-25"]);
+}
+
+#[test]
+fn client_2026_07_28() {
+    check_client("2026-07-28", &["--requirements", "2026-07-28"]);
 }
 
 #[test]

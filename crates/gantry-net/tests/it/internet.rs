@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use gantry_net::testing::forms::{CLOSED, CLOSED_V6, hostile};
 use gantry_net::testing::names::Name;
 use gantry_net::testing::{Internet, OWN, PUBLIC, address, on_a_private_internet};
-use gantry_net::{Client, ClientOptions, HeaderValue, Method, NetError, Request, Url};
+use gantry_net::{Client, ClientOptions, HeaderValue, Method, NetError, Request, Trust, Url};
 
 const REBINDINGS: usize = 1000;
 
 fn client(internet: &Internet) -> Client {
-    let extra_roots = Some(internet.authority.clone());
-    Client::new(ClientOptions { extra_roots, ..ClientOptions::default() })
+    let trust = Trust::And { name: "authority".into(), pem: internet.authority.clone() };
+    Client::new(ClientOptions { trust, ..ClientOptions::default() })
 }
 
 async fn fetch(client: &Client, url: &str) -> Result<String, String> {

@@ -51,7 +51,7 @@ async fn proxy(refuses: bool) -> Proxy {
     });
     let client = Client::new(ClientOptions {
         proxy: Some(format!("http://user:p%40ss@{at}").parse().unwrap()),
-        extra_roots: Some(authority),
+        trust: gantry_net::Trust::And { name: "authority".into(), pem: authority },
         ..ClientOptions::default()
     });
     Proxy { client, asked, heard }

@@ -1,6 +1,6 @@
 //! Character sets.
 
-use gantry_page::decode;
+use gantry_page::{decode, decode_within};
 
 #[test]
 fn the_most_certain_word_on_the_character_set_counts() {
@@ -37,7 +37,27 @@ fn the_most_certain_word_on_the_character_set_counts() {
         (b"a", Some("text/plain; charset=no-such-thing"), "a"),
     ] {
         assert_eq!(decode(bytes, content_type), text, "{content_type:?} {}", String::from_utf8_lossy(bytes));
+        let within = decode_within(bytes.to_vec(), content_type, 1_000);
+        assert_eq!(within, (text.to_owned(), false), "{content_type:?} {}", String::from_utf8_lossy(bytes));
     }
+}
+
+#[test]
+fn what_has_to_be_converted_is_converted_up_to_a_limit() {
+    let latin = Some("text/plain; charset=iso-8859-1");
+    for (bytes, content_type) in [
+        (vec![0x80; 5_000], latin),
+        (vec![0xff; 5_000], Some("text/plain; charset=utf-8")),
+        (
+            "日本語".repeat(900).encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            Some("text/plain; charset=utf-16le"),
+        ),
+    ] {
+        let whole = decode(&bytes, content_type).into_owned();
+        let (text, cut) = decode_within(bytes, content_type, 1_000);
+        assert!(cut && (900..=1_000).contains(&text.len()) && whole.starts_with(&text), "{content_type:?}");
+    }
+    assert_eq!(decode_within(vec![b'a'; 5_000], latin, 1_000), ("a".repeat(5_000), false), "the same bytes");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod hostile;
 mod output;
+mod piped;
 mod restarts;
 mod running;
 mod sandbox;

@@ -13,7 +13,7 @@ use super::place::{Place, without_dot};
 mod auth;
 
 use auth::check_auth;
-pub use auth::{Auth, AuthDraft, ClientStyle, is_clients_own};
+pub use auth::{Auth, AuthDraft, ClientStyle};
 
 const MAX_ID_BYTES: usize = 64;
 const MAX_TEXT_CHARS: usize = 4_000;
@@ -21,7 +21,7 @@ const MAX_ITEMS: usize = 500;
 /// Of a window; the newest this many requests are remembered.
 const MAX_REQUESTS: u32 = 1_000_000;
 /// Of a draft.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "id",
     "name",
     "base_url",
@@ -32,6 +32,7 @@ const FIELDS: [&str; 10] = [
     "guidelines",
     "avoid",
     "notes",
+    "made_by",
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
@@ -69,6 +70,9 @@ pub struct ProfileDraft {
     /// Anything else worth knowing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
+    /// Who made it, unless it is the operator's. Kept by Gantry; not for you to give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
 }
 
 /// At most this many requests in each window. A window that is left out is not limited.
@@ -97,15 +101,27 @@ impl RateLimit {
         .into_iter()
         .filter_map(|(name, length, limit)| Some((name, length, limit?)))
     }
+
+    /// The windows in which this allows more than the other does.
+    pub fn looser_than(&self, other: &RateLimit) -> Vec<&'static str> {
+        let own: Vec<(&str, u32)> = self.windows().map(|(name, _, limit)| (name, limit)).collect();
+        let kept =
+            |name: &str, most: u32| own.iter().any(|(window, limit)| *window == name && *limit <= most);
+        other.windows().filter(|(name, _, most)| !kept(name, *most)).map(|(name, ..)| name).collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// GET, POST, PUT, PATCH, DELETE or HEAD.
+    /// Needed: GET, POST, PUT, PATCH, DELETE or HEAD.
+    #[serde(default)]
     pub method: String,
-    /// From `base_url` on, such as `/users/{id}`.
+    /// Needed: from `base_url` on, such as `/users/{id}`.
+    #[serde(default)]
     pub path: String,
+    /// Needed: what it does.
+    #[serde(default)]
     pub description: String,
 }
 
@@ -149,10 +165,15 @@ impl ProfileDraft {
 
     /// A profile from what somebody wrote, or everything that is wrong with it.
     pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
-        let (draft, mut problems) = ProfileDraft::read(value);
+        let (draft, problems) = ProfileDraft::read(value);
+        draft.check_beside(problems)
+    }
+
+    /// As [`ProfileDraft::check`], of a draft that could be read but for these problems.
+    pub fn check_beside(self, mut problems: Vec<Violation>) -> Result<Profile, Vec<Violation>> {
         let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
         let unread: Vec<String> = problems.iter().map(field).collect();
-        match draft.check() {
+        match self.check() {
             Ok(profile) if problems.is_empty() => Ok(profile),
             Ok(_) => Err(problems),
             Err(found) => {
@@ -177,6 +198,7 @@ impl ProfileDraft {
             guidelines: self.guidelines.or(other.guidelines),
             avoid: self.avoid.or(other.avoid),
             notes: self.notes.or(other.notes),
+            made_by: self.made_by.or(other.made_by),
         }
     }
 
@@ -197,6 +219,9 @@ impl ProfileDraft {
         if self.notes.is_some() {
             problems.items("notes", self.notes.as_deref().unwrap_or_default());
         }
+        if self.made_by.is_some() {
+            problems.text("made_by", self.made_by.as_deref(), "who made it; leave it out if it is yours");
+        }
         let auth = check_auth(&mut problems, self.auth.as_ref());
         let rate_limit = self.rate_limit.unwrap_or_default();
         for (window, _, limit) in rate_limit.windows() {
@@ -214,6 +239,11 @@ impl ProfileDraft {
 }
 
 impl Profile {
+    /// What the operator made, others may not loosen.
+    pub fn is_operators(&self) -> bool {
+        self.draft.made_by.is_none()
+    }
+
     /// Whether a request goes to what this profile describes: its origin, and its path or below.
     pub fn covers(&self, url: &Url) -> bool {
         Place::of(url).is_below(&Place::of(&self.base_url))
@@ -279,10 +309,12 @@ fn check_endpoints(problems: &mut Problems, endpoints: Option<&[Endpoint]>) {
     }
     for (number, endpoint) in endpoints.iter().enumerate().take(MAX_ITEMS) {
         let path = |field: &str| format!("endpoints.{number}.{field}");
-        if !METHODS.contains(&endpoint.method.as_str()) {
+        if endpoint.method.is_empty() {
+            problems.add(&path("method"), &format!("missing: one of {}", METHODS.join(", ")));
+        } else if !METHODS.contains(&endpoint.method.as_str()) {
             problems.add(&path("method"), &format!("one of {}", METHODS.join(", ")));
         }
-        if !endpoint.path.starts_with('/') {
+        if !endpoint.path.trim().is_empty() && !endpoint.path.starts_with('/') {
             problems.add(&path("path"), "must begin with /");
         }
         problems.text(&path("path"), Some(&endpoint.path), "where it is");

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use gantry_net::{NetError, check_address};
 use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_tool::{Text, Tool, ToolError, Toolset, Violation};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::blocking::blocking;
 use crate::{Ctx, Machine};
+
+mod operators;
 
 /// Manage API profiles. A profile teaches how to use one API and what `http_request` does for it by itself: it attaches
 /// the credentials and keeps to the rate limits for every request below `base_url`. Once there is a profile, requests to
@@ -24,9 +26,16 @@ struct Input {
     /// The profile's id; for update, delete and view.
     id: Option<String>,
     /// For create: id, name, base_url, description, auth, endpoints, guidelines and avoid are needed. For update: what is to
-    /// change; the rest stays, and null takes away rate_limit or notes.
-    #[schemars(with = "Option<ProfileDraft>")]
+    /// change; the rest stays, and null takes away rate_limit or notes. Of a profile that the operator made, base_url and auth
+    /// stay as they are, and limits can only become stricter.
+    #[serde(default)]
+    #[schemars(schema_with = "described")]
     profile: Option<Value>,
+}
+
+/// What a profile looks like. Anything is let through: the gate would tell what has the wrong shape and hide what is missing.
+fn described(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [generator.subschema_for::<ProfileDraft>(), {}]})
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -60,7 +69,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         match action {
             Action::List => list(apis),
             Action::View => view(apis, &wanted(id)?),
-            Action::Delete => delete(apis, &wanted(id)?),
+            Action::Delete => delete(ctx, apis, &wanted(id)?),
             Action::Create => create(ctx, apis, id, profile),
             Action::Update => update(ctx, apis, id, profile),
         }
@@ -108,16 +117,19 @@ fn view(apis: &Apis, id: &str) -> Result<String, ToolError> {
     }
 }
 
-fn delete(apis: &Apis, id: &str) -> Result<String, ToolError> {
+fn delete(ctx: &Ctx, apis: &Apis, id: &str) -> Result<String, ToolError> {
+    operators::may_delete(ctx, &apis.get(id).map_err(api_error)?)?;
     apis.remove(id).map_err(api_error)?;
     Ok(format!("Deleted the API profile {id}. It no longer applies."))
 }
 
 fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> Result<String, ToolError> {
-    let (mut draft, problems) = ProfileDraft::read(given.unwrap_or_else(|| Map::new().into()));
+    let (mut draft, problems) = read(given.unwrap_or_else(|| Map::new().into()));
     same_id(id.as_deref(), &draft)?;
     draft.id = draft.id.or(id);
+    draft.made_by = operators::maker(ctx);
     let profile = checked(draft, problems)?;
+    operators::may_create(ctx, &profile, &apis.list().map_err(api_error)?)?;
     apis.save(&profile, Saving::New).map_err(api_error)?;
     Ok(told(ctx, "Created", &profile))
 }
@@ -131,7 +143,7 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
         .filter(|(_, value)| value.is_null())
         .map(|(name, _)| name.clone())
         .collect();
-    let (draft, mut problems) = ProfileDraft::read(given);
+    let (draft, mut problems) = read(given);
     same_id(id.as_deref(), &draft)?;
     let id = wanted(id.or_else(|| draft.id.clone()))?;
     let old = apis.get(&id).map_err(api_error)?;
@@ -140,6 +152,10 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
         // What cannot be read has nothing to keep: the whole profile has to be given.
         ApiFile::Broken(_) => ProfileDraft { id: Some(id.clone()), ..draft },
     };
+    if operators::maker(ctx).is_none() {
+        // Whoever changes it has looked at it.
+        draft.made_by = None;
+    }
     for name in nulls {
         match name.as_str() {
             "rate_limit" => draft.rate_limit = None,
@@ -152,28 +168,30 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
         return Err(ToolError::input(format!("nothing in profile changes the API profile \"{id}\""))
             .with_hint("give the fields that are to change"));
     }
+    operators::may_update(ctx, &old, &profile, &apis.list().map_err(api_error)?)?;
     apis.save(&profile, Saving::Changed).map_err(api_error)?;
     Ok(told(ctx, "Updated", &profile))
 }
 
 /// A profile that can be saved and used, or everything that is wrong with it.
-fn checked(draft: ProfileDraft, mut problems: Vec<Violation>) -> Result<Profile, ToolError> {
-    let profile = match draft.check() {
-        Ok(profile) => Some(profile),
-        Err(found) => {
-            problems.extend(found);
-            None
+fn checked(draft: ProfileDraft, problems: Vec<Violation>) -> Result<Profile, ToolError> {
+    let profile = draft.check_beside(problems).map_err(|problems| unusable(&problems))?;
+    match check_address(&profile.base_url) {
+        Err(NetError::BadUrl { reason, .. }) => {
+            let message = format!("cannot be reached: {reason}");
+            Err(unusable(&[Violation { path: "base_url".into(), message }]))
         }
-    };
-    if let Some(Err(NetError::BadUrl { reason, .. })) =
-        profile.as_ref().map(|profile| check_address(&profile.base_url))
-    {
-        problems.push(Violation { path: "base_url".into(), message: format!("cannot be reached: {reason}") });
+        Ok(()) | Err(_) => Ok(profile),
     }
-    match profile {
-        Some(profile) if problems.is_empty() => Ok(profile),
-        _ => Err(unusable(&problems)),
+}
+
+/// Who made a profile is not for the caller to say.
+fn read(given: Value) -> (ProfileDraft, Vec<Violation>) {
+    let (draft, mut problems) = ProfileDraft::read(given);
+    if draft.made_by.is_some() {
+        problems.push(Violation { path: "made_by".into(), message: "kept by Gantry; leave it out".into() });
     }
+    (draft, problems)
 }
 
 fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {

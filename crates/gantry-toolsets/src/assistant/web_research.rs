@@ -64,12 +64,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     ctx.state.web().knows_its_secrets()?;
     match task(&input)? {
         Task::Search(query) => {
-            let mut served = search(&ctx.state, &ctx.call, &query, None).await?;
-            // Before pages are cut: the gate would not know a part of a secret.
-            let masker = &ctx.state.web().masker;
-            served.results.iter_mut().filter_map(|found| found.page.as_mut()).for_each(|page| {
-                masker.mask_text(page);
-            });
+            let served = search(&ctx.state, &ctx.call, &query, None).await?;
             Ok(Text(listing(&query, &served)))
         }
         Task::Read { url, offset } => read::page(&ctx, url, offset).await.map(Text),

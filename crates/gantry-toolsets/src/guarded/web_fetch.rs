@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use crate::web::{deadline, net_error};
+use crate::web::{deadline, net_error, read_whole_secrets};
 use crate::{Ctx, Machine};
 
 /// From the first lookup to the last word.
@@ -102,12 +102,13 @@ async fn fetch(ctx: &Ctx, url: Url, input: &Input) -> Result<Output, ToolError> 
     request.headers.insert(header::ACCEPT, HeaderValue::from_static(accepted));
     let response = ctx.state.web().client.send(request).await.map_err(|err| net_error(&err))?;
     let Response { status, headers, url, body, .. } = response;
-    let body = body.read(input.max_size.min(GREATEST_MAX_SIZE)).await.map_err(|err| net_error(&err))?;
+    let masker = &ctx.state.web().masker;
+    let body = read_whole_secrets(body, input.max_size.min(GREATEST_MAX_SIZE), masker).await;
+    let body = body.map_err(|err| net_error(&err))?;
     let size = body.bytes.len();
     let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let masker = ctx.state.web().masker.clone();
-    let text = match read(body.bytes, content_type.clone(), url.clone(), masker, deadline).await? {
+    let text = match read(body.bytes, content_type.clone(), url.clone(), masker.clone(), deadline).await? {
         Ok(text) => text,
         // What matters about such an answer is its status.
         Err(_) if status.is_client_error() || status.is_server_error() => Readable::default(),

@@ -1,11 +1,8 @@
-//! A web server that answers by rote and tells what it was asked: a provider, a page, a canary.
-
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+//! A web site for tests that look at requests part by part: a provider, a page, a canary.
 
 use gantry_net::{Client, ClientOptions, HostPattern};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+
+use super::site::{Site, answer};
 
 /// What it was asked.
 #[derive(Debug, Clone)]
@@ -19,6 +16,18 @@ pub struct Asked {
 }
 
 impl Asked {
+    fn read(request: &str) -> Asked {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let mut first = lines.next().unwrap().split(' ');
+        let (method, target) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
+        let pair = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        };
+        Asked { method, target, headers: lines.filter_map(pair).collect(), body: body.to_owned() }
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -48,59 +57,43 @@ impl Said {
     pub fn html(body: &str) -> Said {
         Said::new(200, "text/html; charset=utf-8", body)
     }
+
+    fn bytes(&self) -> Vec<u8> {
+        let lines: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        answer(&format!("{} Said", self.status), &lines, &self.body)
+    }
 }
 
-/// Listens on a port of its own until it is dropped.
+/// A [`Site`] whose requests and answers are taken apart.
 pub struct WebServer {
-    address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    connections: Arc<Mutex<usize>>,
-    task: tokio::task::JoinHandle<()>,
+    site: Site,
 }
 
 impl WebServer {
-    pub async fn start(say: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> WebServer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (asked, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-        let (log, count, say) = (asked.clone(), connections.clone(), Arc::new(say));
-        let task = tokio::spawn(async move {
-            loop {
-                let Ok((stream, _)) = listener.accept().await else { return };
-                *count.lock().unwrap() += 1;
-                let (log, say) = (log.clone(), say.clone());
-                tokio::spawn(async move { serve(stream, &log, &*say).await });
-            }
-        });
-        WebServer { address, asked, connections, task }
+    pub fn start(say: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> WebServer {
+        WebServer { site: Site::start(move |request| say(&Asked::read(request)).bytes()) }
     }
 
     /// One that says the same to everybody.
-    pub async fn saying(said: Said) -> WebServer {
-        WebServer::start(move |_| said.clone()).await
+    pub fn saying(said: Said) -> WebServer {
+        WebServer::start(move |_| said.clone())
     }
 
     /// Without a slash at the end.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.site.url("")
     }
 
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.site.port
     }
 
     pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.site.seen().iter().map(|request| Asked::read(request)).collect()
     }
 
     pub fn connections(&self) -> usize {
-        *self.connections.lock().unwrap()
-    }
-}
-
-impl Drop for WebServer {
-    fn drop(&mut self) {
-        self.task.abort();
+        self.site.connections()
     }
 }
 
@@ -108,50 +101,4 @@ impl Drop for WebServer {
 pub fn client_to_loopback() -> Client {
     let allowed_hosts = vec![HostPattern::parse("127.0.0.1").unwrap()];
     Client::new(ClientOptions { allowed_hosts, ..ClientOptions::default() })
-}
-
-async fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, say: &(dyn Fn(&Asked) -> Said + Send + Sync)) {
-    let Some(asked) = read(&mut stream).await else { return };
-    let said = say(&asked);
-    log.lock().unwrap().push(asked);
-    let mut head = format!(
-        "HTTP/1.1 {} Said\r\nconnection: close\r\ncontent-length: {}\r\n",
-        said.status,
-        said.body.len()
-    );
-    said.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
-    head.push_str("\r\n");
-    let _ = stream.write_all(head.as_bytes()).await;
-    let _ = stream.write_all(&said.body).await;
-    let _ = stream.shutdown().await;
-}
-
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
-    let mut bytes = Vec::new();
-    let head_end = loop {
-        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end + 4;
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
-    let mut lines = head.lines();
-    let mut first = lines.next()?.split(' ');
-    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
-    let pair = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.to_ascii_lowercase(), value.trim().to_owned()))
-    };
-    let headers: Vec<(String, String)> = lines.filter_map(pair).collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length");
-    let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
-    while bytes.len() < head_end + length {
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    }
-    let body = String::from_utf8_lossy(&bytes[head_end..head_end + length]).into_owned();
-    Some(Asked { method, target, headers, body })
 }

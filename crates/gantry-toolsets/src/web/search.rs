@@ -173,6 +173,7 @@ pub(crate) async fn search(
         match answer {
             Ok(Page { mut results, notes }) => {
                 results.truncate(query.max_results);
+                let results = results.into_iter().map(|found| found.masked_and_cut(&web.masker)).collect();
                 return Ok(Served { provider, results, fallbacks, notes });
             }
             Err(err) => {
@@ -207,7 +208,7 @@ async fn ask(
     // What opens the operator's own instance opens nothing for the others.
     let own = settings.client.as_ref().filter(|_| provider == SearchProvider::Searxng);
     let client = own.unwrap_or(&web.client);
-    let reply = ask.send(client, policy, deadline).await?;
+    let reply = ask.send(client, policy, &web.masker, deadline).await?;
     let query = query.clone();
     // A page that is made to be hard to read holds up nobody else.
     let reading = tokio::task::spawn_blocking(move || read(&query, &reply)).await;

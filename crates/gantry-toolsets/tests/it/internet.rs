@@ -4,7 +4,7 @@
 use gantry_net::testing::forms::{CLOSED, CLOSED_V6, hostile};
 use gantry_net::testing::names::Name;
 use gantry_net::testing::{Internet, PUBLIC, address, on_a_private_internet};
-use gantry_net::{Client, ClientOptions};
+use gantry_net::{Client, ClientOptions, Trust};
 use gantry_toolsets::testing::Bench;
 use serde_json::{Value, json};
 
@@ -22,9 +22,9 @@ fn asking(url: &str) -> Vec<(&'static str, Value)> {
 }
 
 fn bench(internet: &Internet) -> Bench {
-    let extra_roots = Some(internet.authority.clone());
+    let trust = Trust::And { name: "authority".into(), pem: internet.authority.clone() };
     Bench::with(|parts| {
-        parts.web.client = Client::new(ClientOptions { extra_roots, ..ClientOptions::default() });
+        parts.web.client = Client::new(ClientOptions { trust, ..ClientOptions::default() });
     })
 }
 

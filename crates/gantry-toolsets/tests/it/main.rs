@@ -12,5 +12,6 @@ mod denials;
 mod descriptions;
 mod encodings;
 mod internet;
+mod memory;
 mod network;
 mod probes;

@@ -72,7 +72,6 @@ async fn server() -> WebServer {
         }
         _ => Said::json(200, &json!({"type": "search", "results": [], "web": {"results": []}})),
     })
-    .await
 }
 
 async fn connections_as(
@@ -123,8 +122,7 @@ async fn a_page_cannot_lead_an_agent_off_its_list() {
         status: 302,
         headers: vec![("location", target.clone())],
         body: Vec::new(),
-    })
-    .await;
+    });
     let bench = Bench::with(|parts| {
         agents(parts, &server);
         // The operator opens both names to everybody; the agent's own list has one.

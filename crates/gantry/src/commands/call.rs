@@ -66,18 +66,21 @@ fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> R
     let mut call = local.call(args.agent.as_deref(), args.workspace)?;
     call.deadline = deadline(args.deadline);
     output.note(&format!("in-process, workspace {}, as {}", call.workspace.display(), call.principal));
-    let outcome = runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
         let cancel = call.cancel.clone();
         let calling = local.gate.execute(call, &args.name, input);
         tokio::pin!(calling);
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = &mut calling => outcome,
             // The tool ends its processes, then answers that it was cancelled.
             () = interrupted() => {
                 cancel.cancel();
                 calling.await
             }
-        }
+        };
+        local.servers.stop().await;
+        outcome
     });
     if let Err(err) = local.gate.flush() {
         output.warning(&err.to_string());

@@ -1,8 +1,12 @@
 //! `gantry mcp`: the tools for an MCP client, on standard input and output. Nothing but the protocol is written there.
 
+mod accept;
+mod add;
 mod clients;
 mod in_process;
 mod install;
+mod login;
+mod servers;
 mod through;
 
 use std::path::PathBuf;
@@ -31,7 +35,9 @@ const LEAVE_WITHIN: Duration = Duration::from_millis(100);
     gantry mcp --read-only                           nothing that changes anything\n  \
     gantry mcp --toolset guarded                     another set of tools\n  \
     gantry mcp --tools Read,Grep --workspace ~/src   two tools, elsewhere\n  \
-    gantry mcp install claude                        set up Claude Code\n\n\
+    gantry mcp install claude                        set up Claude Code\n  \
+    gantry mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  \
+    gantry mcp list                                  the servers whose tools are used here\n\n\
     Through the gateway if one runs on this data directory or is named; its nodes' tools are then offered too.")]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
@@ -44,6 +50,20 @@ pub(crate) struct McpArgs {
 pub(crate) enum McpAction {
     /// Write the configuration of an MCP client, so that it starts `gantry mcp`
     Install(install::InstallArgs),
+    /// Use the tools of an MCP server: try it, show its tools, and accept them as they are
+    Add(add::AddArgs),
+    /// The servers whose tools are used here
+    List,
+    /// One server, with its tools and how they stand
+    Show(servers::ShowArgs),
+    /// Start a server and list its tools
+    Test(servers::NameArgs),
+    /// Accept the tools of a server as they are offered now
+    Accept(accept::AcceptArgs),
+    /// Log in at a server that wants it, with a browser
+    Login(login::LoginArgs),
+    /// Use a server no longer, and forget what is known of it
+    Remove(servers::NameArgs),
 }
 
 /// Which tools, as whom and where.
@@ -75,6 +95,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(places: Places, output: &Output, args: McpArgs) -> Result<Exit> {
     match args.action {
         Some(McpAction::Install(install)) => install::run(&places, output, &install, &args.serve),
+        Some(action) => manage(places, output, action),
         // Whatever goes wrong is told on standard error: the other one is the client's.
         None => Ok(serve(places, output, args.serve).unwrap_or_else(|err| {
             let refused = err.downcast_ref::<Refused>().map(|Refused(refusal)| refusal);
@@ -85,6 +106,25 @@ pub(crate) fn run(places: Places, output: &Output, args: McpArgs) -> Result<Exit
                 None => Exit::Failure,
             }
         })),
+    }
+}
+
+/// What is done with servers is done in the data directory here.
+fn manage(places: Places, output: &Output, action: McpAction) -> Result<Exit> {
+    if places.gateway.is_some() {
+        let message = "MCP servers are configured in a data directory; run this on the gateway's own machine, without \
+                       --gateway";
+        return Err(UsageError(message.into()).into());
+    }
+    match action {
+        McpAction::Add(args) => add::run(places, output, args),
+        McpAction::List => servers::list(&places, output),
+        McpAction::Show(args) => servers::show(&places, output, &args),
+        McpAction::Test(args) => servers::test(&places, output, &args.name),
+        McpAction::Accept(args) => accept::run(&places, output, &args),
+        McpAction::Login(args) => login::run(&places, output, args),
+        McpAction::Remove(args) => servers::remove(&places, output, &args.name),
+        McpAction::Install(_) => Ok(Exit::Usage),
     }
 }
 
@@ -103,7 +143,11 @@ fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
             let local = Arc::new(local);
             let in_process = InProcess::new(local.clone(), args.agent, args.workspace, selection)?;
             runtime.block_on(async {
+                let following = local.clone();
+                let following = tokio::spawn(async move { following.servers.follow().await });
                 let conversed = converse(in_process).await;
+                following.abort();
+                local.servers.stop().await;
                 local.processes.shutdown().await;
                 if let Err(err) = local.gate.flush() {
                     output.warning(&err.to_string());

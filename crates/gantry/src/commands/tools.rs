@@ -21,7 +21,7 @@ use crate::places::Places;
 pub(crate) struct ToolsArgs {
     /// Show this tool
     pub(crate) name: Option<String>,
-    /// Only this toolset: node, guarded, basic, assistant, gantry
+    /// Only this toolset: node, native, guarded, basic, assistant, gantry, mcp
     #[arg(long, value_name = "TOOLSET")]
     pub(crate) toolset: Option<String>,
     /// Only what this agent sees
@@ -38,6 +38,7 @@ pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<E
         Target::Gateway(address) => from_gateway(&address, output, args)?,
         Target::InProcess => {
             let local = Local::open(places)?;
+            local.servers.problems().iter().for_each(|problem| output.warning(problem));
             let call = local.call(args.agent.as_deref(), None)?;
             let view = local.gate.registry().view(&call.scope);
             match &args.name {

@@ -39,7 +39,7 @@ fn meant(near: Option<&str>) -> String {
 }
 
 /// Everything that makes the configuration, before it is put together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Layers {
     pub(crate) file: PathBuf,
     /// `GANTRY_*` without the prefix.
@@ -71,24 +71,8 @@ impl Layers {
 
     /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
     pub(crate) fn write(&self, key: &str, text: &str) -> Result<(), ConfigError> {
-        let syntax = |reason: String| ConfigError::Syntax { path: self.file.clone(), reason };
-        let mut document: DocumentMut = read_text(&self.file)?
-            .unwrap_or_default()
-            .parse()
-            .map_err(|err: toml_edit::TomlError| syntax(err.to_string()))?;
-        let (parents, last) =
-            key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
-        let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
-        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
-            let item = table.entry(name).or_insert_with(|| {
-                let mut table = toml_edit::Table::new();
-                table.set_implicit(true);
-                toml_edit::Item::Table(table)
-            });
-            table = item
-                .as_table_like_mut()
-                .ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
-        }
+        let mut document = self.document()?;
+        let (table, last) = parent(&mut document, key)?;
         let mut value = toml_value(&parse_value(text));
         match table.get_mut(last) {
             // What stands around the old value, such as a comment behind it, stays around the new one.
@@ -100,8 +84,40 @@ impl Layers {
             }
             None => drop(table.insert(last, toml_edit::Item::Value(value))),
         }
+        self.save(key, &document)
+    }
+
+    /// Puts a section of its own in place of whatever stands under the key.
+    pub(crate) fn write_section(&self, key: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
+        let mut document = self.document()?;
+        let (table, last) = parent(&mut document, key)?;
+        let mut section = toml_edit::Table::new();
+        for (name, value) in fields {
+            section.insert(name, toml_edit::Item::Value(toml_value(value)));
+        }
+        table.insert(last, toml_edit::Item::Table(section));
+        self.save(key, &document)
+    }
+
+    /// Takes a key out of the file. False when it is not there.
+    pub(crate) fn remove(&self, key: &str) -> Result<bool, ConfigError> {
+        let mut document = self.document()?;
+        let (table, last) = parent(&mut document, key)?;
+        if table.remove(last).is_none() {
+            return Ok(false);
+        }
+        self.save(key, &document)?;
+        Ok(true)
+    }
+
+    fn document(&self) -> Result<DocumentMut, ConfigError> {
+        let text = read_text(&self.file)?.unwrap_or_default();
+        text.parse().map_err(|err: toml_edit::TomlError| self.syntax(err.to_string()))
+    }
+
+    fn save(&self, key: &str, document: &DocumentMut) -> Result<(), ConfigError> {
         let changed = document.to_string();
-        let value: Value = toml::from_str(&changed).map_err(|err| syntax(err.to_string()))?;
+        let value: Value = toml::from_str(&changed).map_err(|err| self.syntax(err.to_string()))?;
         let warnings = parse(value)?.warnings();
         // Nobody means to write down what is not understood.
         if let Some(warning) = warnings.into_iter().find(|warning| warning.starts_with(key)) {
@@ -111,6 +127,30 @@ impl Layers {
         DataDir::write_config(&self.file, &changed)
             .map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
     }
+
+    fn syntax(&self, reason: String) -> ConfigError {
+        ConfigError::Syntax { path: self.file.clone(), reason }
+    }
+}
+
+/// The table that a dotted key stands in, made if it is not there, and the last part of the key.
+fn parent<'a>(
+    document: &'a mut DocumentMut,
+    key: &'a str,
+) -> Result<(&'a mut dyn toml_edit::TableLike, &'a str), ConfigError> {
+    let (parents, last) = key.rsplit_once('.').map_or((None, key), |(parents, last)| (Some(parents), last));
+    let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
+    for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+        let item = table.entry(name).or_insert_with(|| {
+            let mut table = toml_edit::Table::new();
+            table.set_implicit(true);
+            toml_edit::Item::Table(table)
+        });
+        table = item
+            .as_table_like_mut()
+            .ok_or_else(|| ConfigError::UnknownKey { key: key.to_owned(), near: None })?;
+    }
+    Ok((table, last))
 }
 
 fn parse(mut value: Value) -> Result<Config, ConfigError> {

@@ -1,6 +1,6 @@
 //! `[web]`: how tools reach the outside, and with whom they search.
 
-use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Url, names_metadata};
+use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Trust, Url, names_metadata};
 use gantry_tool::Violation;
 use gantry_toolsets::{SearchKey, SearchProvider, SearchSettings, Web};
 use schemars::JsonSchema;
@@ -37,21 +37,10 @@ struct SearchConfig {
 }
 
 impl WebConfig {
-    /// `variable` is the environment; `extra_roots` are believed beside the system's authorities.
-    pub(crate) fn settings(
-        &self,
-        variable: &dyn Fn(&str) -> Option<String>,
-        extra_roots: Option<Vec<u8>>,
-    ) -> Web {
-        let allowed_hosts: Vec<HostPattern> =
-            self.allowed_hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect();
-        let options = ClientOptions {
-            allowed_hosts: allowed_hosts.clone(),
-            allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
-            proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
-            extra_roots,
-            ..ClientOptions::default()
-        };
+    /// `variable` is the environment.
+    pub(crate) fn settings(&self, variable: &dyn Fn(&str) -> Option<String>, trust: Trust) -> Web {
+        let options = self.network(trust);
+        let allowed_hosts = options.allowed_hosts.clone();
         let usual = Web::default();
         Web {
             search: self.search.settings(&options, variable),
@@ -59,6 +48,21 @@ impl WebConfig {
             http_response_limit: self.http_response_limit.unwrap_or(usual.http_response_limit),
             plain_hosts: allowed_hosts,
             ..usual
+        }
+    }
+
+    /// How the guarded client is set up for everybody.
+    pub(crate) fn network(&self, trust: Trust) -> ClientOptions {
+        ClientOptions {
+            allowed_hosts: self
+                .allowed_hosts
+                .iter()
+                .filter_map(|host| HostPattern::parse(host).ok())
+                .collect(),
+            allowed_ranges: self.allowed_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
+            proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
+            trust,
+            ..ClientOptions::default()
         }
     }
 
@@ -256,18 +260,18 @@ mod tests {
     #[test]
     fn keys_come_from_the_configuration_or_else_from_the_environment() {
         let empty = read(json!({})).unwrap();
-        assert_eq!(usable(&empty.settings(&none, None)), ["duckduckgo"]);
-        assert!(!empty.settings(&none, None).search.is_configured());
+        assert_eq!(usable(&empty.settings(&none, Trust::System)), ["duckduckgo"]);
+        assert!(!empty.settings(&none, Trust::System).search.is_configured());
         assert_eq!(
-            usable(&empty.settings(&|_| Some("  ".into()), None)),
+            usable(&empty.settings(&|_| Some("  ".into()), Trust::System)),
             ["duckduckgo"],
             "an empty variable is none"
         );
-        assert_eq!(usable(&empty.settings(&environment, None)), ["tavily", "brave", "duckduckgo"]);
+        assert_eq!(usable(&empty.settings(&environment, Trust::System)), ["tavily", "brave", "duckduckgo"]);
         let own = read(
             json!({"web": {"search": {"tavilyKey": "configured", "searxngUrl": "http://10.0.0.1:8080/x"}}}),
         );
-        let search = own.unwrap().settings(&environment, None).search;
+        let search = own.unwrap().settings(&environment, Trust::System).search;
         assert_eq!(search.tavily_key, SearchKey::new("configured"));
         assert_eq!(search.brave_key, SearchKey::new("variable-BRAVE_API_KEY"));
         assert_eq!(search.searxng_url.as_deref(), Some("http://10.0.0.1:8080/x"));
@@ -277,8 +281,8 @@ mod tests {
     #[test]
     fn the_order_is_who_is_asked_and_nobody_else() {
         let web = read(json!({"web": {"search": {"order": ["brave", "searxng"]}}})).unwrap();
-        assert_eq!(usable(&web.settings(&environment, None)), ["brave"]);
-        assert_eq!(usable(&web.settings(&none, None)), [""; 0]);
+        assert_eq!(usable(&web.settings(&environment, Trust::System)), ["brave"]);
+        assert_eq!(usable(&web.settings(&none, Trust::System)), [""; 0]);
     }
 
     #[test]
@@ -324,14 +328,14 @@ mod tests {
             json!({"web": {"httpResponseLimit": 7}}),
         ] {
             assert_eq!(
-                read(config.clone()).unwrap().settings(&none, None).http_response_limit,
+                read(config.clone()).unwrap().settings(&none, Trust::System).http_response_limit,
                 7,
                 "{config}"
             );
         }
         let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
         assert_eq!(both, "web.http_response_limit: is given twice, also as web.httpResponseLimit\n");
-        let search = |config| read(config).unwrap().settings(&none, None).search;
+        let search = |config| read(config).unwrap().settings(&none, Trust::System).search;
         let tavily = search(json!({"search_api_key": "tvly-1"}));
         assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
         let brave = search(json!({"search_api_key": "b-1", "search_provider": "brave"}));

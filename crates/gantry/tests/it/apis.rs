@@ -120,10 +120,17 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
     assert_eq!(world.run_with(&["secrets", "--json"], &master).json()[0]["name"], "A");
     let without = world.run(&["secrets"]);
     assert!(without.code == 1 && without.stderr.contains("set GANTRY_MASTER_KEY"), "{without:?}");
+    let without = world.run(&["secrets", "--json"]);
+    assert_eq!((without.code, &without.json()["error"]["code"]), (1, &json!("failed")), "{without:?}");
+    assert!(
+        without.json()["error"]["message"].as_str().unwrap().contains("set GANTRY_MASTER_KEY"),
+        "{without:?}"
+    );
     let doctor = world.run(&["doctor", "--json"]).json();
     let check =
         doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "secrets").unwrap();
     assert_eq!(check["health"], "warning", "{check}");
+    assert!(check["text"].as_str().unwrap().contains("the web tools stay closed"), "{check}");
     let wrong =
         world.run_with(&["secrets"], &[("GANTRY_MASTER_KEY", "another-key-that-is-long-enough-to-be-one")]);
     assert!(
@@ -225,4 +232,40 @@ fn a_description_becomes_a_profile() {
     assert_eq!(shown["base_url"], "https://api.shop.example/v2");
     world.write("other.json", "{\"a\": 1}");
     assert_eq!(world.run(&["apis", "import", "other.json"]).code, 2);
+}
+
+#[test]
+fn an_answer_kept_for_retries_holds_no_credential() {
+    const WRITTEN_OUT: &str = "tok_written_out_by_the_caller";
+    const LATER: &str = "stored_only_after_the_answer";
+    let (port, seen) = echo_site();
+    let world = world();
+    let set = |name: &str, value: &str| {
+        let ran = world.run_with_input(&["secrets", "set", name, "--host", "127.0.0.1"], value);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    };
+    set("SHOP", VALUE);
+    let up = crate::gateway::Up::start(&world);
+    let input = json!({
+        "url": format!("http://127.0.0.1:{port}/"), "method": "POST", "form": {"key": "secret:SHOP"},
+        "headers": {"Authorization": format!("Bearer {WRITTEN_OUT}"), "X-Api-Key": "secret:SHOP"},
+    });
+    let keyed = |tool: &str, input: &Value| up.call_with(tool, input, &[("Idempotency-Key", "k1")]);
+    let first = keyed("http_request", &input);
+    assert!(first.text().contains("authorization: Bearer [masked]"), "{}", first.text());
+    assert!(first.text().contains("x-api-key: [masked]"), "{}", first.text());
+    let again = keyed("http_request", &input);
+    assert_eq!((again.header("idempotency-replayed"), again.text()), (Some("true"), first.text()));
+    let heads = seen.lock().unwrap().join("\n");
+    assert!(heads.contains(WRITTEN_OUT) && heads.contains(VALUE), "both were sent: {heads}");
+    for value in [WRITTEN_OUT, VALUE] {
+        assert_nowhere(&world.data(), value);
+    }
+    let echo = json!({"command": format!("echo {LATER}")});
+    let keyed = || up.call_with("local__Bash", &echo, &[("Idempotency-Key", "k2")]);
+    assert!(keyed().text().contains(LATER));
+    set("LATER", LATER);
+    let again = keyed();
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert!(!again.text().contains(LATER) && again.json()["output"] == "[masked]\n", "{}", again.text());
 }

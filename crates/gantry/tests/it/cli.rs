@@ -307,6 +307,16 @@ fn on_a_terminal(world: &World, args: &[&str]) -> String {
 }
 
 #[test]
+fn text_on_a_terminal_ends_its_line_and_elsewhere_stays_as_it_is() {
+    let world = World::new();
+    for (said, shown) in [("open", "open\r\n"), ("ended\\n", "ended\r\n")] {
+        let input = json!({"command": format!("printf \"{said}\"")}).to_string();
+        assert_eq!(on_a_terminal(&world, &["call", "bash", &input]), shown);
+        assert_eq!(world.run(&["call", "bash", &input]).stdout, said.replace("\\n", "\n"));
+    }
+}
+
+#[test]
 fn nothing_that_others_wrote_drives_the_terminal() {
     let world = World::new();
     world.run(&["config", "set", "maxToolResultChars", "80000"]);

@@ -151,3 +151,18 @@ fn with_a_gateway() {
     );
     assert_eq!(up.get("/health").status, 200);
 }
+
+#[test]
+fn the_usage_line_names_what_was_typed_and_no_variable() {
+    let world = World::new();
+    let variables = [("GANTRY_GATEWAY", "http://127.0.0.1:1"), ("GANTRY_CONFIG", "/no")];
+    for args in [["secrets", "set", "A"].as_slice(), &["tokens", "add"], &["secrets", "set", "A", "--json"]] {
+        let ran = world.run_with(args, &variables);
+        let usage =
+            ran.stderr.lines().find(|line| line.starts_with("Usage: gantry")).unwrap_or_default().to_owned();
+        assert!(ran.code == 2 && !usage.is_empty(), "{args:?}: {}", ran.stderr);
+        for option in ["--data-dir", "--config", "--gateway"] {
+            assert!(!usage.contains(option), "{args:?}: {usage}");
+        }
+    }
+}

@@ -12,8 +12,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
-    ("gantry-mcp", &["gantry-tool"]),
-    ("gantry-store", &["gantry-protocol", "gantry-tool"]),
+    ("gantry-mcp", &["gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
+    ("gantry-store", &["gantry-net", "gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
         "gantry-toolsets",

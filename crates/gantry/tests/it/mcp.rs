@@ -1,8 +1,12 @@
-//! Gantry as an MCP server: over standard input and output, and over HTTP at the gateway.
+//! Gantry as an MCP server, over standard input and output and over HTTP at the gateway; and as a client of others.
 
 mod clients;
+mod hostile;
 mod http;
 mod install;
+mod reference;
+mod remote;
+mod servers;
 mod stdio;
 mod through;
 

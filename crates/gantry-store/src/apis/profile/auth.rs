@@ -1,5 +1,6 @@
 //! How requests to an API prove who they are. Credentials stand here by name only: `secret:NAME`.
 
+use gantry_net::is_clients_own;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -10,29 +11,6 @@ use crate::secrets::references;
 const TYPES: [&str; 6] = ["none", "basic", "bearer", "header", "query", "oauth2"];
 /// Of the word before a secret, such as `Token `; more could be a credential.
 const MAX_WORD: usize = 16;
-/// Headers of the client's own: they say how a message ends and where it goes, and two answers to that is how requests are
-/// smuggled.
-const CLIENTS_OWN: [&str; 13] = [
-    "host",
-    "content-length",
-    "connection",
-    "transfer-encoding",
-    "te",
-    "trailer",
-    "upgrade",
-    "keep-alive",
-    "expect",
-    "accept-encoding",
-    "proxy-authorization",
-    "proxy-connection",
-    "proxy-authenticate",
-];
-
-/// Whether a header is for the HTTP client alone to set.
-pub fn is_clients_own(header: &str) -> bool {
-    CLIENTS_OWN.iter().any(|own| own.eq_ignore_ascii_case(header))
-}
-
 const STYLES: [&str; 2] = ["basic", "body"];
 
 /// As it is written. Which fields a type wants is said when one is missing.

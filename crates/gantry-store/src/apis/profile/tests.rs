@@ -143,3 +143,45 @@ fn a_field_that_cannot_be_read_does_not_hide_what_is_missing() {
     assert_eq!(text.matches("- endpoints").count(), 1, "{text}");
     assert!(ProfileDraft::read_whole(json!([1])).is_err() && ProfileDraft::read_whole(whole()).is_ok());
 }
+
+#[test]
+fn one_endpoint_that_lacks_something_hides_nothing_of_the_others() {
+    let mut value = whole();
+    value["endpoints"] = json!([{"path": "/a"}, {"method": "FETCH", "path": "b", "description": "d"}, {}]);
+    value["auth"] = json!({"type": "bearer"});
+    let found = ProfileDraft::read_whole(value).unwrap_err();
+    let paths: Vec<String> = found.into_iter().map(|problem| problem.path).collect();
+    assert_eq!(
+        paths,
+        [
+            "endpoints.0.method",
+            "endpoints.0.description",
+            "endpoints.1.method",
+            "endpoints.1.path",
+            "endpoints.2.method",
+            "endpoints.2.path",
+            "endpoints.2.description",
+            "auth.token",
+        ]
+    );
+}
+
+#[test]
+fn a_limit_is_looser_where_it_is_higher_or_gone() {
+    let limit = |minute: Option<u32>, day: Option<u32>| RateLimit {
+        requests_per_minute: minute,
+        requests_per_day: day,
+        ..RateLimit::default()
+    };
+    let old = limit(Some(10), Some(100));
+    for (new, looser) in [
+        (limit(Some(10), Some(100)), vec![]),
+        (limit(Some(1), Some(99)), vec![]),
+        (RateLimit { requests_per_hour: Some(1_000), ..old }, vec![]),
+        (limit(Some(11), Some(100)), vec!["minute"]),
+        (limit(None, Some(101)), vec!["minute", "day"]),
+    ] {
+        assert_eq!(new.looser_than(&old), looser, "{new:?}");
+    }
+    assert!(limit(Some(5), None).looser_than(&RateLimit::default()).is_empty());
+}

@@ -73,7 +73,31 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
     let mut typo = stripe();
     typo["endpionts"] = json!([]);
     let error = setup(&bench, json!({"action": "create", "profile": typo})).await.unwrap_err();
-    assert!(error.contains("did you mean \\\"endpoints\\\"?"), "{error}");
+    assert!(error.contains("did you mean \"endpoints\"?"), "{error}");
+    let shapes = json!({
+        "name": 7, "nmae": "X", "auth": {"type": "bearer"}, "rate_limit": {"requests_per_second": "many"},
+        "endpoints": [{"method": "GET"}, {"path": "/b", "description": "d"}], "made_by": "operator",
+    });
+    let error = setup(&bench, json!({"action": "create", "profile": shapes})).await.unwrap_err();
+    for part in [
+        "id: missing",
+        "name: ",
+        "nmae",
+        "base_url: missing",
+        "description: missing",
+        "auth.token: missing",
+        "rate_limit.requests_per_second: ",
+        "endpoints.0.path: missing",
+        "endpoints.0.description: missing",
+        "endpoints.1.method: missing",
+        "guidelines: missing",
+        "avoid: missing",
+        "made_by: kept by Gantry",
+    ] {
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+    let error = setup(&bench, json!({"action": "create", "profile": "{}"})).await.unwrap_err();
+    assert!(error.contains("- guidelines: missing"), "{error}");
     for (input, expected) in [
         (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
         (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
@@ -127,4 +151,79 @@ async fn an_update_that_changes_nothing_says_so_and_null_takes_away() {
         .unwrap();
     let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
     assert!(!viewed.contains("rate_limit"), "{viewed}");
+}
+
+/// As [`stripe`], of another place.
+fn other(id: &str) -> Value {
+    let mut profile = stripe();
+    (profile["id"], profile["base_url"]) = (json!(id), json!(format!("https://{id}.example/")));
+    profile
+}
+
+async fn as_agent(bench: &Bench, input: Value) -> Result<String, String> {
+    let mut call = bench.agent_call("a");
+    call.autonomy = gantry_tool::Autonomy::Autonomous;
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    bench.call_as(call, "api_setup", input).await.map(text).map_err(text)
+}
+
+#[tokio::test]
+async fn what_the_operator_made_an_agent_can_only_make_stricter() {
+    let bench = Bench::new();
+    setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
+    let update = |profile: Value| json!({"action": "update", "id": "stripe", "profile": profile});
+    for (change, told) in [
+        (json!({"rate_limit": {"requests_per_second": 26}}), "rate_limit.requests_per_second"),
+        (json!({"rate_limit": {"requests_per_day": 1}}), "rate_limit.requests_per_second"),
+        (json!({"rate_limit": null}), "rate_limit.requests_per_second"),
+        (json!({"auth": {"type": "bearer", "token": "secret:OTHER"}, "name": "S"}), "auth"),
+        (json!({"base_url": "https://evil.example/v1"}), "base_url"),
+    ] {
+        let error = as_agent(&bench, update(change.clone())).await.unwrap_err();
+        assert!(error.contains("denied") && error.contains("is the operator's"), "{change}: {error}");
+        assert!(error.contains(&format!("this way: {told}; nothing was saved")), "{change}: {error}");
+    }
+    let error = as_agent(&bench, json!({"action": "delete", "id": "stripe"})).await.unwrap_err();
+    assert!(error.contains("its limits would no longer count"), "{error}");
+    let mut below = stripe();
+    (below["id"], below["base_url"]) = (json!("below"), json!("https://api.stripe.com/v1/charges"));
+    let error = as_agent(&bench, json!({"action": "create", "profile": below})).await.unwrap_err();
+    assert!(error.contains("lies below https://api.stripe.com/v1"), "{error}");
+    std::fs::write(bench.data().join("apis/broken.json"), "{").unwrap();
+    for input in [
+        json!({"action": "delete", "id": "broken"}),
+        json!({"action": "update", "id": "broken", "profile": other("broken")}),
+    ] {
+        let error = as_agent(&bench, input).await.unwrap_err();
+        assert!(error.contains("may be the operator's"), "{error}");
+    }
+    let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&viewed).unwrap(), stripe(), "it is as it was");
+    let stricter =
+        json!({"rate_limit": {"requests_per_second": 5, "requests_per_day": 100}, "notes": ["Learnt."]});
+    as_agent(&bench, update(stricter)).await.unwrap();
+    setup(&bench, update(json!({"rate_limit": {"requests_per_second": 100}}))).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_agent_made_it_can_change_and_remove() {
+    let bench = Bench::new();
+    as_agent(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap();
+    let viewed = as_agent(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&viewed).unwrap()["made_by"], "agent:a");
+    let change = json!({"rate_limit": null, "base_url": "https://api.stripe.com/v2"});
+    as_agent(&bench, json!({"action": "update", "id": "stripe", "profile": change})).await.unwrap();
+    // It may not move to where it would take the place of the operator's.
+    let mut whole = stripe();
+    whole["id"] = json!("operators");
+    setup(&bench, json!({"action": "create", "profile": whole})).await.unwrap();
+    let change = json!({"base_url": "https://api.stripe.com/v1/charges"});
+    let error = as_agent(&bench, json!({"action": "update", "id": "stripe", "profile": change})).await;
+    assert!(error.unwrap_err().contains("lies below"));
+    // What the operator has changed is the operator's.
+    as_agent(&bench, json!({"action": "create", "profile": other("x")})).await.unwrap();
+    setup(&bench, json!({"action": "update", "id": "x", "profile": {"name": "X"}})).await.unwrap();
+    let error = as_agent(&bench, json!({"action": "delete", "id": "x"})).await.unwrap_err();
+    assert!(error.contains("is the operator's"), "{error}");
+    as_agent(&bench, json!({"action": "delete", "id": "stripe"})).await.unwrap();
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, NetError, Url, check_address};
-use gantry_store::{is_clients_own, references};
+use gantry_net::{HeaderMap, HeaderName, HeaderValue, Method, NetError, Url, check_address, is_clients_own};
+use gantry_store::references;
 use gantry_tool::{Violation, nearest};
 use serde_json::{Map, Value};
 

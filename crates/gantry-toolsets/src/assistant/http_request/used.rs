@@ -2,12 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError};
-use memchr::memmem;
+use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError, mask_in_bytes, mask_in_text};
 
 use super::form;
-
-const MASK: &[u8] = b"[masked]";
 
 /// What was sent, in every form in which a server is likely to say it back.
 #[derive(Clone, Default)]
@@ -50,25 +47,19 @@ impl Used {
         }
     }
 
-    pub(super) fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.forms.iter().fold(bytes, |bytes, form| replaced(bytes, form.as_bytes()))
+    pub(super) fn mask_bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        self.forms.iter().for_each(|form| mask_in_bytes(&mut bytes, form));
+        bytes
     }
 
-    /// Removes the beginning of a credential that a cut has torn off its end.
-    pub(super) fn drop_torn_end(&self, bytes: &mut Vec<u8>) {
-        let torn = |form: &String| {
-            let form = form.as_bytes();
-            (1..form.len()).rev().find(|length| bytes.ends_with(&form[..*length])).unwrap_or(0)
-        };
-        let longest = self.forms.iter().map(torn).max().unwrap_or(0);
-        bytes.truncate(bytes.len() - longest);
+    pub(super) fn mask_text(&self, mut text: String) -> String {
+        self.forms.iter().for_each(|form| mask_in_text(&mut text, form));
+        text
     }
 
-    pub(super) fn mask_text(&self, text: String) -> String {
-        self.forms.iter().fold(text, |text, form| match text.contains(form.as_str()) {
-            true => text.replace(form.as_str(), "[masked]"),
-            false => text,
-        })
+    /// In bytes.
+    pub(super) fn longest(&self) -> usize {
+        self.forms.first().map_or(0, String::len)
     }
 
     /// Errors are masked by the gate too, but it knows neither fetched tokens nor other forms.
@@ -95,21 +86,6 @@ pub(super) fn mask_all(used: &Used, masker: &Masker, text: String) -> String {
     let mut text = used.mask_text(text);
     masker.mask_text(&mut text);
     text
-}
-
-fn replaced(bytes: Vec<u8>, needle: &[u8]) -> Vec<u8> {
-    let found: Vec<usize> = memmem::find_iter(&bytes, needle).collect();
-    if found.is_empty() {
-        return bytes;
-    }
-    let (mut masked, mut from) = (Vec::with_capacity(bytes.len()), 0);
-    for at in found {
-        masked.extend_from_slice(&bytes[from..at]);
-        masked.extend_from_slice(MASK);
-        from = at + needle.len();
-    }
-    masked.extend_from_slice(&bytes[from..]);
-    masked
 }
 
 fn percent_encoded(text: &str, space: &str) -> String {
@@ -146,9 +122,6 @@ mod tests {
             assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{said}");
         }
         assert_eq!(used.mask_bytes(vec![0xff, 0, 1]), [0xff, 0, 1]);
-        let mut torn = b"said: se\"cret/va".to_vec();
-        used.drop_torn_end(&mut torn);
-        assert_eq!(torn, b"said: ");
         assert!(!format!("{used:?}").contains("cret"));
     }
 }

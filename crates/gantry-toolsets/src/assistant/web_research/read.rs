@@ -9,7 +9,7 @@ use gantry_tool::{Masker, ToolError};
 use crate::Ctx;
 use crate::blocking::blocking;
 use crate::web::untrusted::fenced;
-use crate::web::{deadline, net_error};
+use crate::web::{deadline, net_error, read_whole_secrets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
@@ -59,7 +59,8 @@ async fn fetch(ctx: &Ctx, url: Url) -> Result<Fetched, ToolError> {
     let content_type = response.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.map(str::to_owned);
     let url = response.url;
-    let body = response.body.read(MAX_PAGE_BYTES).await.map_err(|err| net_error(&err))?;
+    let body = read_whole_secrets(response.body, MAX_PAGE_BYTES, &ctx.state.web().masker).await;
+    let body = body.map_err(|err| net_error(&err))?;
     Ok(Fetched { url, content_type, bytes: body.bytes, cut: body.cut })
 }
 

@@ -11,7 +11,7 @@ fn bench() -> Bench {
 
 /// One answer, fetched. `SERVER` in the result stands for the server's address.
 async fn fetched(said: Said, mut input: Value) -> Result<Value, Value> {
-    let (bench, server) = (bench(), WebServer::saying(said).await);
+    let (bench, server) = (bench(), WebServer::saying(said));
     input["url"] = json!(format!("{}/docs/page?x=1", server.url()));
     let told =
         |value: Value| serde_json::from_str(&value.to_string().replace(&server.url(), "SERVER")).unwrap();
@@ -110,8 +110,7 @@ async fn redirects_are_followed_and_the_last_address_is_told() {
     let server = WebServer::start(|asked| match asked.path() {
         "/old" => Said { headers: vec![("location", "/new/".to_owned())], ..Said::new(301, "text/html", "") },
         _ => Said::html("<a href=x>here</a>"),
-    })
-    .await;
+    });
     let answer =
         bench().call("tool::web_fetch", json!({"url": format!("{}/old", server.url())})).await.unwrap();
     assert_eq!(answer["url"], format!("{}/new/", server.url()));
@@ -166,7 +165,7 @@ async fn an_answer_is_read_as_far_as_was_asked() {
 
 #[tokio::test]
 async fn bad_input_is_told_and_nothing_is_sent() {
-    let (bench, server) = (bench(), WebServer::saying(Said::html("x")).await);
+    let (bench, server) = (bench(), WebServer::saying(Said::html("x")));
     for (url, error) in [
         ("example.com", "url is no web address: relative URL without a base"),
         ("", "url is no web address: relative URL without a base"),
@@ -193,7 +192,7 @@ async fn bad_input_is_told_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn private_addresses_and_other_hosts_are_closed() {
-    let server = WebServer::saying(Said::html("x")).await;
+    let server = WebServer::saying(Said::html("x"));
     let url = json!({"url": server.url()});
     let closed = Bench::new().call("tool::web_fetch", url.clone()).await.unwrap_err();
     assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
@@ -249,7 +248,7 @@ fn long_text_with_a_secret() -> String {
 
 #[tokio::test]
 async fn a_secret_is_masked_before_the_text_is_cut() {
-    let server = WebServer::saying(Said::new(200, "text/plain", long_text_with_a_secret())).await;
+    let server = WebServer::saying(Said::new(200, "text/plain", long_text_with_a_secret()));
     let bench = Bench::with(|parts| {
         parts.web.client = client_to_loopback();
         parts.web.masker = Masker::new([SECRET.to_owned()]);
@@ -266,4 +265,32 @@ async fn a_secret_is_masked_before_the_text_is_cut() {
     let within = json!({"url": server.url(), "offset": MAX_CONTENT - 7});
     let within = bench.call("tool::web_fetch", within).await.unwrap();
     assert!(!within.to_string().contains("UPERSECRET"), "{}", &within.to_string()[..200]);
+}
+
+#[tokio::test]
+async fn a_secret_across_max_size_shows_nothing_of_itself() {
+    let bench = Bench::with(|parts| {
+        parts.web.client = client_to_loopback();
+        parts.web.masker = Masker::new([SECRET.to_owned(), "other\"secret".to_owned()]);
+    });
+    let wide: Vec<u8> = format!("before {SECRET} after").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (content_type, body) in [
+        ("text/plain", format!("before {SECRET} after").into_bytes()),
+        ("text/html", format!("<p>before <a href='/x'>{SECRET}</a> after").into_bytes()),
+        ("text/html", b"<p>before <b>other&quot;secret</b> after".to_vec()),
+        ("text/plain; charset=utf-16le", wide),
+    ] {
+        let (length, server) = (body.len(), WebServer::saying(Said::new(200, content_type, body)));
+        for max_size in 1..=length {
+            let input = json!({"url": server.url(), "maxSize": max_size});
+            let page = bench.call("tool::web_fetch", input).await.unwrap();
+            let content = page["content"].as_str().unwrap();
+            assert!(!content.contains("SU") && !content.contains("ot"), "{max_size}: {content}");
+            assert_eq!(page["truncated"], json!(max_size < length), "{max_size}: {page}");
+        }
+        // What only begins like a secret is no secret: to leave it out would tell how the secret begins.
+        let like = WebServer::saying(Said::new(200, "text/plain", format!("like {}X", &SECRET[..9])));
+        let page = bench.call("tool::web_fetch", json!({"url": like.url(), "maxSize": 14})).await.unwrap();
+        assert_eq!(page["content"], format!("like {}", &SECRET[..9]));
+    }
 }

@@ -3,6 +3,7 @@
 use gantry_net::{
     Client, HeaderMap, HeaderName, HeaderValue, Method, NetworkPolicy, Request, StatusCode, Url, header,
 };
+use gantry_tool::Masker;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -78,6 +79,7 @@ impl Ask {
         self,
         client: &Client,
         policy: &NetworkPolicy,
+        masker: &Masker,
         deadline: Instant,
     ) -> Result<Reply, SearchError> {
         let request = Request {
@@ -92,7 +94,7 @@ impl Ask {
         let status = response.status;
         let body = response.body.read(MAX_ANSWER_BYTES).await?;
         if !status.is_success() {
-            return Err(failure(status, &body.bytes));
+            return Err(failure(status, &body.bytes, masker));
         }
         if body.cut {
             return Err(SearchError::Odd(format!("it is longer than {MAX_ANSWER_BYTES} bytes")));
@@ -108,8 +110,8 @@ impl Reply {
 }
 
 /// Tavily says 432 and 433 when a plan or a pay-as-you-go limit is reached, which no standard knows.
-fn failure(status: StatusCode, body: &[u8]) -> SearchError {
-    let detail = detail(body);
+fn failure(status: StatusCode, body: &[u8], masker: &Masker) -> SearchError {
+    let detail = detail(body, masker);
     match status.as_u16() {
         401 => SearchError::KeyRefused { status, detail },
         402 | 429 | 432 | 433 => SearchError::Quota { status, detail },
@@ -118,14 +120,16 @@ fn failure(status: StatusCode, body: &[u8]) -> SearchError {
 }
 
 /// What the body of an error says, wherever providers put it.
-fn detail(body: &[u8]) -> String {
+fn detail(body: &[u8], masker: &Masker) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let places =
         ["/detail/error", "/error/detail", "/error/message", "/error/code", "/detail", "/error", "/message"];
     let text = places.iter().find_map(|place| value.pointer(place)?.as_str());
     match text.map(str::trim).filter(|text| !text.is_empty()) {
         Some(text) => {
-            let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // Before it is cut: the gate would not know a part of a key.
+            masker.mask_text(&mut line);
             let cut = line.chars().count() > DETAIL_CHARS;
             let shown: String = line.chars().take(DETAIL_CHARS).collect();
             format!(": {shown}{}", if cut { "…" } else { "" })

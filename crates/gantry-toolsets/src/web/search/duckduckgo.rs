@@ -5,10 +5,9 @@ use dom_query::{Document, Selection};
 use gantry_net::{StatusCode, Url};
 
 use super::ask::{Ask, Reply};
-use super::results::{Found, Page, address, cut, one_line, title_or};
+use super::results::{Found, Page, address, one_line};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
-const SNIPPET_CHARS: usize = 4_000;
 /// A page has some forty kilobytes and a dozen results. More is not looked at, since results that stand in one another are
 /// looked through again and again.
 const MAX_PAGE_BYTES: usize = 256 * 1024;
@@ -81,9 +80,10 @@ fn found(result: &Selection<'_>) -> Link {
         return Link::Ad;
     }
     let Some(url) = address(target.as_str()) else { return Link::Unusable };
+    let title = one_line(&link.text());
     Link::Page(Box::new(Found {
-        title: title_or(&url, &one_line(&link.text())),
-        content: cut(&one_line(&result.select_single(".result__snippet").text()), SNIPPET_CHARS),
+        title: if title.is_empty() { url.clone() } else { title },
+        content: one_line(&result.select_single(".result__snippet").text()),
         published: None,
         page: None,
         url,

@@ -2,6 +2,7 @@
 
 use dom_query::Document;
 use gantry_net::Url;
+use gantry_tool::Masker;
 use serde_json::{Map, Value};
 
 use super::SearchError;
@@ -9,6 +10,7 @@ use super::SearchError;
 /// Longer than any title or snippet; what is over is cut with a mark.
 const TITLE_CHARS: usize = 300;
 const CONTENT_CHARS: usize = 4_000;
+const PUBLISHED_CHARS: usize = 40;
 
 /// One result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,20 @@ pub(crate) struct Found {
     pub(crate) published: Option<String>,
     /// The page's own text.
     pub(crate) page: Option<String>,
+}
+
+impl Found {
+    /// Masked first: the gate would not know a part of a secret.
+    pub(super) fn masked_and_cut(mut self, masker: &Masker) -> Found {
+        let published = self.published.iter_mut().map(|text| (text, PUBLISHED_CHARS));
+        let texts = [(&mut self.title, TITLE_CHARS), (&mut self.content, CONTENT_CHARS)];
+        for (text, limit) in texts.into_iter().chain(published) {
+            masker.mask_text(text);
+            *text = cut(text, limit);
+        }
+        self.page.iter_mut().for_each(|page| masker.mask_text(page));
+        self
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -88,11 +104,9 @@ fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usiz
     };
     let title = text("title").map(|title| plain(title, fields.markup)).unwrap_or_default();
     Found {
-        title: if title.is_empty() { url.clone() } else { cut(&title, TITLE_CHARS) },
-        content: text(fields.content)
-            .map(|content| cut(&plain(content, fields.markup), CONTENT_CHARS))
-            .unwrap_or_default(),
-        published: text(fields.published).filter(|text| !text.is_empty()).map(|text| cut(text, 40)),
+        title: if title.is_empty() { url.clone() } else { title },
+        content: text(fields.content).map(|content| plain(content, fields.markup)).unwrap_or_default(),
+        published: text(fields.published).filter(|text| !text.is_empty()).map(str::to_owned),
         page: text(fields.page).filter(|text| !text.trim().is_empty()).map(str::to_owned),
         url,
     }
@@ -102,10 +116,6 @@ fn found(item: &Map<String, Value>, url: String, fields: &Fields, odd: &mut usiz
 pub(super) fn address(text: &str) -> Option<String> {
     let url = Url::parse(text).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then(|| url.into())
-}
-
-pub(super) fn title_or(url: &str, title: &str) -> String {
-    if title.is_empty() { url.to_owned() } else { cut(title, TITLE_CHARS) }
 }
 
 /// Text without tags and entities, on one line.

@@ -75,8 +75,7 @@ async fn bench(ill: &'static [Ill]) -> (Bench, WebServer) {
     let server = WebServer::start(move |asked| {
         let provider = provider_of(asked);
         ill.iter().find(|(name, _)| *name == provider).map_or_else(|| well(provider), |(_, say)| say())
-    })
-    .await;
+    });
     (Bench::with(|parts| set_up(parts, &server)), server)
 }
 
@@ -284,13 +283,12 @@ async fn what_results_lack_is_noted_and_no_more_than_asked_for_come() {
 
 #[tokio::test]
 async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
-    let other = WebServer::saying(Said::json(200, &json!({"results": []}))).await;
+    let other = WebServer::saying(Said::json(200, &json!({"results": []})));
     let elsewhere = format!("{}/search", other.url());
     let server = WebServer::start(move |asked| match provider_of(asked) {
         "tavily" => Said { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() },
         provider => well(provider),
-    })
-    .await;
+    });
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
@@ -306,7 +304,7 @@ async fn a_provider_that_is_away_or_leads_elsewhere_gets_no_key_there() {
 
 #[tokio::test]
 async fn keys_that_cannot_be_sent_are_told_without_being_shown() {
-    let server = WebServer::start(|asked| well(provider_of(asked))).await;
+    let server = WebServer::start(|asked| well(provider_of(asked)));
     let bench = Bench::with(|parts| {
         set_up(parts, &server);
         parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
@@ -383,4 +381,57 @@ async fn the_deadline_of_the_call_is_told_as_such() {
         let refused = bench.call_as(call, tool, input).await.unwrap_err();
         assert_eq!(refused["error"]["code"], "deadline", "{tool}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn a_secret_is_masked_before_results_and_errors_are_cut() {
+    const SECRET: &str = "SUPERSECRETVALUE1";
+    let server = WebServer::start(|asked| {
+        let across = |limit: usize| format!("{}{SECRET} and more", "x".repeat(limit - 5));
+        let (title, content, date) = (across(300), across(4_000), across(40));
+        match provider_of(asked) {
+            "tavily" => Said::json(429, &json!({"detail": {"error": across(200)}})),
+            "brave" => Said::json(
+                200,
+                &json!({"web": {"results": [{"title": title, "url": "https://b.example/", "description": content, "page_age": date}]}}),
+            ),
+            "searxng" => Said::json(
+                200,
+                &json!({"results": [{"title": title, "url": "https://s.example/", "content": content, "publishedDate": date}]}),
+            ),
+            _ => Said::html(&format!(
+                r#"<div class="result"><a class="result__a" href="https://d.example/">{title}</a><a class="result__snippet">{content}</a></div>"#
+            )),
+        }
+    });
+    let bench = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
+    });
+    for provider in ["tavily", "brave", "searxng", "duckduckgo"] {
+        let answer = call(&bench, json!({"query": "q", "provider": provider})).await.to_string();
+        assert!(answer.contains("x[mas") && !answer.contains("SUPER"), "{provider}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_client_that_opens_the_own_instance_serves_it_alone() {
+    let server = WebServer::start(|asked| well(provider_of(asked)));
+    let bench = Bench::with(|parts| {
+        set_up(parts, &server);
+        parts.web.search.client = Some(std::mem::take(&mut parts.web.client));
+    });
+    let answer = call(&bench, json!({"query": "q", "provider": "searxng"})).await;
+    assert_eq!((&answer["provider"], answer.get("fallbacks")), (&json!("searxng"), None), "{answer}");
+    // The others live at the same closed address: to them it stays closed, and so it does to every other tool.
+    for provider in ["tavily", "brave", "duckduckgo"] {
+        let answer = call(&bench, json!({"query": "q", "provider": provider})).await;
+        assert_eq!(answer["provider"], "searxng", "{answer}");
+        assert_eq!(answer["fallbacks"][0]["provider"], provider, "{answer}");
+        assert!(answer["fallbacks"][0]["error"].as_str().unwrap().contains("127.0.0.1"), "{answer}");
+    }
+    let url = json!({"url": format!("{}/searx/search", server.url())});
+    let closed = bench.call("tool::web_fetch", url).await.unwrap_err();
+    assert!(closed.to_string().contains("127.0.0.1"), "{closed}");
+    assert!(server.asked().iter().all(|asked| provider_of(asked) == "searxng"), "{:?}", server.asked());
 }

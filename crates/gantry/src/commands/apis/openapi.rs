@@ -38,6 +38,7 @@ pub(super) fn draft(document: &Value, id: Option<&str>, base_url: Option<&str>) 
         avoid: Some(deprecated).filter(|deprecated| !deprecated.is_empty()),
         rate_limit: None,
         notes: None,
+        made_by: None,
         id: Some(id),
     };
     Ok(Draft { draft, notes })

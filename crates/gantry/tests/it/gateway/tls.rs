@@ -45,6 +45,13 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     let fetched = world.run_with(&fetch, &[("GANTRY_TLS_CA", &cert)]);
     assert_eq!(fetched.code, 0, "the web tools believe it too: {} {}", fetched.stdout, fetched.stderr);
     assert_eq!(world.run(&fetch).code, 1, "and without it nobody does");
+    let bad = world.write("bad.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    let bad = bad.to_str().unwrap();
+    for args in [fetch.as_slice(), &call] {
+        let told = world.run_with(args, &[("GANTRY_TLS_CA", bad)]);
+        let reason = format!("{bad}: a certificate in it has no end");
+        assert!(told.code != 0 && told.stdout.contains(&reason), "{args:?}: {told:?}");
+    }
     let curl = Command::new("curl")
         .args(["-s", "--cacert", &cert, "-H", &format!("Authorization: Bearer {}", up.token)])
         .arg(format!("https://localhost:{}/v1/nodes", up.address.port()))

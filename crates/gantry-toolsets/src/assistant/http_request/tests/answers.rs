@@ -58,6 +58,30 @@ async fn a_long_body_is_cut_on_a_character_and_the_whole_is_kept() {
 }
 
 #[tokio::test]
+async fn long_json_is_kept_as_it_is_shown_with_line_breaks() {
+    let bench = Bench::with(|parts| {
+        reach_this_machine(parts);
+        parts.web.http_response_limit = 10_000;
+    });
+    let items: Vec<Value> = (0..3_000).map(|number| json!({"number": number, "name": "é"})).collect();
+    let expected = serde_json::to_string_pretty(&items).unwrap();
+    let site = Site::start(move |_| page("application/json", json!(items).to_string()));
+    let text = send(&bench, json!({"url": site.url("/")})).await.unwrap();
+    let (shown, note) = text.split_once("\n\n").unwrap().1.rsplit_once("\n[cut: ").unwrap();
+    assert!(shown.len() <= 10_000 && shown.len() > 9_990 && expected.starts_with(shown), "{shown}");
+    assert!(note.contains(&format!(" of {} bytes shown", expected.len())), "{note}");
+    let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
+    let (mut kept, mut offset) = (String::new(), json!(0));
+    while !offset.is_null() {
+        let input = json!({"handle": handle, "offset": offset, "limit": 40_000});
+        let page = bench.call("result_read", input).await.unwrap();
+        kept.push_str(page["text"].as_str().unwrap());
+        offset = page["nextOffset"].clone();
+    }
+    assert_eq!(kept, expected);
+}
+
+#[tokio::test]
 async fn binary_is_kept_and_not_shown() {
     let bench = bench();
     let site = Site::start(|_| page("image/png", b"\x89PNG\r\n\x1a\n\0\0"));

@@ -1,0 +1,414 @@
+//! One conversation with a server, from the handshake on: list its tools, call them, call calls off.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_tool::{Progress, ProgressSink};
+use rmcp::ClientHandler;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
+    ClientConfig, ClientRequest, Implementation, InputRequest, InputRequests, InputResponses,
+    ListToolsRequest, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    RequestId, ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
+    PeerRequestOptions, RoleClient, RunningService, ServiceError,
+};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::http::Guarded;
+use super::stdio::{Program, Stdio, shown};
+use super::wire::Lists;
+
+/// Of one list of tools. A list without end is no list.
+const MAX_PAGES: usize = 100;
+const MAX_TOOLS: usize = 2_000;
+/// For a page of the list.
+const LIST_LIMIT: Duration = Duration::from_secs(30);
+/// How often a tool may ask back before it is told that nobody answers.
+const MAX_ROUNDS: usize = 4;
+
+/// How often a connection is looked at that says nothing by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// For what was said last to get out.
+const SAY_LIMIT: Duration = Duration::from_millis(500);
+
+/// The revisions we speak, newest first.
+const REVISIONS: [ProtocolVersion; 1] = [ProtocolVersion::V_2026_07_28];
+
+/// Why a conversation does not come about, or a question is not answered.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum TalkError {
+    /// The other side is not there any more.
+    #[error("{0}")]
+    Lost(String),
+    /// It wants to know who we are; the challenge, as it came.
+    #[error("it wants a login")]
+    Login(String),
+    /// It has answered, with an error of the protocol.
+    #[error("{0}")]
+    Refused(String),
+    /// It does not know this way of beginning, and says so in its own way.
+    #[error("{0}")]
+    Odd(String),
+    #[error("it has not answered within {0:?}")]
+    Silent(Duration),
+}
+
+/// How a conversation is begun. Revision 2026-07-28 has another beginning than those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// Asks what the server speaks; goes on as with older ones if it does not know the question.
+    Newest,
+    /// For those that are known not to.
+    Older,
+}
+
+/// What was listed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Listing {
+    /// As they came over the wire.
+    pub(super) tools: Vec<Value>,
+    /// Names of those that the SDK took for tools.
+    pub(super) usable: Vec<String>,
+}
+
+pub(super) struct Connection {
+    service: RunningService<RoleClient, Hearer>,
+    lists: Lists,
+    /// Of a server that is a program.
+    program: Option<Program>,
+    /// Words that are still on their way to the server.
+    saying: TaskTracker,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(super) async fn over_stdio(
+        piped: gantry_process::Piped,
+        hearer: Hearer,
+        greeting: Greeting,
+    ) -> Result<Connection, TalkError> {
+        let lists = Lists::default();
+        let stdio = Stdio::new(piped, lists.clone());
+        let program = stdio.program();
+        match greet(stdio, hearer, greeting).await {
+            Ok(service) => {
+                Ok(Connection { service, lists, program: Some(program), saying: TaskTracker::new() })
+            }
+            Err(err) => {
+                let words = program.last_words().await;
+                program.end().await;
+                Err(match err {
+                    TalkError::Lost(_) => TalkError::Lost(words),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    pub(super) async fn over_http(
+        url: &str,
+        guarded: Guarded,
+        hearer: Hearer,
+        greeting: Greeting,
+    ) -> Result<Connection, TalkError> {
+        let lists = guarded.lists.clone();
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+        config.max_concurrent_requests = 64;
+        let transport = StreamableHttpClientTransport::with_client(guarded, config);
+        let service = greet(transport, hearer, greeting).await?;
+        Ok(Connection { service, lists, program: None, saying: TaskTracker::new() })
+    }
+
+    /// What the server says of itself.
+    pub(super) fn about(&self) -> Option<Value> {
+        let info = self.service.peer_info()?;
+        Some(json!({
+            "name": info.server_info.as_ref().map(|own| shown(&own.name)),
+            "version": info.server_info.as_ref().map(|own| shown(&own.version)),
+            "protocolVersion": info.protocol_version.as_str(),
+        }))
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    /// Comes back when the other side is gone, whether we notice by its process or by its silence.
+    pub(super) async fn ended(&self) {
+        loop {
+            if self.is_lost() {
+                return;
+            }
+            match &self.program {
+                Some(program) => drop(program.process.wait(LOOK_AGAIN).await),
+                None => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+            if self.program.as_ref().is_some_and(|program| program.process.ended().is_some()) {
+                return;
+            }
+        }
+    }
+
+    /// The process, for tests and for `gantry mcp test`.
+    pub(super) fn pid(&self) -> Option<i32> {
+        self.program.as_ref().map(|program| program.process.pid())
+    }
+
+    pub(super) async fn list(&self) -> Result<Listing, TalkError> {
+        let mut listing = Listing::default();
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let page = tokio::time::timeout(LIST_LIMIT, self.page(cursor, &mut listing)).await;
+            cursor = page.map_err(|_| TalkError::Silent(LIST_LIMIT))??;
+            if listing.tools.len() > MAX_TOOLS {
+                return Err(TalkError::Refused(format!("it offers more than {MAX_TOOLS} tools")));
+            }
+            if cursor.is_none() {
+                return Ok(listing);
+            }
+        }
+        Err(TalkError::Refused(format!("its list of tools has more than {MAX_PAGES} pages")))
+    }
+
+    async fn page(&self, cursor: Option<String>, listing: &mut Listing) -> Result<Option<String>, TalkError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
+        let (id, result) = self.ask(ClientRequest::ListToolsRequest(request), None).await?;
+        let ServerResult::ListToolsResult(read) = result else {
+            return Err(TalkError::Refused("its list of tools is none".to_owned()));
+        };
+        listing.usable.extend(read.tools.iter().map(|tool| tool.name.to_string()));
+        // An answer that came another way than our transports read it would be ours to mend.
+        let raw = self.lists.take(&id);
+        listing.tools.extend(raw.unwrap_or_else(|| {
+            read.tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect()
+        }));
+        Ok(read.next_cursor)
+    }
+
+    /// Calls a tool. Dropping the future calls it off: the server is told.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        input: Map<String, Value>,
+        progress: Option<ProgressSink>,
+    ) -> Result<CallToolResult, TalkError> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
+        for _ in 0..MAX_ROUNDS {
+            let request = CallToolRequest::new(params.clone());
+            match self.ask(ClientRequest::CallToolRequest(request), progress.clone()).await?.1 {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::InputRequiredResult(asked) => {
+                    params.input_responses = asked.input_requests.map(answers).transpose()?;
+                    params.request_state = asked.request_state;
+                }
+                _ => return Err(TalkError::Refused("its answer is none to a call of a tool".to_owned())),
+            }
+        }
+        Err(TalkError::Refused("it keeps asking for input, and nobody here can give it".to_owned()))
+    }
+
+    async fn ask(
+        &self,
+        request: ClientRequest,
+        progress: Option<ProgressSink>,
+    ) -> Result<(RequestId, ServerResult), TalkError> {
+        let peer = self.service.peer();
+        let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let handle = match sent {
+            Ok(handle) => handle,
+            Err(err) => return Err(self.told(err).await),
+        };
+        let id = handle.id.clone();
+        let _heard = progress.map(|sink| self.service.service().listen(handle.progress_token.clone(), sink));
+        let mut unanswered =
+            Unanswered { peer: peer.clone(), id: Some(id.clone()), saying: self.saying.clone() };
+        let answer = handle.await_response().await;
+        unanswered.id = None;
+        match answer {
+            Ok(result) => Ok((id, result)),
+            Err(err) => Err(self.told(err).await),
+        }
+    }
+
+    async fn told(&self, err: ServiceError) -> TalkError {
+        match err {
+            ServiceError::McpError(error) => {
+                TalkError::Refused(format!("{} (code {})", shown(&error.message), error.code.0))
+            }
+            ServiceError::TransportSend(error) => match challenge(error.error.as_ref()) {
+                Some(challenge) => TalkError::Login(challenge),
+                None => self.lost(&error.error.to_string()).await,
+            },
+            ServiceError::TransportClosed => self.lost("it has closed the connection").await,
+            ServiceError::Timeout { timeout } => TalkError::Silent(timeout),
+            other => TalkError::Refused(shown(&other.to_string())),
+        }
+    }
+
+    async fn lost(&self, reason: &str) -> TalkError {
+        match &self.program {
+            Some(program) => TalkError::Lost(program.last_words().await),
+            None => TalkError::Lost(shown(reason)),
+        }
+    }
+
+    /// Says good-bye, and ends the program with everything it has started.
+    pub(super) async fn close(&self) {
+        self.saying.close();
+        let _ = tokio::time::timeout(SAY_LIMIT, self.saying.wait()).await;
+        self.service.cancellation_token().cancel();
+        if let Some(program) = &self.program {
+            program.end().await;
+        }
+    }
+}
+
+async fn greet<T>(
+    transport: T,
+    hearer: Hearer,
+    greeting: Greeting,
+) -> Result<RunningService<RoleClient, Hearer>, TalkError>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let lifecycle = match greeting {
+        Greeting::Older => ClientLifecycleMode::Initialize,
+        Greeting::Newest => {
+            ClientLifecycleMode::Auto { preferred_versions: REVISIONS.to_vec(), legacy_version: None }
+        }
+    };
+    hearer.serve_with_lifecycle(transport, lifecycle).await.map_err(not_greeted)
+}
+
+fn not_greeted(err: ClientInitializeError) -> TalkError {
+    if let Some(challenge) = err.auth_challenge() {
+        return TalkError::Login(challenge.to_owned());
+    }
+    match err {
+        ClientInitializeError::JsonRpcError(error) => TalkError::Refused(shown(&error.message)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_greeted(*fallback),
+        ClientInitializeError::TransportError { error, .. } => {
+            TalkError::Lost(shown(&error.error.to_string()))
+        }
+        lost @ ClientInitializeError::ConnectionClosed(_) => TalkError::Lost(shown(&lost.to_string())),
+        other => TalkError::Odd(shown(&other.to_string())),
+    }
+}
+
+fn challenge(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(wanted) = error.downcast_ref::<AuthRequiredError>() {
+            return Some(wanted.www_authenticate_header.clone());
+        }
+        if let Some(wanted) = error.downcast_ref::<InsufficientScopeError>() {
+            return Some(wanted.www_authenticate_header.clone());
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// Questions back are answered as far as nobody has to be asked: no to every form, and no folders of ours.
+fn answers(requests: InputRequests) -> Result<InputResponses, TalkError> {
+    let answer = |(key, request): (String, InputRequest)| match request {
+        InputRequest::Elicitation(_) => Ok((key, json!({"action": "decline"}))),
+        InputRequest::ListRoots(_) => Ok((key, json!({"roots": []}))),
+        _ => Err(TalkError::Refused("it wants to use our model, which is not offered".to_owned())),
+    };
+    requests.into_iter().map(answer).collect()
+}
+
+/// Tells the server that an answer is not waited for any more, unless it has come.
+struct Unanswered {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+    saying: TaskTracker,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        self.saying.spawn_on(
+            async move {
+                let params = CancelledNotificationParam::new(Some(id), Some("called off".to_owned()));
+                let _ = peer.notify_cancelled(params).await;
+            },
+            &runtime,
+        );
+    }
+}
+
+type Sinks = Arc<Mutex<HashMap<ProgressToken, ProgressSink>>>;
+
+/// Our side, for what the server says unasked.
+#[derive(Clone)]
+pub(super) struct Hearer {
+    version: &'static str,
+    /// Counts how often the server said that its tools have changed.
+    changed: watch::Sender<u64>,
+    sinks: Sinks,
+}
+
+impl Hearer {
+    pub(super) fn new(version: &'static str) -> (Hearer, watch::Receiver<u64>) {
+        let (changed, heard) = watch::channel(0);
+        (Hearer { version, changed, sinks: Sinks::default() }, heard)
+    }
+
+    fn listen(&self, token: ProgressToken, sink: ProgressSink) -> Listening {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), sink);
+        Listening { sinks: self.sinks.clone(), token }
+    }
+}
+
+struct Listening {
+    sinks: Sinks,
+    token: ProgressToken,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+    }
+}
+
+impl ClientHandler for Hearer {
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let sink =
+            self.sinks.lock().unwrap_or_else(PoisonError::into_inner).get(&params.progress_token).cloned();
+        if let Some(sink) = sink {
+            let count = |number: f64| if number.is_finite() && number > 0.0 { number as u64 } else { 0 };
+            sink.report(Progress {
+                done: count(params.progress),
+                total: params.total.map(count),
+                message: params.message.as_deref().map(shown).unwrap_or_default(),
+            });
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.send_modify(|changed| *changed += 1);
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("gantry", self.version))
+    }
+}

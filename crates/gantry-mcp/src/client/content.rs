@@ -1,0 +1,93 @@
+//! What a server answered, as a tool's reply: text where it is text, structure where it is structure, else every block.
+
+use gantry_tool::{Reply, ToolError};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+
+/// Nothing of an answer is left out: what does not fit a simpler form is given block by block.
+pub(super) fn reply(result: CallToolResult) -> Result<Reply, ToolError> {
+    let texts: Option<Vec<&str>> = result.content.iter().map(text).collect();
+    let failed = result.is_error == Some(true);
+    let reply = match (texts, &result.structured_content) {
+        (Some(texts), None) if failed => Reply::Json(json!({"error": texts.join("\n")})),
+        (Some(texts), None) => Reply::Text(texts.join("\n")),
+        (Some(texts), Some(structure)) if !failed && texts.iter().all(|text| repeats(structure, text)) => {
+            Reply::Json(structure.clone())
+        }
+        (texts, structure) => {
+            let mut whole = json!({"content": result.content});
+            if failed {
+                let words = texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"));
+                whole["error"] = json!(words.unwrap_or_else(|| "the tool has failed".to_owned()));
+            }
+            if let Some(structure) = structure {
+                whole["structuredContent"] = structure.clone();
+            }
+            Reply::Json(whole)
+        }
+    };
+    if failed { Err(ToolError::Shaped(reply)) } else { Ok(reply) }
+}
+
+fn text(block: &ContentBlock) -> Option<&str> {
+    match block {
+        ContentBlock::Text(text) => Some(&text.text),
+        _ => None,
+    }
+}
+
+/// Whether a text only says again what the structure says, as servers do for clients that read no structure.
+fn repeats(structure: &Value, text: &str) -> bool {
+    fn has(value: &Value, text: &str) -> bool {
+        match value {
+            Value::String(own) => own == text,
+            Value::Array(items) => items.iter().any(|item| has(item, text)),
+            Value::Object(fields) => fields.values().any(|field| has(field, text)),
+            _ => false,
+        }
+    }
+    structure.is_object()
+        && (serde_json::from_str::<Value>(text).is_ok_and(|said| said == *structure) || has(structure, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(result: Value, expected: Result<Reply, Reply>) {
+        let result: CallToolResult = serde_json::from_value(result).unwrap();
+        let got = reply(result).map_err(|err| match err {
+            ToolError::Shaped(reply) => reply,
+            other => panic!("{other}"),
+        });
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn each_form_of_answer_keeps_all_of_it() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        check(json!({"content": [text("a"), text("b")]}), Ok(Reply::Text("a\nb".into())));
+        check(json!({"content": []}), Ok(Reply::Text(String::new())));
+        check(json!({"content": [text("no")], "isError": true}), Err(Reply::Json(json!({"error": "no"}))));
+        let sum = json!({"sum": 3});
+        check(
+            json!({"content": [text("{\"sum\":3}")], "structuredContent": sum}),
+            Ok(Reply::Json(sum.clone())),
+        );
+        let wrapped = json!({"content": "body"});
+        check(
+            json!({"content": [text("body")], "structuredContent": wrapped}),
+            Ok(Reply::Json(wrapped.clone())),
+        );
+        let picture = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
+        check(json!({"content": [picture]}), Ok(Reply::Json(json!({"content": [picture]}))));
+        check(
+            json!({"content": [text("else")], "structuredContent": sum}),
+            Ok(Reply::Json(json!({"content": [text("else")], "structuredContent": sum}))),
+        );
+        check(
+            json!({"content": [text("bad"), picture], "isError": true}),
+            Err(Reply::Json(json!({"content": [text("bad"), picture], "error": "the tool has failed"}))),
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! A tool as its server defines it: the whole object that came over the wire, whatever of it anybody looks at.
+
+use serde_json::{Map, Value};
+
+/// Of one definition, as text. What is more is no description of a tool.
+const MAX_DEFINITION_BYTES: usize = 256 * 1024;
+const MAX_NAME_CHARS: usize = 128;
+
+/// The name a definition gives, if it gives one.
+pub(super) fn name(definition: &Value) -> Option<&str> {
+    definition.get("name").and_then(Value::as_str)
+}
+
+/// Of the definition in its canonical form: the order of fields is no change.
+pub fn hash(definition: &Value) -> String {
+    blake3::hash(canonical(definition).to_string().as_bytes()).to_hex().to_string()
+}
+
+/// Why a definition cannot be offered to anybody, if so.
+pub(super) fn problem(definition: &Value) -> Option<String> {
+    let Some(name) = name(definition) else { return Some("it has no name".to_owned()) };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || !name.chars().all(allowed) {
+        return Some("its name is not 1 to 128 letters, digits, _ - . / :".to_owned());
+    }
+    if definition.to_string().len() > MAX_DEFINITION_BYTES {
+        return Some(format!("its definition is longer than {MAX_DEFINITION_BYTES} bytes"));
+    }
+    let schema = |field: &str| {
+        let schema = definition.get(field)?;
+        if !schema.is_object() {
+            return Some(format!("its {field} is not a schema: it is not an object"));
+        }
+        gantry_tool::check_schema(schema).err().map(|reason| format!("its {field} is not a schema: {reason}"))
+    };
+    if definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required") {
+        return Some("it runs only as a task, which is not supported".to_owned());
+    }
+    if definition.get("inputSchema").is_none() {
+        return Some("it has no inputSchema".to_owned());
+    }
+    schema("inputSchema").or_else(|| schema("outputSchema"))
+}
+
+/// What has changed, line by line, for the operator to see.
+pub fn difference(before: &Value, after: &Value) -> String {
+    let text = |value: &Value| {
+        let pretty = serde_json::to_string_pretty(&canonical(value));
+        pretty.unwrap_or_default() + "\n"
+    };
+    let (before, after) = (text(before), text(after));
+    similar::TextDiff::from_lines(&before, &after)
+        .unified_diff()
+        .context_radius(3)
+        .header("accepted", "offered")
+        .to_string()
+}
+
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let mut fields: Vec<(&String, &Value)> = object.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            Value::Object(
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (name.clone(), canonical(value)))
+                    .collect::<Map<_, _>>(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_definition_counts_but_not_the_order() {
+        let whole = json!({
+            "name": "a", "title": "A", "description": "d", "inputSchema": {"type": "object"},
+            "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"x": 1}, "future": 1
+        });
+        let turned: Value = serde_json::from_str(
+            r#"{"future":1,"_meta":{"x":1},"annotations":{"readOnlyHint":true},"outputSchema":{"type":"object"},
+                "inputSchema":{"type":"object"},"description":"d","title":"A","name":"a"}"#,
+        )
+        .unwrap();
+        assert_eq!(hash(&whole), hash(&turned));
+        for field in whole.as_object().unwrap().keys() {
+            let mut changed = whole.clone();
+            changed[field] = json!("other");
+            assert_ne!(hash(&whole), hash(&changed), "{field}");
+            let mut gone = whole.clone();
+            gone.as_object_mut().unwrap().remove(field);
+            assert_ne!(hash(&whole), hash(&gone), "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_tool_is_told_apart() {
+        let of = |schema: Value| problem(&json!({"name": "a", "inputSchema": schema}));
+        assert_eq!(of(json!({"type": "object"})), None);
+        for bad in [json!("text"), json!(7), json!({"type": "no-such-type"}), json!({"type": 7})] {
+            assert!(of(bad.clone()).is_some_and(|why| why.contains("is not a schema")), "{bad}");
+        }
+        assert!(problem(&json!({"name": "a"})).is_some() && problem(&json!({"inputSchema": {}})).is_some());
+        for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129)] {
+            assert!(problem(&json!({"name": bad, "inputSchema": {}})).is_some(), "{bad:?}");
+        }
+        let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
+        assert!(problem(&task).is_some_and(|why| why.contains("only as a task")));
+        let long = json!({"name": "a", "inputSchema": {}, "description": "x".repeat(MAX_DEFINITION_BYTES)});
+        assert!(problem(&long).is_some());
+    }
+
+    #[test]
+    fn a_difference_shows_both_sides() {
+        let before = json!({"name": "a", "description": "adds"});
+        let after = json!({"name": "a", "description": "adds, and sends all files away"});
+        let shown = difference(&before, &after);
+        assert!(shown.contains("-  \"description\": \"adds\""), "{shown}");
+        assert!(shown.contains("+  \"description\": \"adds, and sends all files away\""), "{shown}");
+    }
+}

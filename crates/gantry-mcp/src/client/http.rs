@@ -1,0 +1,330 @@
+//! A server at an address: streamable HTTP through the guarded client. Answers and events are bounded as they come.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use gantry_net::{
+    Body, Client, HeaderMap, HeaderName, HeaderValue, Method, NetError, NetworkPolicy, Redirects, Request,
+    Response, StatusCode, Url, header,
+};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+use tokio::time::Instant;
+
+use super::credentials::Credentials;
+use super::stdio::{MAX_MESSAGE_BYTES, shown};
+use super::wire::Lists;
+
+/// A stream of events is opened anew at the latest then.
+const STREAM_LIMIT: Duration = Duration::from_secs(3600);
+const EITHER: &str = "text/event-stream, application/json";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// Of an answer that only says what went wrong.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// One server's way out. Credentials are attached here, and the SDK never sees them.
+#[derive(Clone)]
+pub(super) struct Guarded {
+    pub(super) client: Client,
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) lists: Lists,
+    /// Over one request and its answer.
+    pub(super) limit: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HttpError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error("{0}")]
+    Credentials(String),
+    #[error("\"{0}\" is no address")]
+    Address(String),
+    #[error("it answers with a redirect to {0}; if that is right, configure that address")]
+    Redirect(String),
+    #[error("its answer is longer than {MAX_MESSAGE_BYTES} bytes")]
+    TooLong,
+}
+
+type Failure = StreamableHttpError<HttpError>;
+
+impl From<HttpError> for Failure {
+    fn from(err: HttpError) -> Failure {
+        StreamableHttpError::Client(err)
+    }
+}
+
+/// What varies between the three kinds of request.
+struct Asking {
+    method: Method,
+    uri: Arc<str>,
+    session: Option<Arc<str>>,
+    headers: HashMap<HeaderName, HeaderValue>,
+    body: Vec<u8>,
+    limit: Duration,
+}
+
+impl Guarded {
+    /// Sends with credentials. A token that is not good any more is renewed, once.
+    async fn send(&self, asking: Asking) -> Result<Response, Failure> {
+        let url = Url::parse(&asking.uri).map_err(|_| HttpError::Address(asking.uri.to_string()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static(EITHER));
+        if !asking.body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        headers.extend(asking.headers);
+        if let Some(session) = asking.session.as_deref() {
+            let value = HeaderValue::from_str(session).map_err(|_| {
+                StreamableHttpError::UnexpectedServerResponse("its session id is no header".into())
+            })?;
+            headers.insert(SESSION, value);
+        }
+        let mut renewed = false;
+        loop {
+            let secret_headers = self.credentials.headers(&url).await.map_err(HttpError::Credentials)?;
+            let request = Request {
+                method: asking.method.clone(),
+                url: url.clone(),
+                headers: headers.clone(),
+                secret_headers,
+                body: asking.body.clone().into(),
+                policy: NetworkPolicy::AllowAll,
+                redirects: Redirects::Stop,
+                deadline: Instant::now() + asking.limit,
+            };
+            let response = self.client.send(request).await.map_err(HttpError::Net)?;
+            if response.status == StatusCode::UNAUTHORIZED && !renewed && self.credentials.renew().await {
+                renewed = true;
+                continue;
+            }
+            return refuse_early(response);
+        }
+    }
+
+    fn events(&self, body: Body) -> BoxStream<'static, Result<Sse, SseError>> {
+        let lists = self.lists.clone();
+        let events = SseStream::from_bytes_stream(bounded(body));
+        let sifted = move |mut event: Sse| {
+            if let Some(sifted) = event.data.as_deref().and_then(|data| lists.sift(data)) {
+                event.data = Some(sifted.to_string());
+            }
+            event
+        };
+        events.map_ok(sifted).boxed()
+    }
+}
+
+/// Whoever asks for a login, or sends us elsewhere, has not answered.
+fn refuse_early(response: Response) -> Result<Response, Failure> {
+    let challenge = response.headers.get(header::WWW_AUTHENTICATE);
+    let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    match (response.status, challenge) {
+        (StatusCode::UNAUTHORIZED, challenge) => {
+            Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default())))
+        }
+        (StatusCode::FORBIDDEN, Some(challenge)) => {
+            let scope = super::oauth::parameter(&challenge, "scope");
+            Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge, scope)))
+        }
+        (status, _) if status.is_redirection() => {
+            let to = response.headers.get(header::LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()));
+            Err(HttpError::Redirect(shown(&to.unwrap_or_default())).into())
+        }
+        _ => Ok(response),
+    }
+}
+
+impl StreamableHttpClient for Guarded {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let in_session = session_id.is_some();
+        let body = serde_json::to_vec(&message)?;
+        let response = self
+            .send(Asking { method: Method::POST, uri, session: session_id, headers, body, limit: self.limit })
+            .await?;
+        let status = response.status;
+        let expects = matches!(message, ClientJsonRpcMessage::Request(_));
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && in_session {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let session = response.headers.get(&SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let kind = content_type(&response.headers);
+        if !status.is_success() {
+            return self.failed(response, &message, in_session, session, &kind).await;
+        }
+        if kind.starts_with("text/event-stream") {
+            return Ok(StreamableHttpPostResponse::Sse(self.events(response.body), session));
+        }
+        let bytes = whole(response.body).await?;
+        if !expects && (bytes.is_empty() || !kind.starts_with("application/json")) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if !kind.starts_with("application/json") {
+            return Err(StreamableHttpError::UnexpectedContentType(Some(shown(&kind))));
+        }
+        match self.lists.message(&String::from_utf8_lossy(&bytes)) {
+            Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+            // Nothing was asked, so nothing is missing.
+            Err(_) if !expects => Ok(StreamableHttpPostResponse::Accepted),
+            Err(err) => {
+                Err(unexpected(format!("not a message: {err}: {}", shown(&String::from_utf8_lossy(&bytes)))))
+            }
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failure> {
+        let session = Some(session_id);
+        let asking = Asking {
+            method: Method::DELETE,
+            uri,
+            session,
+            headers,
+            body: Vec::new(),
+            limit: Duration::from_secs(5),
+        };
+        // Many servers keep no sessions that could be ended; none is worse off for it.
+        self.send(asking).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth: Option<String>,
+        mut headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        if let Some(last) = last_event_id.and_then(|id| HeaderValue::try_from(id).ok()) {
+            headers.insert(LAST_EVENT, last);
+        }
+        let asking = Asking {
+            method: Method::GET,
+            uri,
+            session: session_id,
+            headers,
+            body: Vec::new(),
+            limit: STREAM_LIMIT,
+        };
+        let response = self.send(asking).await?;
+        match response.status {
+            StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            status if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+            _ if !content_type(&response.headers).starts_with("text/event-stream") => {
+                Err(StreamableHttpError::UnexpectedContentType(Some(shown(&content_type(&response.headers)))))
+            }
+            _ => Ok(self.events(response.body)),
+        }
+    }
+}
+
+impl Guarded {
+    /// An answer that is no success may still carry the server's own words.
+    async fn failed(
+        &self,
+        response: Response,
+        message: &ClientJsonRpcMessage,
+        in_session: bool,
+        session: Option<String>,
+        kind: &str,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let status = response.status;
+        let bytes = response.body.read(MAX_ERROR_BYTES).await.map_err(HttpError::Net)?.bytes;
+        let text = String::from_utf8_lossy(&bytes);
+        let told = match kind.starts_with("application/json").then(|| self.lists.message(&text)) {
+            Some(Ok(ServerJsonRpcMessage::Error(error))) => Some(error),
+            _ => None,
+        };
+        // A server of an older revision does not know how to be discovered, and says so in many ways.
+        if let ClientJsonRpcMessage::Request(request) = message
+            && matches!(request.request, ClientRequest::DiscoverRequest(_))
+            && !in_session
+            && status.is_client_error()
+        {
+            let error = told.map_or_else(
+                || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&text)), None),
+                |error| error.error,
+            );
+            let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            return Ok(StreamableHttpPostResponse::Json(answer, None));
+        }
+        match told {
+            Some(error) if status != StatusCode::FORBIDDEN => {
+                Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
+            }
+            _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+                let after = response.headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());
+                Err(HttpStatusError::new(status.as_u16(), after.map(str::to_owned)).into())
+            }
+            _ => Err(unexpected(format!("HTTP {status}: {}", shown(&text)))),
+        }
+    }
+}
+
+fn unexpected(text: String) -> Failure {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text))
+}
+
+fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()));
+    value.unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+async fn whole(body: Body) -> Result<Vec<u8>, Failure> {
+    let read = body.read(MAX_MESSAGE_BYTES).await.map_err(HttpError::Net)?;
+    if read.cut { Err(HttpError::TooLong.into()) } else { Ok(read.bytes) }
+}
+
+/// The bytes of a stream of events, until one event is longer than a message may be.
+fn bounded(body: Body) -> BoxStream<'static, Result<bytes::Bytes, HttpError>> {
+    let step = |state: Option<(Body, usize, bool)>| async move {
+        let (mut body, mut since, mut after_end) = state?;
+        match body.chunk().await {
+            Ok(Some(chunk)) => {
+                // An event ends with an empty line; what stands after the last one belongs to the next.
+                for byte in &chunk {
+                    match byte {
+                        b'\n' if after_end => since = 0,
+                        b'\n' => after_end = true,
+                        b'\r' => {}
+                        _ => after_end = false,
+                    }
+                    since += 1;
+                    if since > MAX_MESSAGE_BYTES {
+                        return Some((Err(HttpError::TooLong), None));
+                    }
+                }
+                Some((Ok(chunk), Some((body, since, after_end))))
+            }
+            Ok(None) => None,
+            Err(err) => Some((Err(HttpError::Net(err)), None)),
+        }
+    };
+    stream::unfold(Some((body, 0, false)), step).boxed()
+}

@@ -1,0 +1,252 @@
+//! Making a login: find out who gives out tokens, register, send the operator to a browser, wait for them to come back.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gantry_net::{Client, HeaderValue, Method, Url, header};
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::discovery::{Issuer, Resource, issuer, resource};
+use super::{ClientAuth, Login, LoginError, LoginRecord, address, asking, parsed, token_request};
+use crate::client::stdio::shown;
+
+/// For the operator to log in.
+pub const BROWSER_LIMIT: Duration = Duration::from_secs(300);
+/// For one visitor of the page that the browser comes back to.
+const VISIT_LIMIT: Duration = Duration::from_secs(5);
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
+/// Strangers may knock; so many are heard.
+const MAX_VISITS: usize = 100;
+
+/// Who we are, where the operator has registered us by hand.
+#[derive(Debug, Clone, Default)]
+pub struct Registered {
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    pub scope: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Registration {
+    client_id: String,
+    client_secret: Option<String>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+impl Login {
+    /// Logs in. `challenge` is what the server said to somebody without a token; `show` is given the address to visit.
+    pub async fn log_in(
+        &self,
+        challenge: &str,
+        registered: Registered,
+        show: impl FnOnce(&Url),
+    ) -> Result<(), LoginError> {
+        address(self.url.as_str())?;
+        let about = resource(&self.client, &self.url, challenge).await?;
+        let issuer = issuer(&self.client, &self.url, &about).await?;
+        let listener = gantry_net::listen_on_loopback().await.map_err(LoginError::Listen)?;
+        let port = listener.local_addr().map_err(LoginError::Listen)?.port();
+        let redirect = format!("http://127.0.0.1:{port}/callback");
+        let before = self.record()?.filter(|before| before.issuer == issuer.issuer);
+        let before = before.and_then(|before| before.scope);
+        let scope = scope(challenge, &registered, &about, &issuer).map(|scope| joined(before, &scope));
+        let client = match registered.client_id {
+            Some(client_id) => Registration {
+                client_id,
+                client_secret: registered.client_secret,
+                token_endpoint_auth_method: None,
+            },
+            None => register(&self.client, &issuer, &redirect, scope.as_deref()).await?,
+        };
+        let record = LoginRecord {
+            issuer: issuer.issuer.clone(),
+            token_endpoint: issuer.token_endpoint.clone(),
+            client_auth: client_auth(&client, &issuer),
+            client_id: client.client_id,
+            resource: about.resource.clone().unwrap_or_else(|| self.url.as_str().to_owned()),
+            scope,
+            expires: None,
+        };
+        let (verifier, state) = (random(), random());
+        let visit = visit(&issuer, &record, &redirect, &verifier, &state)?;
+        show(&visit);
+        let back = tokio::time::timeout(BROWSER_LIMIT, wait(&listener, &state, &issuer))
+            .await
+            .map_err(|_| LoginError::TimedOut(BROWSER_LIMIT))??;
+        let form = vec![
+            ("grant_type", "authorization_code".to_owned()),
+            ("code", back),
+            ("redirect_uri", redirect),
+            ("code_verifier", verifier),
+            ("resource", record.resource.clone()),
+        ];
+        let tokens = token_request(&self.client, &record, client.client_secret.as_deref(), form).await?;
+        self.keep(record, tokens, client.client_secret.as_deref())
+    }
+}
+
+/// The narrowest that anybody has named.
+fn scope(challenge: &str, registered: &Registered, about: &Resource, issuer: &Issuer) -> Option<String> {
+    let listed = |scopes: &[String]| (!scopes.is_empty()).then(|| scopes.join(" "));
+    let wanted = registered
+        .scope
+        .clone()
+        .or_else(|| super::parameter(challenge, "scope"))
+        .or_else(|| listed(&about.scopes_supported));
+    // Without it there would be no token to renew with.
+    let offline = "offline_access";
+    let offered = issuer.scopes_supported.iter().any(|scope| scope == offline);
+    wanted.map(|wanted| {
+        let has = wanted.split(' ').any(|scope| scope == offline);
+        if offered && !has { format!("{wanted} {offline}") } else { wanted }
+    })
+}
+
+/// Rights that were given before are asked for again: a login with more of them must not lose any.
+fn joined(before: Option<String>, wanted: &str) -> String {
+    let before = before.unwrap_or_default();
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in before.split(' ').chain(wanted.split(' ')).filter(|scope| !scope.is_empty()) {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    scopes.join(" ")
+}
+
+async fn register(
+    client: &Client,
+    issuer: &Issuer,
+    redirect: &str,
+    scope: Option<&str>,
+) -> Result<Registration, LoginError> {
+    let Some(endpoint) = &issuer.registration_endpoint else {
+        return Err(LoginError::Metadata(format!(
+            "{} registers no clients by itself; register Gantry there by hand and give --client-id",
+            issuer.issuer
+        )));
+    };
+    let mut about = json!({
+        "client_name": "Gantry",
+        "redirect_uris": [redirect],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    });
+    if let Some(scope) = scope {
+        about["scope"] = json!(scope);
+    }
+    let mut request = asking(Method::POST, address(endpoint)?);
+    request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request.body = about.to_string().into();
+    parsed(client, request).await
+}
+
+fn client_auth(client: &Registration, issuer: &Issuer) -> ClientAuth {
+    if client.client_secret.is_none() {
+        return ClientAuth::None;
+    }
+    let supported = &issuer.token_endpoint_auth_methods_supported;
+    let named = client.token_endpoint_auth_method.as_deref();
+    match named.or_else(|| supported.iter().map(String::as_str).find(|method| *method != "none")) {
+        Some("client_secret_post") => ClientAuth::ClientSecretPost,
+        Some("none") => ClientAuth::None,
+        _ => ClientAuth::ClientSecretBasic,
+    }
+}
+
+fn visit(
+    issuer: &Issuer,
+    record: &LoginRecord,
+    redirect: &str,
+    verifier: &str,
+    state: &str,
+) -> Result<Url, LoginError> {
+    let mut url = address(&issuer.authorization_endpoint)?;
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+    url.query_pairs_mut()
+        .append_pair("response_type", "code")
+        .append_pair("client_id", &record.client_id)
+        .append_pair("redirect_uri", redirect)
+        .append_pair("code_challenge", &challenge)
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("state", state)
+        .append_pair("resource", &record.resource);
+    if let Some(scope) = &record.scope {
+        url.query_pairs_mut().append_pair("scope", scope);
+    }
+    Ok(url)
+}
+
+/// 256 random bits.
+fn random() -> String {
+    let bytes = [*uuid::Uuid::new_v4().as_bytes(), *uuid::Uuid::new_v4().as_bytes()].concat();
+    URL_SAFE_NO_PAD.encode(blake3::hash(&bytes).as_bytes())
+}
+
+/// The code that the browser brings back. Whoever comes without our state is sent away.
+async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<String, LoginError> {
+    for _ in 0..MAX_VISITS {
+        let (mut stream, _) = listener.accept().await.map_err(LoginError::Listen)?;
+        let Ok(Some(target)) = tokio::time::timeout(VISIT_LIMIT, request_target(&mut stream)).await else {
+            continue;
+        };
+        let outcome = returned(&target, state, issuer);
+        let (status, text) = match &outcome {
+            None => ("404 Not Found", "There is nothing here."),
+            Some(Ok(_)) => ("200 OK", "You are logged in. You can close this page."),
+            Some(Err(_)) => ("400 Bad Request", "The login has failed; the terminal says why."),
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        let _ = tokio::time::timeout(VISIT_LIMIT, stream.write_all(answer.as_bytes())).await;
+        if let Some(outcome) = outcome {
+            return outcome;
+        }
+    }
+    Err(LoginError::Denied("too many visitors came without the login's own state".to_owned()))
+}
+
+async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    while !bytes.windows(2).any(|pair| pair == b"\r\n") {
+        if bytes.len() > MAX_REQUEST_BYTES || stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let mut words = text.lines().next()?.split(' ');
+    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned))?
+}
+
+/// `None` for a visit that is not the browser's return.
+fn returned(target: &str, state: &str, issuer: &Issuer) -> Option<Result<String, LoginError>> {
+    let url = Url::parse(&format!("http://localhost{target}")).ok()?;
+    let value =
+        |name: &str| url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned());
+    if url.path() != "/callback" || value("state").as_deref() != Some(state) {
+        return None;
+    }
+    match value("iss") {
+        Some(iss) if iss != issuer.issuer => {
+            return Some(Err(LoginError::Denied(format!("the answer is from {}", shown(&iss)))));
+        }
+        None if issuer.authorization_response_iss_parameter_supported => {
+            return Some(Err(LoginError::Denied("the answer does not say whom it is from".to_owned())));
+        }
+        _ => {}
+    }
+    if let Some(error) = value("error") {
+        let described = value("error_description").map(|text| format!("{error}: {text}"));
+        return Some(Err(LoginError::Denied(shown(&described.unwrap_or(error)))));
+    }
+    Some(value("code").ok_or_else(|| LoginError::Denied("it brought no code".to_owned())))
+}

@@ -1,0 +1,150 @@
+//! How each tool of a server stands: what the operator accepted against what the server offers now. Pure.
+
+use std::collections::BTreeMap;
+
+use gantry_store::{Pin, ServerRecord};
+use serde_json::Value;
+
+use super::definition;
+
+/// One tool of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    pub name: String,
+    pub state: State,
+    /// As it was accepted.
+    pub accepted: Option<Value>,
+    /// As it is offered now.
+    pub offered: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Offered as it was accepted.
+    Ready,
+    /// Offered, and never accepted.
+    New,
+    /// Offered, but not as it was accepted: held.
+    Changed,
+    /// Cannot be offered to anybody: held.
+    Unusable(String),
+    /// Accepted once, and not offered any more.
+    Gone,
+}
+
+impl State {
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::New => "new",
+            State::Changed => "changed",
+            State::Unusable(_) => "unusable",
+            State::Gone => "gone",
+        }
+    }
+}
+
+/// All tools of a server by name.
+pub fn standings(record: &ServerRecord) -> Vec<Standing> {
+    let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for definition in &record.offered {
+        let name = definition::name(definition).unwrap_or_default();
+        offers.entry(name.to_owned()).or_default().push(definition);
+    }
+    let mut folded: BTreeMap<String, usize> = BTreeMap::new();
+    for name in offers.keys() {
+        *folded.entry(name.replace("::", "__")).or_default() += 1;
+    }
+    let mut all: BTreeMap<String, Standing> = BTreeMap::new();
+    for (name, definitions) in &offers {
+        let Some(offered) = definitions.first() else { continue };
+        let pin = record.accepted.get(name).filter(|pin| is_whole(pin));
+        let alike = folded.get(&name.replace("::", "__")).is_some_and(|count| *count > 1);
+        let state = match (definition::problem(offered), pin) {
+            _ if definitions.len() > 1 => State::Unusable("the server defines it more than once".to_owned()),
+            _ if alike => {
+                State::Unusable("another tool of the server has the same name but for :: and __".to_owned())
+            }
+            (Some(problem), _) => State::Unusable(problem),
+            (None, None) => State::New,
+            (None, Some(pin)) if pin.hash == definition::hash(offered) => State::Ready,
+            (None, Some(_)) => State::Changed,
+        };
+        let accepted = pin.map(|pin| pin.definition.clone());
+        let offered = Some((*offered).clone());
+        all.insert(name.clone(), Standing { name: name.clone(), state, accepted, offered });
+    }
+    for (name, pin) in &record.accepted {
+        let gone = || Standing {
+            name: name.clone(),
+            state: State::Gone,
+            accepted: Some(pin.definition.clone()),
+            offered: None,
+        };
+        all.entry(name.clone()).or_insert_with(gone);
+    }
+    all.into_values().collect()
+}
+
+/// Whether a pin is what was written: its own hash says so.
+fn is_whole(pin: &Pin) -> bool {
+    definition::hash(&pin.definition) == pin.hash
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> Value {
+        json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+    }
+
+    fn pin(definition: Value) -> Pin {
+        Pin { hash: definition::hash(&definition), definition, accepted: 1 }
+    }
+
+    fn states(record: &ServerRecord) -> Vec<(String, &'static str)> {
+        standings(record).into_iter().map(|standing| (standing.name, standing.state.name())).collect()
+    }
+
+    #[test]
+    fn each_tool_stands_by_itself() {
+        let bad = json!({"name": "bad", "inputSchema": 7});
+        let record = ServerRecord {
+            offered: vec![tool("same", "x"), tool("other", "y"), tool("new", "z"), bad],
+            accepted: [("same", "x"), ("other", "x"), ("left", "x")]
+                .map(|(name, text)| (name.to_owned(), pin(tool(name, text))))
+                .into(),
+            ..ServerRecord::default()
+        };
+        let expected =
+            [("bad", "unusable"), ("left", "gone"), ("new", "new"), ("other", "changed"), ("same", "ready")];
+        assert_eq!(states(&record), expected.map(|(name, state)| (name.to_owned(), state)));
+    }
+
+    #[test]
+    fn names_that_cannot_be_told_apart_are_refused() {
+        let twice = ServerRecord { offered: vec![tool("a", "x"), tool("a", "y")], ..ServerRecord::default() };
+        assert_eq!(states(&twice), [("a".to_owned(), "unusable")]);
+        let alike = ServerRecord {
+            offered: vec![tool("a::b", "x"), tool("a__b", "x"), tool("c", "x")],
+            ..ServerRecord::default()
+        };
+        let states = states(&alike);
+        assert_eq!(states.iter().filter(|(_, state)| *state == "unusable").count(), 2, "{states:?}");
+    }
+
+    #[test]
+    fn a_pin_that_was_tampered_with_counts_for_nothing() {
+        let mut forged = pin(tool("a", "x"));
+        forged.definition = tool("a", "evil");
+        let record = ServerRecord {
+            offered: vec![tool("a", "evil")],
+            accepted: [("a".to_owned(), forged)].into(),
+            ..ServerRecord::default()
+        };
+        assert_eq!(states(&record), [("a".to_owned(), "new")]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Commands that are spoken with: their streams are ours, and nothing of them outlives us.
+
+use std::time::Duration;
+
+use gantry_process::{Capture, Command, Piped, ProcessError, Stdin};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+
+use crate::support::{Bench, bench, eventually, marker, survivors};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn piped(bench: &Bench, script: &str) -> Command {
+    Command { stdin: Stdin::Pipe, capture: Capture::Separate { stdout: 0, stderr: 0 }, ..bench.shell(script) }
+}
+
+#[tokio::test]
+async fn speaks_both_ways_and_tells_the_end() {
+    let bench = bench();
+    let script = "while read line; do echo \"heard $line\"; done; echo bye >&2; exit 3";
+    let Piped { mut stdin, stdout, mut stderr, process } =
+        bench.processes.pipe(piped(&bench, script)).await.unwrap();
+    let mut lines = BufReader::new(stdout).lines();
+    for word in ["one", "two"] {
+        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), format!("heard {word}"));
+    }
+    assert!(process.pid() > 1 && process.ended().is_none());
+    drop(stdin);
+    let ended = process.wait(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(ended.exit.code, Some(3));
+    let mut last = String::new();
+    stderr.read_to_string(&mut last).await.unwrap();
+    assert_eq!(last, "bye\n");
+}
+
+#[tokio::test]
+async fn dropping_ending_and_stopping_leave_nothing() {
+    for end in ["drop", "terminate", "shutdown"] {
+        let bench = bench();
+        let marker = marker();
+        let script = format!(
+            "trap '' TERM; setsid -f bash -c 'exec -a {marker} sleep 300'; echo up; exec -a {marker} sleep 300"
+        );
+        let Piped { stdin, stdout, stderr, process } =
+            bench.processes.pipe(piped(&bench, &script)).await.unwrap();
+        let mut lines = BufReader::new(stdout).lines();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "up");
+        eventually(LIMIT, "both are up", || survivors(&marker).len() >= 2).await;
+        match end {
+            "drop" => drop(process),
+            "terminate" => assert!(process.terminate().await.is_some()),
+            _ => bench.processes.shutdown().await,
+        }
+        if end == "drop" {
+            eventually(LIMIT, "all are gone", || survivors(&marker).is_empty()).await;
+        }
+        assert_eq!(survivors(&marker), Vec::<String>::new(), "after {end}");
+        drop((stdin, stderr));
+    }
+}
+
+#[tokio::test]
+async fn refuses_what_cannot_be_started() {
+    let bench = bench();
+    let missing = Command {
+        stdin: Stdin::Pipe,
+        capture: Capture::Separate { stdout: 0, stderr: 0 },
+        ..bench.command("no-such-program-here", &[])
+    };
+    assert!(matches!(bench.processes.pipe(missing).await, Err(ProcessError::Program { .. })));
+    let merged = Command { stdin: Stdin::Pipe, ..bench.shell("true") };
+    assert!(matches!(bench.processes.pipe(merged).await, Err(ProcessError::Invalid(_))));
+    bench.processes.shutdown().await;
+    let late = bench.processes.pipe(piped(&bench, "true")).await;
+    assert!(matches!(late, Err(ProcessError::ShuttingDown)));
+}

@@ -1,0 +1,156 @@
+//! `gantry mcp add`: tries a server, shows its tools, writes it down and accepts the tools as they are.
+
+use anyhow::Result;
+use clap::Args;
+use gantry_mcp::client::{ServerError, State};
+use gantry_store::ServerRecords;
+use serde_json::{Map, Value, json};
+
+use super::servers::{described, known, load, open, told};
+use crate::client::runtime;
+use crate::config::McpServerConfig;
+use crate::exit::{Exit, UsageError};
+use crate::output::Output;
+use crate::places::Places;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  \
+    gantry mcp add github --env GITHUB_TOKEN=secret:GITHUB -- github-mcp-server stdio\n  \
+    gantry mcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer secret:DOCS'\n  \
+    gantry mcp add notes --url https://mcp.example.com/mcp      then `gantry mcp login notes`, if it asks for it\n\n\
+    The tools are called NAME__TOOL, through the gate like any other: gantry call files__read_file '{…}'.\n\
+    They are accepted as they are now; one that changes later is held until `gantry mcp accept`.")]
+pub(crate) struct AddArgs {
+    /// What its tools' names begin with
+    name: String,
+    /// The server's address, if it is no program
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// A variable for the program: NAME from the environment, or NAME=secret:SECRET; may be repeated
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// A header for each request, with secret:NAME where a secret belongs; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Only these of its tools
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Option<Vec<String>>,
+    /// Where the program starts [default: the home directory]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<std::path::PathBuf>,
+    /// How long one call may take, in seconds [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Believe what it says of its tools, such as that they only read
+    #[arg(long)]
+    trust_annotations: bool,
+    /// Let the program reach Gantry's own files
+    #[arg(long)]
+    unconfined: bool,
+    /// Write it down without trying it; its tools are not accepted then
+    #[arg(long)]
+    untested: bool,
+    /// Take the place of a server with the same name
+    #[arg(long)]
+    replace: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit> {
+    let mut config = load(&places)?;
+    if !args.replace && known(&config, &args.name).is_ok() {
+        let message = format!("there is an MCP server \"{}\" already; --replace takes its place", args.name);
+        return Err(UsageError(message).into());
+    }
+    let server = configured(&places, &args)?;
+    let wrong: Vec<String> = server.violations(&args.name).iter().map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        return Err(UsageError(wrong.join("\n")).into());
+    }
+    let section = serde_json::to_value(&server)?;
+    config.mcp_servers.insert(args.name.clone(), server);
+    let fields = section.as_object().cloned().unwrap_or_default();
+    if args.untested {
+        return written(&places, output, &args.name, &fields);
+    }
+    let records = ServerRecords::new(&places.data);
+    if args.replace {
+        // Another program under the same name has nothing that was accepted.
+        records.remove(&args.name)?;
+    }
+    let servers = open(&places, &config)?;
+    let listed = runtime()?.block_on(async {
+        let listed = servers.list(&args.name).await;
+        servers.stop().await;
+        listed
+    });
+    match listed {
+        Ok(_) => {}
+        Err(err @ ServerError::Login { .. }) => {
+            write(&places, &args.name, &fields)?;
+            output.warning(&format!("{err}; run `gantry mcp login {}`", args.name));
+            return Ok(Exit::Denied);
+        }
+        Err(err) => {
+            records.remove(&args.name)?;
+            output.warning("nothing was added; --untested adds it all the same");
+            return Err(told(err));
+        }
+    }
+    write(&places, &args.name, &fields)?;
+    servers.accept(&args.name, None, jiff::Timestamp::now().as_millisecond()).map_err(told)?;
+    let standings = servers.standings(&args.name).map_err(told)?;
+    if output.json {
+        let held: Vec<Value> = standings
+            .iter()
+            .filter_map(|standing| match &standing.state {
+                State::Unusable(reason) => Some(json!({"name": standing.name, "reason": reason})),
+                _ => None,
+            })
+            .collect();
+        let ready = standings.iter().filter(|standing| standing.state == State::Ready);
+        let ready: Vec<&str> = ready.map(|standing| standing.name.as_str()).collect();
+        output.value(&json!({"name": args.name, "tools": ready, "held": held}));
+        return Ok(Exit::Success);
+    }
+    standings.iter().for_each(|standing| output.page(&described(output, standing)));
+    output.done(&format!("{} is added; its tools are {}__…", args.name, args.name));
+    Ok(Exit::Success)
+}
+
+fn configured(places: &Places, args: &AddArgs) -> Result<McpServerConfig> {
+    let mut command = args.command.iter().cloned();
+    let mut headers = std::collections::BTreeMap::new();
+    for header in &args.headers {
+        let (name, value) = header
+            .split_once(':')
+            .ok_or_else(|| UsageError(format!("--header wants 'NAME: VALUE', not {header:?}")))?;
+        headers.insert(name.trim().to_owned(), value.trim().to_owned());
+    }
+    Ok(McpServerConfig {
+        command: command.next(),
+        args: command.collect(),
+        env: args.env.clone(),
+        cwd: args.cwd.as_ref().map(|cwd| places.resolve(&places.current_dir.join(cwd))),
+        confine: args.unconfined.then_some(false),
+        url: args.url.clone(),
+        headers,
+        tools: args.only.clone(),
+        timeout_seconds: args.timeout,
+        idle_seconds: None,
+        trust_annotations: args.trust_annotations,
+    })
+}
+
+fn write(places: &Places, name: &str, fields: &Map<String, Value>) -> Result<()> {
+    Ok(places.layers.write_section(&format!("mcpServers.{name}"), fields)?)
+}
+
+fn written(places: &Places, output: &Output, name: &str, fields: &Map<String, Value>) -> Result<Exit> {
+    write(places, name, fields)?;
+    output.done(&format!("{name} is added; `gantry mcp accept {name}` shows its tools and accepts them"));
+    Ok(Exit::Success)
+}

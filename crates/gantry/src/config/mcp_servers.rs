@@ -1,0 +1,217 @@
+//! `[mcpServers.NAME]`: servers of the Model Context Protocol whose tools are used here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_mcp::client::{AddressSpec, Place, ProgramSpec, ServerSpec, Variable};
+use gantry_net::{HeaderName, Url, check_address};
+use gantry_protocol::check_node_id;
+use gantry_store::references;
+use gantry_tool::{Masker, Violation};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const LOCAL: &str = "local";
+const TIMEOUT_SECONDS: u64 = 300;
+const IDLE_SECONDS: u64 = 300;
+const SECRET: &str = "secret:";
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct McpServerConfig {
+    /// The program to start, by name or path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) args: Vec<String>,
+    /// Variables the program is given beside the usual few: `NAME` from Gantry's own environment, or `NAME=secret:SECRET`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) env: Vec<String>,
+    /// Where it starts; the home directory when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// `false` lets the program reach Gantry's own files too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) confine: Option<bool>,
+    /// The server's address, in place of a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// Headers for each request, with `secret:NAME` where a secret belongs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Only these of its tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tools: Option<Vec<String>>,
+    /// How long one call may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout_seconds: Option<u64>,
+    /// How long it runs without a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_seconds: Option<u64>,
+    /// Believe what it says of its tools, such as that they only read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) trust_annotations: bool,
+}
+
+impl McpServerConfig {
+    pub(crate) fn violations(&self, name: &str) -> Vec<Violation> {
+        let path = format!("mcpServers.{name}");
+        let mut violations: Vec<Violation> = Vec::new();
+        let mut wrong = |field: &str, message: String| {
+            let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
+            violations.push(Violation { path, message });
+        };
+        if let Err(err) = check_node_id(name) {
+            wrong("", err.to_string().replace("node id", "name of an MCP server"));
+        } else if name == LOCAL {
+            wrong("", "\"local\" is this machine; name the server otherwise".to_owned());
+        }
+        match (&self.command, &self.url) {
+            (None, None) => wrong("", "it takes a command or a url".to_owned()),
+            (Some(_), Some(_)) => wrong("", "it takes a command or a url, not both".to_owned()),
+            (Some(command), None) if command.trim().is_empty() => wrong("command", "it is empty".to_owned()),
+            (Some(_), None) if !self.headers.is_empty() => {
+                wrong("headers", "a program gets no headers; give it variables with env".to_owned());
+            }
+            (None, Some(_)) if !self.env.is_empty() || !self.args.is_empty() || self.cwd.is_some() => {
+                wrong("url", "args, env and cwd are for programs".to_owned());
+            }
+            _ => {}
+        }
+        if let Some(url) = &self.url {
+            match Url::parse(url).map_err(|err| err.to_string()) {
+                Err(reason) => wrong("url", reason),
+                Ok(url) => {
+                    if let Err(err) = check_address(&url) {
+                        wrong("url", err.to_string());
+                    }
+                }
+            }
+        }
+        for entry in &self.env {
+            if let Err(why) = variable(entry) {
+                wrong("env", why);
+            }
+        }
+        for (header, value) in &self.headers {
+            let sensitive = Masker::is_secret_name(header)
+                || matches!(header.to_ascii_lowercase().as_str(), "authorization" | "cookie");
+            if HeaderName::try_from(header.as_str()).is_err() {
+                wrong("headers", format!("{header:?} cannot name a header"));
+            } else if sensitive && references(value).next().is_none() {
+                wrong(
+                    "headers",
+                    format!("{header} takes a reference such as secret:NAME, never the value itself"),
+                );
+            }
+        }
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !super::is_placed(cwd)) {
+            wrong("cwd", format!("{} must be absolute, or begin with ~/", cwd.display()));
+        }
+        for (field, value) in [("timeoutSeconds", self.timeout_seconds), ("idleSeconds", self.idle_seconds)] {
+            if value.is_some_and(|value| !(1..=86_400).contains(&value)) {
+                wrong(field, "it takes 1 to 86400 seconds".to_owned());
+            }
+        }
+        violations
+    }
+
+    /// `None` for what is not valid, which was told when the configuration was read.
+    pub(crate) fn spec(&self, name: &str, home: &std::path::Path) -> Option<ServerSpec> {
+        let place = match (&self.command, &self.url) {
+            (Some(command), _) => Place::Program(ProgramSpec {
+                program: command.clone(),
+                args: self.args.clone(),
+                env: self.env.iter().filter_map(|entry| variable(entry).ok()).collect(),
+                cwd: self.cwd.clone().unwrap_or_else(|| home.to_owned()),
+                confined: self.confine != Some(false),
+            }),
+            (None, Some(url)) => Place::Address(AddressSpec {
+                url: Url::parse(url).ok()?,
+                headers: self
+                    .headers
+                    .iter()
+                    .filter_map(|(name, value)| {
+                        Some((HeaderName::try_from(name.as_str()).ok()?, value.clone()))
+                    })
+                    .collect(),
+            }),
+            (None, None) => return None,
+        };
+        Some(ServerSpec {
+            name: name.to_owned(),
+            place,
+            tools: self.tools.clone(),
+            timeout: Duration::from_secs(self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)),
+            idle: Duration::from_secs(self.idle_seconds.unwrap_or(IDLE_SECONDS)),
+            trust_annotations: self.trust_annotations,
+        })
+    }
+}
+
+fn variable(entry: &str) -> Result<Variable, String> {
+    let (name, value) = entry.split_once('=').map_or((entry, None), |(name, value)| (name, Some(value)));
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(plain) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("{name:?} cannot name a variable"));
+    }
+    if name.starts_with("GANTRY_") {
+        return Err(format!("{name} is Gantry's own"));
+    }
+    match value.map(|value| value.strip_prefix(SECRET)) {
+        None => Ok(Variable::Inherited(name.to_owned())),
+        Some(Some(secret)) if !secret.is_empty() => {
+            Ok(Variable::Secret { name: name.to_owned(), secret: secret.to_owned() })
+        }
+        Some(_) => Err(format!("{name} takes no value here: write {name}, or {name}=secret:SECRET")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn check(name: &str, config: Value, expected: Option<&str>) {
+        let config: McpServerConfig = serde_json::from_value(config).unwrap();
+        let told: Vec<String> = config.violations(name).iter().map(ToString::to_string).collect();
+        match expected {
+            None => assert_eq!(told, Vec::<String>::new()),
+            Some(part) => assert!(told.iter().any(|told| told.contains(part)), "{told:?} lacks {part}"),
+        }
+    }
+
+    #[test]
+    fn what_is_meant_and_what_cannot_be() {
+        check("git-hub", json!({"command": "npx", "args": ["x"], "env": ["A", "B=secret:C"]}), None);
+        check(
+            "a",
+            json!({"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer secret:A"}}),
+            None,
+        );
+        check("a", json!({}), Some("a command or a url"));
+        check("a", json!({"command": "x", "url": "https://a.example"}), Some("not both"));
+        check("a", json!({"url": "ftp://a.example"}), Some("only http and https"));
+        check("a", json!({"url": "https://u:p@a.example"}), Some("credentials"));
+        check(
+            "a",
+            json!({"url": "https://a.example", "headers": {"Authorization": "Bearer abc"}}),
+            Some("never the value"),
+        );
+        check(
+            "a",
+            json!({"url": "https://a.example", "headers": {"X-Api-Key": "abc"}}),
+            Some("never the value"),
+        );
+        check("a", json!({"command": "x", "env": ["TOKEN=abc"]}), Some("takes no value here"));
+        check("a", json!({"command": "x", "env": ["GANTRY_TOKEN"]}), Some("Gantry's own"));
+        check("a", json!({"command": "x", "env": ["9A"]}), Some("cannot name a variable"));
+        check("a", json!({"command": "x", "cwd": "here"}), Some("must be absolute"));
+        check("a", json!({"command": "x", "timeoutSeconds": 0}), Some("1 to 86400"));
+        for name in ["", "A", "a_b", "a__b", "gsv", "tool", "local", "a:b", "-a"] {
+            check(name, json!({"command": "x"}), Some("mcpServers"));
+        }
+    }
+}

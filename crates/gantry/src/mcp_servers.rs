@@ -1,0 +1,57 @@
+//! The configured MCP servers, put together from the configuration and this machine's surroundings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use gantry_mcp::client::{ServerSpec, Servers, Surroundings};
+use gantry_process::Processes;
+use gantry_store::ServerRecords;
+use gantry_tool::Registry;
+
+use crate::config::Config;
+use crate::places::Places;
+
+/// How soon a gateway takes up a changed configuration.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Their tools are registered as far as they are known; none is started.
+pub(crate) fn open(
+    places: &Places,
+    config: &Config,
+    processes: Processes,
+    registry: Registry,
+) -> Result<Servers> {
+    let around = Surroundings {
+        processes,
+        variables: places.variables.clone(),
+        closed: places.closed(),
+        secrets: places.secrets(),
+        records: ServerRecords::new(&places.data),
+        network: config.web.network(places.trust()?),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Ok(Servers::open(around, registry, specs(places, config)))
+}
+
+pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
+    let home = places.variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    config.mcp_servers.iter().filter_map(|(name, server)| server.spec(name, &home)).collect()
+}
+
+/// Takes up servers that are added, changed or removed while a gateway runs. A configuration that is not valid changes
+/// nothing.
+pub(crate) async fn follow_configuration(places: &Places, servers: &Servers) {
+    let mut seen = places.configuration_version();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = places.configuration_version();
+        if now != seen {
+            seen = now;
+            if let Ok(mut config) = places.layers.load() {
+                config.resolve_paths(|path| places.resolve(path));
+                servers.apply(specs(places, &config)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Servers that are killed, hang, flood or change under way, while others are at work: nobody else notices.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::servers::{Fake, is_alive};
+use crate::gateway::{Up, eventually};
+use crate::run::World;
+
+const IN_FLIGHT: usize = 50;
+
+/// Calls of two good servers, many at once, each with its own answer; gives the slowest.
+fn good_calls(up: &Up) -> Duration {
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..IN_FLIGHT)
+            .map(|number| {
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    let server = if number % 2 == 0 { "one" } else { "two" };
+                    let slept = up.call(&format!("{server}__sleep"), &json!({"seconds": 1}));
+                    assert_eq!(slept.text(), "slept", "{server}");
+                    let text = format!("{server} {number}");
+                    assert_eq!(up.call(&format!("{server}__echo"), &json!({"text": text})).text(), text);
+                    begun.elapsed()
+                })
+            })
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).max().unwrap()
+    })
+}
+
+#[test]
+fn others_answer_while_a_server_misbehaves() {
+    let world = World::new();
+    let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
+    let bad = Fake::added(&world, "bad");
+    let up = Up::start(&world);
+    let undisturbed = good_calls(&up);
+    for act in ["die", "hang", "flood", "babble", "huge"] {
+        let slowest = std::thread::scope(|scope| {
+            let working = scope.spawn(|| good_calls(&up));
+            std::thread::sleep(Duration::from_millis(300));
+            let ran = world.run(&["call", &format!("bad__{act}"), "--deadline", "8s"]);
+            assert_eq!(ran.code, if act == "hang" { 124 } else { 4 }, "{act}: {ran:?}");
+            assert!(act == "hang" || ran.stderr.contains("the MCP server bad"), "{act}: {ran:?}");
+            working.join().unwrap()
+        });
+        println!("{act}: slowest of {IN_FLIGHT} others {slowest:?}, undisturbed {undisturbed:?}");
+        assert!(slowest < undisturbed + Duration::from_secs(8), "{act}: {slowest:?}");
+        // It comes back by itself.
+        eventually("bad answers again", Duration::from_secs(45), || {
+            up.call("bad__echo", &json!({"text": "back"})).text() == "back"
+        });
+    }
+    let resident = up.resident_kb();
+    assert!(resident < 400 * 1024, "{resident} KB");
+    let running = bad.pids().into_iter().filter(|pid| is_alive(*pid)).count();
+    assert!(running <= 1, "{running} are left");
+    drop(up);
+    let all_gone = || good.iter().chain([&bad]).all(Fake::all_are_gone);
+    eventually("no orphan is left", Duration::from_secs(10), all_gone);
+}
+
+#[test]
+fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
+    let world = World::new();
+    let good = [Fake::added(&world, "one"), Fake::added(&world, "two")];
+    let turning = Fake::new(&world, "turning");
+    let tools = |description: &str| -> Value {
+        json!([{"name": "echo", "description": description, "inputSchema": {"type": "object"}}])
+    };
+    turning.define(&tools("harmless"));
+    assert_eq!(turning.add(&world, "good", &[]).code, 0);
+    let up = Up::start(&world);
+    let call = |up: &Up| up.call("turning__echo", &json!({"text": "x"}));
+    assert_eq!(call(&up).status, 200);
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| good_calls(&up));
+        turning.define(&tools("not so harmless"));
+        eventually("it is held", Duration::from_secs(10), || call(&up).status == 403);
+        working.join().unwrap();
+    });
+    let text = call(&up).text();
+    assert!(
+        text.contains("turning__echo is held") && text.contains("gantry mcp accept turning echo"),
+        "{text}"
+    );
+    up.kill();
+    eventually("a killed gateway leaves no orphan", Duration::from_secs(10), || {
+        good.iter().chain([&turning]).all(Fake::all_are_gone)
+    });
+    for _ in 0..2 {
+        let up = Up::start(&world);
+        assert_eq!(call(&up).status, 403, "held stays held");
+        assert_eq!(up.call("one__echo", &json!({"text": "y"})).text(), "y");
+    }
+    turning.define(&tools("harmless"));
+    let up = Up::start(&world);
+    assert_eq!(world.run(&["mcp", "test", "turning"]).code, 0);
+    eventually("what was accepted runs again", Duration::from_secs(10), || call(&up).status == 200);
+}
+
+#[test]
+fn a_server_that_keeps_failing_rests_longer_each_time() {
+    let world = World::new();
+    let fake = Fake::added(&world, "fake");
+    let config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+    world.configure(&config.replace("\"good\"", "\"crash\""));
+    let up = Up::start(&world);
+    let before = fake.pids().len();
+    let until = Instant::now() + Duration::from_secs(9);
+    let mut refused_at_once = 0;
+    while Instant::now() < until {
+        let begun = Instant::now();
+        let answer = up.call("fake__echo", &json!({"text": "x"}));
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert!(answer.text().contains("cannot find the database"), "{}", answer.text());
+        if answer.text().contains("is tried again in") {
+            assert!(begun.elapsed() < Duration::from_secs(1), "told at once");
+            refused_at_once += 1;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    let starts = fake.pids().len() - before;
+    assert!((3..=5).contains(&starts), "after 0, 1, 3 and 7 s: {starts} starts");
+    assert!(refused_at_once > 0);
+}

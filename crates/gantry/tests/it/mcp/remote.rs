@@ -1,0 +1,255 @@
+//! Servers at addresses: the reference server over streamable HTTP, headers with secrets, and logins.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::clients::installed;
+use crate::gateway::{Up, eventually};
+use crate::run::World;
+
+/// A server's process; ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn the_reference_server_over_http() {
+    let world = World::new();
+    let port = free_port();
+    let node = installed("node_modules/node/bin/node");
+    let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let mut command = Command::new(node);
+    command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+    let server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    eventually("it listens", Duration::from_secs(20), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let ran = world.run(&["mcp", "add", "every", "--url", &url, "--json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let up = Up::start(&world);
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let up = &up;
+            scope.spawn(move || {
+                let sum = up.call("every__get-sum", &json!({"a": number, "b": 1})).text();
+                assert!(sum.contains(&format!("{}", number + 1)), "{sum}");
+            });
+        }
+    });
+    let given_up = world.run(&[
+        "call",
+        "every__trigger-long-running-operation",
+        r#"{"duration": 60, "steps": 60}"#,
+        "--deadline",
+        "1s",
+    ]);
+    assert_eq!(given_up.code, 124, "{given_up:?}");
+    assert_eq!(up.call("every__echo", &json!({"message": "still"})).text(), "Echo: still");
+    drop(server);
+    let lost = world.run(&["call", "every__echo", r#"{"message": "x"}"#]);
+    assert_eq!(lost.code, 4, "{lost:?}");
+    assert!(lost.stderr.contains("the MCP server every cannot be used"), "{lost:?}");
+    assert_eq!(up.call("local__Glob", &json!({"pattern": "*"})).status, 200, "the rest works");
+}
+
+/// A server that answers each request with the same bytes, and keeps what it was asked.
+fn answering(answer: &'static [u8]) -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let told = told.clone();
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 64 * 1024];
+                let count = stream.read(&mut buffer).unwrap_or(0);
+                let _ = told.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
+                let _ = stream.write_all(answer);
+                if answer.is_empty() {
+                    // Endless, until the other side has had enough.
+                    let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+                    let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 0x10000], b"\r\n"].concat();
+                    let _ = stream.write_all(head);
+                    while stream.write_all(&chunk).is_ok() {}
+                }
+            });
+        }
+    });
+    (url, heard)
+}
+
+#[test]
+fn addresses_that_are_no_servers_are_named() {
+    let world = World::new();
+    for (answer, part) in [
+        (&b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 4\r\nconnection: close\r\n\r\n<hi>"[..], "content type"),
+        (b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "redirect to http://169.254.169.254/"),
+        (b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "500"),
+        (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"a\":1}", "not a message"),
+        (b"", "longer than"),
+    ] {
+        let (url, _heard) = answering(answer);
+        let ran = world.run(&["mcp", "add", "bad", "--url", &url]);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains("the MCP server bad cannot be used"), "{ran:?}");
+        assert!(ran.stderr.contains(part), "{part}: {ran:?}");
+    }
+    let metadata = world.run(&["mcp", "add", "bad", "--url", "http://169.254.169.254/mcp"]);
+    assert!(metadata.code != 0 && metadata.stderr.contains("closed to tools"), "{metadata:?}");
+}
+
+#[test]
+fn headers_hold_secrets_that_go_to_their_host_alone() {
+    let world = World::new();
+    let nothing = b"HTTP/1.1 500 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (url, heard) = answering(nothing);
+    let header = "Authorization: Bearer secret:KEY";
+    let missing = world.run(&["mcp", "add", "a", "--url", &url, "--header", header]);
+    assert!(missing.stderr.contains("there is no secret KEY"), "{missing:?}");
+    world.run_with_input(&["secrets", "set", "KEY", "--host", "other.example"], "value-of-the-key");
+    let elsewhere = world.run(&["mcp", "add", "a", "--url", &url, "--header", header]);
+    assert!(elsewhere.stderr.contains("was stored for other.example, not for 127.0.0.1"), "{elsewhere:?}");
+    assert!(heard.try_recv().is_err(), "nothing was sent");
+    world.run_with_input(&["secrets", "set", "KEY", "--host", "127.0.0.1"], "value-of-the-key");
+    let sent = world.run(&["mcp", "add", "a", "--url", &url, "--header", header]);
+    assert!(!format!("{sent:?}").contains("value-of-the-key"), "{sent:?}");
+    let request = heard.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(request.to_lowercase().contains("authorization: bearer value-of-the-key"), "{request}");
+    let plain = world.run(&["mcp", "add", "a", "--url", &url, "--header", "Authorization: Bearer abc"]);
+    assert!(plain.code == 2 && plain.stderr.contains("never the value itself"), "{plain:?}");
+}
+
+struct Private {
+    _running: Running,
+    url: String,
+}
+
+impl Private {
+    fn start(mode: &str) -> Private {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/oauth_server.py");
+        let mut child = Command::new("python3").args([script, mode]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Private { _running: Running(child), url: url.trim().to_owned() }
+    }
+
+    /// Logs in as a person would: visits the address, and follows where it leads.
+    fn log_in(&self, world: &World, name: &str) -> (i32, String) {
+        let mut command = world.command(&["mcp", "login", name, "--no-browser"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        if let Some(url) = line.trim().strip_prefix("Log in here: ") {
+            // A stranger who guesses the port gets nowhere.
+            let visited = get(url);
+            let back = visited.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap_or_default();
+            if !back.is_empty() {
+                let root = back.split("/callback").next().unwrap();
+                assert!(get(&format!("{root}/callback?code=stolen&state=guessed")).contains("404"));
+                get(back);
+            }
+        }
+        let output = child.wait_with_output().unwrap();
+        let told = format!("{line}{}", String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap_or(-1), told)
+    }
+
+    fn grants(&self) -> Value {
+        let origin = self.url.strip_suffix("/mcp").unwrap();
+        let answer = get(&format!("{origin}/log"));
+        serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    }
+}
+
+fn get(url: &str) -> String {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_login_is_made_kept_sealed_and_renewed() {
+    let world = World::new();
+    let private = Private::start("good");
+    let added = world.run(&["mcp", "add", "private", "--url", &private.url]);
+    assert_eq!(added.code, 3, "{added:?}");
+    assert!(added.stderr.contains("gantry mcp login private"), "{added:?}");
+    let (code, told) = private.log_in(&world, "private");
+    assert_eq!(code, 0, "{told}");
+    let ran = world.run(&["call", "private__whoami"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stdout.starts_with("you are ") && !ran.stdout.contains("access-"),
+        "the token is masked: {ran:?}"
+    );
+    for entry in std::fs::read_dir(world.data()).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+        let text = String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned();
+        assert!(!text.contains("access-") && !text.contains("refresh-"), "{:?}", entry.path());
+    }
+    let secrets = world.run(&["secrets", "--json"]);
+    assert!(secrets.stdout.contains("mcp:private@127.0.0.1"), "{secrets:?}");
+    assert_eq!(private.grants(), json!(["authorization_code"]));
+
+    // The server forgets the token: it is renewed, once, and the call goes on.
+    assert_eq!(world.run(&["call", "private__forget"]).code, 0);
+    assert_eq!(world.run(&["call", "private__whoami"]).code, 0);
+    assert_eq!(private.grants(), json!(["authorization_code", "refresh_token"]));
+
+    assert_eq!(world.run(&["mcp", "login", "private", "--forget"]).code, 0);
+    let out = world.run(&["call", "private__whoami"]);
+    assert_eq!(out.code, 4, "{out:?}");
+    assert!(out.stderr.contains("gantry mcp login private"), "{out:?}");
+    assert_eq!(world.run(&["mcp", "remove", "private"]).code, 0);
+    assert!(!world.run(&["secrets", "--json"]).stdout.contains("mcp-private"));
+}
+
+#[test]
+fn a_token_that_is_about_to_end_is_renewed_before() {
+    let world = World::new();
+    let private = Private::start("short");
+    world.run(&["mcp", "add", "private", "--url", &private.url]);
+    assert_eq!(private.log_in(&world, "private").0, 0);
+    assert_eq!(world.run(&["call", "private__whoami"]).code, 0);
+    let grants = private.grants();
+    assert!(grants.as_array().unwrap().len() > 1 && grants[1] == "refresh_token", "{grants}");
+}
+
+#[test]
+fn logins_that_smell_are_refused() {
+    for (mode, part) in [
+        ("refuse", "not today"),
+        ("mixup", "the answer is from http://evil.example"),
+        ("mismatch", "speaks for http://evil.example/mcp"),
+    ] {
+        let world = World::new();
+        let private = Private::start(mode);
+        world.run(&["mcp", "add", "private", "--url", &private.url]);
+        let (code, told) = private.log_in(&world, "private");
+        assert_eq!(code, 1, "{mode}: {told}");
+        assert!(told.contains(part), "{mode}: {told}");
+        assert!(!world.run(&["secrets", "--json"]).stdout.contains("mcp-private"), "{mode}");
+    }
+    let world = World::new();
+    let program = world.run(&["mcp", "add", "p", "--untested", "--", "true"]);
+    assert_eq!(program.code, 0, "{program:?}");
+    assert_eq!(world.run(&["mcp", "login", "p"]).code, 2);
+}
