@@ -23,8 +23,6 @@ pub(crate) fn headers(kind: ProviderKind) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-    // A compressed stream comes in lumps.
-    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if kind == ProviderKind::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
     }
