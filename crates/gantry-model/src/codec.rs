@@ -82,6 +82,7 @@ impl Decoder {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
     use super::*;
     use crate::model::Facts;
@@ -165,12 +166,20 @@ mod tests {
         prop_oneof![framed, anything().prop_map(|value| value.to_string()), any::<String>()]
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn no_stream_makes_a_decoder_panic(stream in prop::collection::vec(event(), 0..12)) {
-            let model = Model { name: "p/m".into(), provider: "p".into(), id: "m".into(), facts: Facts::UNKNOWN };
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "long suites take their size from the environment")]
+    fn no_stream_makes_a_decoder_panic() {
+        let seed =
+            std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
+        let cases = if std::env::var_os("GANTRY_SOAK").is_some() { 5_000 } else { 400 };
+        println!("GANTRY_SEED={seed}, {cases} cases");
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+        let model = Model { name: "p/m".into(), provider: "p".into(), id: "m".into(), facts: Facts::UNKNOWN };
+        let streams = prop::collection::vec(event(), 0..12);
+        let checked = runner.run(&streams, |stream| {
             for kind in [ProviderKind::Anthropic, ProviderKind::Openai] {
                 let mut decoder = Decoder::new(kind, model.clone(), 1);
                 for data in &stream {
@@ -183,6 +192,8 @@ mod tests {
                     encode(&request, &model, &provider, Thoughts::Kept);
                 }
             }
-        }
+            Ok(())
+        });
+        checked.unwrap();
     }
 }
