@@ -163,7 +163,19 @@ mod tests {
                 "usage": delta, "choices": [{"delta": delta, "finish_reason": block}]})
             .to_string()
         });
-        prop_oneof![framed, anything().prop_map(|value| value.to_string()), any::<String>()]
+        // Pieces of the right form, for whatever block there is.
+        let piece =
+            prop::sample::select(vec!["text_delta", "thinking_delta", "input_json_delta", "citations_delta"]);
+        let text = prop::sample::select(vec!["{}", "{\"a\": 1}", "{", "[1]", "x"]);
+        let grows = (piece, 0..3_u64, text).prop_map(|(piece, index, text)| {
+            let delta =
+                serde_json::json!({"type": piece, "text": text, "thinking": text, "partial_json": text});
+            let call = serde_json::json!({"index": index, "function": {"name": text, "arguments": text}});
+            serde_json::json!({"type": "content_block_delta", "index": index, "delta": delta,
+                "choices": [{"delta": {"content": text, "tool_calls": [call]}}]})
+            .to_string()
+        });
+        prop_oneof![3 => framed, 2 => grows, 1 => anything().prop_map(|value| value.to_string()), 1 => any::<String>()]
     }
 
     #[test]
@@ -184,6 +196,12 @@ mod tests {
                 let mut decoder = Decoder::new(kind, model.clone(), 1);
                 for data in &stream {
                     let _ = decoder.event(data, &mut |_| {});
+                }
+                for end in [
+                    r#"{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}"#,
+                    r#"{"choices": [{"finish_reason": "stop"}]}"#,
+                ] {
+                    let _ = decoder.event(end, &mut |_| {});
                 }
                 // What came of it can be sent back.
                 if let Ok(reply) = decoder.finish() {
