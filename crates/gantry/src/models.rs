@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gantry_model::{ModelEntry, ModelsConfig, Price, Provider, ProviderKind, Tier, list_models};
-use gantry_net::{HostPattern, Trust, Url};
+use gantry_net::{HostPattern, Url};
 use gantry_tool::nearest;
 
 use crate::config::{Config, StoredSecret};
@@ -38,10 +38,6 @@ struct Local {
 
 /// What is configured and what the environment has keys for; nobody is asked anything.
 pub(crate) fn configured(places: &Places, config: &Config) -> Result<ModelsConfig> {
-    let extra_roots = match places.trust()? {
-        Trust::System => None,
-        Trust::And { pem, .. } => Some(pem),
-    };
     let secrets = places.secrets();
     let secret: StoredSecret = Arc::new(move |name, url| {
         let stored = secrets.all().map_err(|err| err.to_string())?;
@@ -63,7 +59,7 @@ pub(crate) fn configured(places: &Places, config: &Config) -> Result<ModelsConfi
         Ok(secret.expose().to_owned())
     });
     let variable = |name: &str| places.variable(name)?.to_str().map(str::to_owned);
-    let mut models = config.models.settings(&variable, &secret, extra_roots);
+    let mut models = config.models.settings(&variable, &secret, places.trust()?);
     set_usual_tiers(&mut models);
     Ok(models)
 }

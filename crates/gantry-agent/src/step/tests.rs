@@ -286,6 +286,7 @@ fn check_messages(messages: &[Message]) {
     assert_eq!(before, Role::User);
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test's size comes from the environment")]
 fn cases() -> u32 {
     if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 10_000 } else { 500 }
 }

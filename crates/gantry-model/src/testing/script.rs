@@ -33,7 +33,8 @@ pub enum Order {
     #[default]
     Sequence,
     /// The turn that stands where the conversation does: after no answer of the model the first one, after one the second.
-    /// The same request always gets the same turn, so whoever asks may die and ask again.
+    /// The same request always gets the same turn, so whoever asks may die and ask again. Turns that fail take no place: each
+    /// is played once, before the turn that follows it.
     Step,
 }
 
@@ -177,10 +178,14 @@ impl Script {
             Order::Step => {
                 let messages = heard.body["messages"].as_array()?;
                 let answers = messages.iter().filter(|message| message["role"] == "assistant").count();
-                let at = if self.repeat { answers.checked_rem(self.turns.len())? } else { answers };
-                let turn = self.turns.get(at).filter(|turn| fits(turn))?;
+                let places: Vec<usize> =
+                    (0..self.turns.len()).filter(|at| !self.turns[*at].fails()).collect();
+                let place = if self.repeat { answers.checked_rem(places.len())? } else { answers };
+                let answer = *places.get(place)?;
+                let before = place.checked_sub(1).map_or(0, |before| places[before] + 1);
+                let at = (before..answer).find(|at| !played[*at]).unwrap_or(answer);
                 played[at] = true;
-                Some(turn)
+                Some(&self.turns[at]).filter(|turn| fits(turn))
             }
         }
     }
@@ -217,6 +222,11 @@ impl Turn {
         Turn { fail: Some(fail), ..self }
     }
 
+    /// Whether it gives no answer.
+    fn fails(&self) -> bool {
+        !matches!(self.fail, None | Some(Failure::Linger))
+    }
+
     pub fn in_writes_of(self, bytes: usize) -> Turn {
         Turn { writes: vec![bytes], ..self }
     }
@@ -227,5 +237,21 @@ impl Turn {
 
     pub fn when(self, words: impl Into<String>) -> Turn {
         Turn { when: Some(words.into()), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_script_is_one() {
+        let docs = include_str!("../../../../docs/models.md");
+        let (_, after) = docs.split_once("echo '").unwrap();
+        let (script, _) = after.split_once("' > script.json").unwrap();
+        let script: Script = serde_json::from_str(script).unwrap();
+        assert_eq!((script.order, script.turns.len()), (Order::Step, 3));
+        assert!(matches!(script.turns[1].fail, Some(Failure::Status { status: 529, .. })));
+        assert!(matches!(&script.turns[2].say[..], [Say::Thinking(_), Say::Text(_)]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_model::testing::{Failure, KEY, Say, Script, ScriptedServer, Turn, quick_retries};
+use gantry_model::testing::{Failure, KEY, Order, Say, Script, ScriptedServer, Turn, quick_retries};
 use gantry_model::{
     Key, Limits, ModelError, Models, ModelsConfig, Provider, ProviderKind, Request, RetryPolicy, StopReason,
     StreamEvent, list_models,
@@ -413,4 +413,25 @@ async fn the_scripted_server_sees_what_is_wrong() {
     let server = ScriptedServer::start(vec![Turn::text("ok").when("only this")]).await;
     ask(&server.models(ProviderKind::Openai), &request("that")).await.error();
     assert_eq!(server.violations(), ["the script has no turn for \"that\""]);
+}
+
+/// Asked again for the same, a server whose turns are places says the same; what fails, fails once.
+#[tokio::test]
+async fn a_place_in_the_conversation_has_its_turn() {
+    let turns = vec![Turn::status(529), Turn::call("see", json!({})), Turn::status(500), Turn::text("done")];
+    for kind in BOTH {
+        let script = Script { turns: turns.clone(), order: Order::Step, ..Script::default() };
+        let server = ScriptedServer::start(script).await;
+        let models = server.models(kind);
+        let mut request = Request { tools: vec![tool("see")], ..request("hi") };
+        let first = ask(&models, &request).await;
+        let again = ask(&models, &request).await;
+        assert_eq!(first.reply(), again.reply());
+        super::go_on(&mut request, first.reply());
+        for _ in 0..3 {
+            assert_eq!(ask(&models, &request).await.text(), "done", "{kind:?}");
+        }
+        assert_eq!(server.requests().len(), 7);
+        assert_clean(&server);
+    }
 }

@@ -1,6 +1,7 @@
 //! Everything through a real server on loopback that checks what it is sent.
 #![expect(
     clippy::disallowed_methods,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "tests fail loudly, and long suites take their size from the environment"
 )]

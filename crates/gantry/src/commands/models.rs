@@ -53,6 +53,11 @@ const TEST_LIMIT: Duration = Duration::from_secs(120);
 const TEST_TOKENS: u32 = 2_048;
 
 pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<Exit> {
+    if places.gateway.is_some() {
+        let message =
+            "models are configured where the gateway runs; run this on its machine, without --gateway";
+        return Err(UsageError(message.into()).into());
+    }
     let config = places.layers.load()?;
     let runtime = runtime()?;
     let (settings, problems) = runtime.block_on(found(places, &config))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_model::{
     Budgets, Key, ModelEntry, Money, Price, Provider, ProviderKind, Rates, RetryPolicy, Tier, Unpriced,
 };
-use gantry_net::{ClientOptions, Url, names_metadata};
+use gantry_net::{ClientOptions, Trust, Url, names_metadata};
 use gantry_tool::Violation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ impl ModelsConfig {
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
         secret: &StoredSecret,
-        extra_roots: Option<Vec<u8>>,
+        trust: Trust,
     ) -> gantry_model::ModelsConfig {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let mut providers: Vec<Provider> =
@@ -150,7 +150,7 @@ impl ModelsConfig {
             retry: RetryPolicy { attempts: self.limits.attempts, ..RetryPolicy::default() },
             network: ClientOptions {
                 proxy: self.proxy.as_ref().and_then(|proxy| proxy.parse().ok()),
-                extra_roots,
+                trust,
                 ..ClientOptions::default()
             },
         }
@@ -361,7 +361,7 @@ mod tests {
         config: Value,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Vec<(String, ProviderKind, String, bool)> {
-        let settings = read(config).unwrap().settings(variable, &secret(), None);
+        let settings = read(config).unwrap().settings(variable, &secret(), Trust::System);
         let shown = |provider: &Provider| {
             (provider.name.clone(), provider.kind, provider.base_url.to_string(), provider.key.is_some())
         };
@@ -405,7 +405,7 @@ mod tests {
             "budgets": {"day": 2.5, "unpriced": "free"}, "limits": {"attempts": 2},
         }))
         .unwrap();
-        let settings = config.settings(&|_| None, &secret(), None);
+        let settings = config.settings(&|_| None, &secret(), Trust::System);
         assert_eq!(
             (settings.retry.attempts, settings.providers[0].first_byte),
             (2, Some(Duration::from_secs(300)))

@@ -45,6 +45,8 @@ fn without_a_model_the_three_ways_to_one_are_told() {
         }
     }
     assert_eq!(run(&world, &["models", "--json"], &[]).json(), json!([]));
+    let elsewhere = run(&world, &["models", "--gateway", "http://127.0.0.1:1025"], &[]);
+    assert!(elsewhere.code == 2 && elsewhere.stderr.contains("where the gateway runs"), "{elsewhere:?}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::ga
 fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Read", json!({"path": "a.txt"})),
-        _ => Turn::text(&format!(
+        _ => Turn::text(format!(
             "it says {}",
             if heard.last_text().contains("forty-two") { "42" } else { "?" }
         )),
@@ -227,7 +227,7 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
             }
             0 => call("gsv__SessionSend", json!({"sessionKey": "agent:main:side", "message": "say hello"})),
             1 => call("gsv__SessionsList", json!({"messageLimit": 5})),
-            _ => Turn::text(&last),
+            _ => Turn::text(last),
         }
     });
     let world = model.world("autonomy = \"guided\"");
