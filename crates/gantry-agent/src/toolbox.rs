@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
-use gantry_tool::{Answer, Label, Outcome, Refusal, Reply, Tool, View};
+use gantry_tool::{Answer, Label, Outcome, Refusal, Reply, Tool, Toolset, View};
 use serde_json::Value;
 
 use crate::entry::CallResult;
@@ -46,7 +46,8 @@ impl Toolbox {
         }
         let on_node = |tool: &Tool| {
             let bare = tool.name().split_once("__").map(|(_, bare)| bare);
-            bare.is_some_and(|bare| shared.iter().any(|shared| shared.name == bare))
+            let is_shared = |bare| shared.iter().any(|shared| shared.name == bare);
+            tool.toolset() == Toolset::Node && bare.is_some_and(is_shared)
         };
         for tool in view.entries().iter().filter(|tool| !on_node(tool)) {
             toolbox.add(tool.name(), tool, tool.input_schema().clone());
@@ -63,7 +64,7 @@ impl Toolbox {
             name: shown,
             description: tool.description().to_owned(),
             input_schema,
-            eager_input_streaming: tool.toolset() == gantry_tool::Toolset::Assistant,
+            eager_input_streaming: tool.toolset() == Toolset::Assistant,
         });
     }
 
@@ -155,14 +156,16 @@ fn in_words(refusal: &Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use gantry_tool::testing::{echo_tool, gate};
-    use gantry_tool::{NodeState, RefusalCode, ToolScope, Toolset};
+    use gantry_tool::{NodeState, RefusalCode, ToolScope};
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn tools_of_nodes_are_offered_once_and_names_fit() {
-        let (gate, _) = gate([echo_tool("tool::file_read", Toolset::Guarded).read_only()]);
+        // A server of others may call its tool as a node does.
+        let theirs = echo_tool("box__Bash", Toolset::Mcp);
+        let (gate, _) = gate([echo_tool("tool::file_read", Toolset::Guarded).read_only(), theirs]);
         for node in ["a", "b"] {
             let state = NodeState { online: true, tags: Vec::new() };
             gate.registry().set_node(
@@ -174,7 +177,7 @@ mod tests {
         let view = gate.registry().view(&ToolScope::default());
         let toolbox = Toolbox::new(&view);
         let names: Vec<_> = toolbox.specs.iter().map(|spec| spec.name.as_str()).collect();
-        assert_eq!(names, ["Bash", "tool__file_read"]);
+        assert_eq!(names, ["Bash", "box__Bash", "tool__file_read"]);
         assert_eq!(toolbox.real_name("tool__file_read"), "tool::file_read");
         assert_eq!(
             toolbox.kind("Bash", &view),

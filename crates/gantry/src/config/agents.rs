@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::IsolationConfig;
 
 /// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
-const SHOWN: [&str; 15] = [
+const SHOWN: [&str; 16] = [
     "Read",
     "Write",
     "Edit",
@@ -27,6 +27,7 @@ const SHOWN: [&str; 15] = [
     "memory_store",
     "memory_recall",
     "native",
+    "mcp",
 ];
 
 /// A configured persona.
