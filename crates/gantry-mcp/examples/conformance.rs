@@ -93,6 +93,7 @@ fn fixtures() -> Vec<Tool> {
         Tool::new("test_tool_with_progress", Toolset::Gantry, &none, progressing).read_only(),
         Tool::new("gsv__ReadFile", Toolset::Native, &none, stored).read_only(),
         with_schema(),
+        with_header(),
     ]
 }
 
@@ -103,11 +104,9 @@ fn with_schema() -> Tool {
         "type": "object",
         "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
     });
-    let remote = RemoteTool {
-        name: "json_schema_2020_12_tool".into(),
-        toolset: Toolset::Gantry,
-        description: "Tool with JSON Schema 2020-12 features".into(),
-        input_schema: json!({
+    remote(
+        "json_schema_2020_12_tool",
+        json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
             "$defs": {"address": street_and_city},
@@ -124,6 +123,21 @@ fn with_schema() -> Tool {
             "else": {"required": ["email"]},
             "additionalProperties": false,
         }),
+    )
+}
+
+/// A tool from elsewhere that takes a parameter by header as well.
+fn with_header() -> Tool {
+    let region = json!({"type": "string", "x-mcp-header": "Region"});
+    remote("test_header_tool", json!({"type": "object", "properties": {"region": region}}))
+}
+
+fn remote(name: &str, input_schema: Value) -> Tool {
+    let remote = RemoteTool {
+        name: name.into(),
+        toolset: Toolset::Gantry,
+        description: "A tool from elsewhere".into(),
+        input_schema,
         output_schema: None,
         read_only: true,
         destructive: false,

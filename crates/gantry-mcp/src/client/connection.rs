@@ -144,7 +144,8 @@ impl Connection {
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
+        let broken = self.program.as_ref().is_some_and(Program::is_broken);
+        broken || self.service.is_closed() || self.service.is_transport_closed()
     }
 
     /// Comes back when the other side is gone, whether we notice by its process or by its silence.
