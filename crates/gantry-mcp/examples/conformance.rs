@@ -93,7 +93,6 @@ fn fixtures() -> Vec<Tool> {
         Tool::new("test_tool_with_progress", Toolset::Gantry, &none, progressing).read_only(),
         Tool::new("gsv__ReadFile", Toolset::Native, &none, stored).read_only(),
         with_schema(),
-        with_header(),
     ]
 }
 
@@ -124,12 +123,6 @@ fn with_schema() -> Tool {
             "additionalProperties": false,
         }),
     )
-}
-
-/// A tool from elsewhere that takes a parameter by header as well.
-fn with_header() -> Tool {
-    let region = json!({"type": "string", "x-mcp-header": "Region"});
-    remote("test_header_tool", json!({"type": "object", "properties": {"region": region}}))
 }
 
 fn remote(name: &str, input_schema: Value) -> Tool {

@@ -417,7 +417,7 @@ impl Server {
 
     /// Writes down what was listed, for everybody who asks what there is.
     fn note(&self, connection: &Connection, listing: Listing) -> Result<(), TalkError> {
-        let Listing { mut tools, usable } = listing;
+        let Listing { mut tools, usable, .. } = listing;
         // What the protocol itself forbids is as good as not offered; what we cannot use is shown as such.
         tools.retain(|tool| {
             definition::problem(tool).is_some()
