@@ -114,7 +114,7 @@ fn a_server_that_has_frozen_is_ended_and_comes_back() {
     eventually("another one answers", Duration::from_secs(30), || {
         world.run(&["call", "fake__echo", r#"{"text": "y"}"#, "--deadline", "2s"]).stdout == "y"
     });
-    assert!(!is_alive(frozen));
+    eventually("the frozen one is gone", Duration::from_secs(10), || !is_alive(frozen));
     drop(up);
     eventually("none is left", Duration::from_secs(10), || fake.all_are_gone());
 }
