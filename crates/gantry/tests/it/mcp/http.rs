@@ -153,6 +153,42 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
 }
 
 #[test]
+fn a_stream_ends_when_its_token_is_revoked() {
+    use std::io::{Read, Write};
+    let world = World::new();
+    let up = Up::start(&world);
+    let (mine, other) = (up.client_token(&world, "mine", &[]), up.client_token(&world, "other", &[]));
+    let stream = |token: &str| {
+        let session = Session::open(&up, "/mcp", token, "2025-11-25");
+        let mut stream = std::net::TcpStream::connect(up.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        write!(
+            stream,
+            "GET /mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\nmcp-session-id: {}\r\n\r\n",
+            up.address, session.id
+        )
+        .unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    let (mut revoked, mut kept) = (stream(&mine), stream(&other));
+    assert_eq!(world.run(&["tokens", "revoke", "mine"]).code, 0);
+    let mut rest = Vec::new();
+    let mut buffer = [0; 4096];
+    eventually("the stream is at its end", Duration::from_secs(10), || {
+        if let Ok(count) = revoked.read(&mut buffer) {
+            rest.extend_from_slice(&buffer[..count]);
+        }
+        rest.ends_with(b"0\r\n\r\n")
+    });
+    while let Ok(count) = kept.read(&mut buffer) {
+        assert!(count > 0 && !buffer[..count].ends_with(b"0\r\n\r\n"), "another's stream goes on");
+    }
+}
+
+#[test]
 fn the_address_says_what_is_shown() {
     let world = World::new();
     let up = Up::start(&world);
