@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gantry_agent::Sessions;
 use gantry_link::Link;
 use gantry_protocol::{ProcessEnd, event};
 use gantry_store::{Database, DatabaseError};
@@ -38,6 +39,8 @@ pub struct GatewayParts {
     pub nodes: Arc<Nodes>,
     pub database: Database,
     pub results: Arc<dyn ResultStore>,
+    /// Of the agents that this gateway runs itself.
+    pub sessions: Option<Sessions>,
     pub operator_token: String,
     /// By name; `main` is always there.
     pub agents: BTreeMap<String, Agent>,
@@ -55,6 +58,7 @@ pub struct Gateway {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) database: Database,
     pub(crate) results: Arc<dyn ResultStore>,
+    pub(crate) sessions: Option<Sessions>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -92,6 +96,7 @@ impl Gateway {
             nodes: parts.nodes,
             database: parts.database,
             results: parts.results,
+            sessions: parts.sessions,
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,
@@ -149,10 +154,18 @@ impl Gateway {
         // Their callers hear that they go on later; waiting for them could take days.
         self.nodes.stopping.cancel();
         self.calls.close();
-        if tokio::time::timeout(drain, self.calls.wait()).await.is_err() {
-            self.ending.cancel();
-            let _ = tokio::time::timeout(Duration::from_secs(5), self.calls.wait()).await;
-        }
+        let runs = async {
+            if let Some(sessions) = &self.sessions {
+                sessions.stop(drain).await;
+            }
+        };
+        let calls = async {
+            if tokio::time::timeout(drain, self.calls.wait()).await.is_err() {
+                self.ending.cancel();
+                let _ = tokio::time::timeout(Duration::from_secs(5), self.calls.wait()).await;
+            }
+        };
+        tokio::join!(runs, calls);
         self.ending.cancel();
         let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
         let answered = async {

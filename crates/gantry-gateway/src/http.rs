@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use serde_json::json;
 
@@ -21,10 +21,12 @@ use crate::ws;
 pub use protected::ProtectedResource;
 
 mod call;
+mod completions;
 mod listing;
 mod mcp;
 mod protected;
 mod results;
+mod sessions;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
@@ -39,6 +41,14 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/tools/{name}", get(listing::tool).post(call::call))
         .route("/v1/results/{handle}", get(results::read))
         .route("/v1/nodes", get(nodes))
+        .route("/v1/agents", get(sessions::agents))
+        .route("/v1/models", get(completions::models))
+        .route("/v1/chat/completions", post(completions::complete))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{key}", get(sessions::status))
+        .route("/v1/sessions/{key}/events", get(sessions::history))
+        .route("/v1/sessions/{key}/messages", post(sessions::message))
+        .route("/v1/sessions/{key}/answers", post(sessions::answer))
         .route("/mcp", any(mcp::mcp))
         .layer(Extension(mcp::Mcp::new(&gateway)))
         .fallback(unknown)

@@ -5,6 +5,7 @@
 mod admin;
 mod auth;
 mod callers;
+mod conversations;
 mod gateway;
 mod hosts;
 mod http;
@@ -12,13 +13,16 @@ mod linger;
 mod nodes;
 mod remote_tools;
 mod server;
+mod session_desk;
 mod transfers;
 mod ws;
 
 pub use callers::Agent;
+pub use conversations::node_lines;
 pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
 pub use http::ProtectedResource;
 pub use nodes::Nodes;
 pub use server::{ServeError, Serving, TlsFiles, serve};
+pub use session_desk::GatewayDesk;
 pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

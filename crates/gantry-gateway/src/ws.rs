@@ -21,6 +21,7 @@ use crate::server::Peer;
 
 mod client;
 mod node;
+mod sessions;
 
 /// A connection that has not introduced itself by then is closed.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);

@@ -12,6 +12,14 @@ pub mod method {
     pub const TOOLS_LIST: &str = "tools.list";
     pub const TOOLS_GET: &str = "tools.get";
     pub const RESULTS_READ: &str = "results.read";
+    /// Client → gateway: agents and their sessions.
+    pub const AGENTS_LIST: &str = "agents.list";
+    pub const SESSIONS_LIST: &str = "sessions.list";
+    pub const SESSIONS_STATUS: &str = "sessions.status";
+    pub const SESSIONS_HISTORY: &str = "sessions.history";
+    pub const SESSIONS_SEND: &str = "sessions.send";
+    pub const SESSIONS_LISTEN: &str = "sessions.listen";
+    pub const SESSIONS_ANSWER: &str = "sessions.answer";
     /// Gateway → client: whether a call of that client's may run.
     pub const APPROVAL_ASK: &str = "approval.ask";
     /// Node → gateway.
@@ -51,6 +59,8 @@ pub mod event {
     pub const CALL_PROGRESS: &str = "call.progress";
     /// Gateway → client: tools or nodes came, went or changed.
     pub const TOOLS_CHANGED: &str = "tools.changed";
+    /// Gateway → client: something happened in a session that it listens to.
+    pub const SESSION_EVENT: &str = "session.event";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
 }

@@ -14,8 +14,11 @@ use crate::DataDir;
 
 pub(crate) mod client_tokens;
 pub(crate) mod idempotency;
+pub(crate) mod journal;
+pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
+pub(crate) mod spending;
 pub(crate) mod transfers;
 
 /// How long a statement waits for another process that writes.
@@ -23,8 +26,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("database/1.sql"), include_str!("database/2.sql"), include_str!("database/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("database/1.sql"),
+    include_str!("database/2.sql"),
+    include_str!("database/3.sql"),
+    include_str!("database/4.sql"),
+];
 
 /// The database, open. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -45,6 +52,9 @@ pub enum DatabaseError {
     Query { doing: &'static str, cause: sqlx::Error },
     #[error("cannot {doing}: what the database holds does not parse: {cause}")]
     Damaged { doing: &'static str, cause: serde_json::Error },
+    /// An append that shared its transaction with others; all of them failed.
+    #[error("{0}")]
+    Journal(String),
     #[error("cannot make a token: {0}")]
     Random(std::io::Error),
     /// The caller can mend this.

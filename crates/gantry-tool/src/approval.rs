@@ -14,7 +14,7 @@ use crate::mask::Masker;
 use crate::policy::{Decision, Verdict};
 use crate::tool::Tool;
 
-/// How long somebody may think about it.
+/// How long somebody may think about it, unless the approver gives them more or less time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
 /// What somebody is asked to allow.
@@ -42,7 +42,10 @@ pub type ConsentFuture = Pin<Box<dyn Future<Output = Consent> + Send>>;
 
 /// Asks somebody. Dropping the future takes the question back.
 #[derive(Clone)]
-pub struct Approver(Arc<dyn Fn(Approval) -> ConsentFuture + Send + Sync>);
+pub struct Approver {
+    ask: Arc<dyn Fn(Approval) -> ConsentFuture + Send + Sync>,
+    limit: Duration,
+}
 
 impl Approver {
     pub fn new<F, Fut>(ask: F) -> Approver
@@ -50,11 +53,16 @@ impl Approver {
         F: Fn(Approval) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Consent> + Send + 'static,
     {
-        Approver(Arc::new(move |approval| Box::pin(ask(approval))))
+        Approver { ask: Arc::new(move |approval| Box::pin(ask(approval))), limit: ANSWER_LIMIT }
+    }
+
+    /// The same, with so much time for an answer.
+    pub fn within(self, limit: Duration) -> Approver {
+        Approver { limit, ..self }
     }
 
     pub fn ask(&self, approval: Approval) -> ConsentFuture {
-        (self.0)(approval)
+        (self.ask)(approval)
     }
 }
 
@@ -82,7 +90,7 @@ pub(crate) async fn settle(
         fingerprint: fingerprint(call, tool, input, &verdict),
     };
     let until_deadline = call.deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));
-    let limit = until_deadline.unwrap_or(ANSWER_LIMIT).min(ANSWER_LIMIT);
+    let limit = until_deadline.unwrap_or(approver.limit).min(approver.limit);
     let consent = tokio::select! {
         biased;
         () = call.cancel.cancelled() => Consent::Denied("the call was cancelled before anybody answered".into()),

@@ -1,7 +1,7 @@
 //! Who is calling, from where, as which agent, and until when.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::approval::Approver;
+use crate::labels::Label;
 use crate::registry::ToolScope;
+use crate::user_asking::UserAsker;
 
 /// Who is calling.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +158,8 @@ pub struct Call {
     pub principal: Principal,
     /// Whose view, policy and workspace apply.
     pub agent: String,
+    /// The conversation in which an agent makes the call.
+    pub session: Option<String>,
     pub autonomy: Autonomy,
     pub surface: Surface,
     /// Absolute; relative paths of the input are meant from here.
@@ -168,6 +172,12 @@ pub struct Call {
     pub progress: Option<ProgressSink>,
     /// Asked when policy says so; without anybody to ask, what would be asked is denied.
     pub approver: Option<Approver>,
+    /// Asks the user, for tools that have to know something.
+    pub asker: Option<UserAsker>,
+    /// What the caller holds already: what is kept on its behalf carries the same.
+    pub labels: Vec<Label>,
+    /// What the result turns out to carry, beside its tool's own labels.
+    pub found: FoundLabels,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
 }
@@ -182,6 +192,7 @@ impl Call {
             id: Uuid::now_v7().to_string(),
             principal,
             agent,
+            session: None,
             autonomy: Autonomy::default(),
             surface,
             workspace,
@@ -190,8 +201,31 @@ impl Call {
             cancel: CancellationToken::new(),
             progress: None,
             approver: None,
+            asker: None,
+            labels: Vec::new(),
+            found: FoundLabels::default(),
             avoid_sensitive: false,
         }
+    }
+}
+
+/// Labels that a tool learns of while it runs. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct FoundLabels(Arc<Mutex<Vec<Label>>>);
+
+impl FoundLabels {
+    pub fn add(&self, label: Label) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !found.contains(&label) {
+            found.push(label);
+        }
+    }
+
+    /// With those that were known beforehand.
+    pub(crate) fn with(&self, known: &[Label]) -> Vec<Label> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = found.iter().filter(|label| !known.contains(label));
+        known.iter().chain(more).copied().collect()
     }
 }
 

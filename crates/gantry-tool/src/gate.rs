@@ -122,6 +122,11 @@ impl Gate {
         &self.parts.policy
     }
 
+    /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
+    pub fn presentable(&self, input: &Value) -> Value {
+        audited::input(&self.parts.masker, input)
+    }
+
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
     pub async fn execute(&self, call: Call, name: &str, json: &str) -> Outcome {
         match serde_json::from_str(json) {
@@ -178,7 +183,7 @@ impl Gate {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
             answer,
-            labels: tool.result_labels().to_vec(),
+            labels: call.found.with(tool.result_labels()),
             warnings,
         }
     }

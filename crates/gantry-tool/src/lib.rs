@@ -24,13 +24,15 @@ mod sensitive;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tool;
+mod user_asking;
 mod wire;
 
 pub use approval::{Approval, Approver, Consent, ConsentFuture};
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
 pub use call::{
-    Autonomy, Call, Ctx, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
+    Autonomy, Call, Ctx, FoundLabels, Principal, PrincipalKind, Progress, ProgressSink, Surface,
+    UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};
@@ -44,4 +46,5 @@ pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, Text
 pub use schema::{check_schema, parse_checked};
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};
+pub use user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};
 pub use wire::remote_reply;

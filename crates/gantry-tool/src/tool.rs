@@ -310,6 +310,12 @@ impl Tool {
         self
     }
 
+    /// The tool only adds: nothing that is there is changed or lost.
+    pub fn additive(mut self) -> Self {
+        self.destructive = false;
+        self
+    }
+
     /// Calling it twice with the same input is the same as calling it once.
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;

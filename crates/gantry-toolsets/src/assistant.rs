@@ -1,9 +1,13 @@
 //! The `assistant` toolset: tools that answer in plain text, errors included.
 
 mod api_setup;
+mod ask_user;
 mod bash;
 mod batch_files;
 mod http_request;
+mod memory_recall;
+mod memory_store;
+mod namespace;
 mod paths;
 mod read_file;
 mod web_research;
@@ -15,7 +19,10 @@ use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
 
-use crate::Machine;
+use crate::{Machine, Native};
+
+/// They work on what the gateway keeps, wherever it runs.
+pub(crate) const MEMORY_TOOLS: [&str; 3] = ["memory_store", "memory_recall", "ask_user"];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let mut tools = vec![
@@ -31,4 +38,8 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
         tools.push(web_research::tool(machine));
     }
     tools
+}
+
+pub(crate) fn memory_tools(native: &Arc<Native>) -> Vec<Tool> {
+    vec![memory_store::tool(native), memory_recall::tool(native), ask_user::tool(native)]
 }

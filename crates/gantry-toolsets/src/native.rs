@@ -8,13 +8,16 @@ mod endpoint;
 mod hub;
 mod logs_get;
 mod read_file;
+mod session_desk;
+mod session_send;
+mod sessions_list;
 mod transfer;
 mod workspace;
 mod write_file;
 
 use std::sync::{Arc, OnceLock};
 
-use gantry_store::{ObjectError, Objects};
+use gantry_store::{Memories, ObjectError, Objects};
 use gantry_tool::{Tool, ToolError};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,22 +25,25 @@ use serde_json::Value;
 
 pub use endpoint::Endpoint;
 pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
+pub use session_desk::{ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
 pub use workspace::{SkillSource, WorkspacePath};
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// What the native tools are made with.
+/// What the native tools, and those that remember, are made with.
 pub struct Native {
     objects: Objects,
     /// The configuration in force, secrets masked before it came here.
     config: Value,
+    pub(crate) memories: Memories,
     hub: OnceLock<Arc<dyn Hub>>,
+    session_desk: OnceLock<Arc<dyn SessionDesk>>,
 }
 
 impl Native {
     /// `config` is shown to agents: secrets must be masked in it.
-    pub fn new(objects: Objects, config: Value) -> Native {
-        Native { objects, config, hub: OnceLock::new() }
+    pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
+        Native { objects, config, memories, hub: OnceLock::new(), session_desk: OnceLock::new() }
     }
 
     /// Connects the tools with a gateway, once; without one they tell that they need it.
@@ -46,15 +52,26 @@ impl Native {
         let _ = self.hub.set(hub);
     }
 
+    /// Connects the tools with the agents of a gateway, once.
+    pub fn connect_sessions(&self, desk: Arc<dyn SessionDesk>) {
+        let _ = self.session_desk.set(desk);
+    }
+
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
 
     fn hub(&self) -> Result<&Arc<dyn Hub>, ToolError> {
-        self.hub.get().ok_or_else(|| {
-            ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
-        })
+        self.hub.get().ok_or_else(no_gateway)
     }
+
+    fn session_desk(&self) -> Result<&Arc<dyn SessionDesk>, ToolError> {
+        self.session_desk.get().ok_or_else(no_gateway)
+    }
+}
+
+fn no_gateway() -> ToolError {
+    ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
 }
 
 /// The shape of every success.
@@ -88,5 +105,7 @@ pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
         config_get::tool(native),
         logs_get::tool(native),
         transfer::tool(native),
+        sessions_list::tool(native),
+        session_send::tool(native),
     ]
 }

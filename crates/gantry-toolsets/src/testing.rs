@@ -15,7 +15,7 @@ use std::sync::Arc;
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{Client, ClientOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, DataDir, Depth, KeptResults, Objects, Secrets};
+use gantry_store::{Apis, DataDir, Depth, KeptResults, Memories, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;
@@ -103,8 +103,9 @@ impl Bench {
         change(&mut parts);
         let masker = parts.web.masker.clone();
         let registry = Registry::default();
-        let objects = Objects::folder(&DataDir::new(data));
-        let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap()));
+        let objects = Objects::folder(&DataDir::new(data.clone()));
+        let memories = Memories::new(DataDir::new(data));
+        let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap(), memories));
         for tool in crate::all(&Arc::new(Machine::new(parts)), &native) {
             registry.register(tool).unwrap();
         }

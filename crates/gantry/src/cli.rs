@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::commands::audit::AuditArgs;
 use crate::commands::call::CallArgs;
+use crate::commands::chat::ChatArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::config::ConfigArgs;
 use crate::commands::logs::LogsArgs;
@@ -22,6 +23,7 @@ use crate::commands::workspace::WorkspaceArgs;
 
 use crate::commands::apis::ApisArgs;
 use crate::commands::secrets::SecretsArgs;
+use crate::commands::sessions::SessionsArgs;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -39,6 +41,7 @@ use crate::commands::secrets::SecretsArgs;
         gantry call Read '{\"path\": \"README.md\", \"limit\": 5}'\n  \
         gantry call Grep '{\"pattern\": \"fn main\", \"include\": \"*.rs\"}'\n  \
         echo '{\"command\": \"cargo test\"}' | gantry call Bash -\n  \
+        gantry chat 'What is in this directory?'       talk with an agent\n  \
         gantry audit --tool Bash                       what was run, by whom\n  \
         gantry doctor                                  is this machine set up well?"
 )]
@@ -120,6 +123,12 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// Run one tool
     Call(CallArgs),
+    /// Talk with an agent: one message, or a conversation
+    Chat(ChatArgs),
+    /// Conversations of agents: list, show, export, reset, compact, stop, answer
+    Sessions(SessionsArgs),
+    /// The agents that the gateway runs
+    Agents,
     /// Serve the tools to an MCP client on standard input and output; `mcp install` sets one up
     Mcp(McpArgs),
     /// Join a gateway: contribute this machine's tools

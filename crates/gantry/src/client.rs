@@ -232,7 +232,7 @@ pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome
 }
 
 /// What a gateway did not do: whether the asker, nobody or the gateway can mend it is told by the exit code.
-fn request_error(err: LinkError) -> anyhow::Error {
+pub(crate) fn request_error(err: LinkError) -> anyhow::Error {
     let refusal = match err {
         LinkError::Remote(error) if matches!(error.code, ErrorCode::Internal | ErrorCode::Failed) => {
             return anyhow::anyhow!("the gateway failed: {}", error.message);

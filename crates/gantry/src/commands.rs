@@ -1,9 +1,11 @@
 //! One command a file. Each takes what was typed and answers with an exit code.
 
+mod agents;
 pub(crate) mod apis;
 mod ask;
 pub(crate) mod audit;
 pub(crate) mod call;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod doctor;
@@ -14,6 +16,7 @@ pub(crate) mod node;
 pub(crate) mod nodes;
 pub(crate) mod results;
 pub(crate) mod secrets;
+pub(crate) mod sessions;
 pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod transfer;
@@ -46,6 +49,9 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Tokens(args) => tokens::run(&places, output, args),
         Command::Tools(args) => tools::run(places, output, &args),
         Command::Call(args) => call::run(places, output, args),
+        Command::Chat(args) => chat::run(places, output, args),
+        Command::Sessions(args) => sessions::run(&places, output, args),
+        Command::Agents => agents::run(&places, output),
         Command::Mcp(args) => mcp::run(places, output, args),
         Command::Node(command) => node::run(places, output, command),
         Command::Results(args) => results::run(&places, output, &args),

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gantry_tool::{
-    Autonomy, Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, RegistryError,
-    Rule, RuleError, ToolScope, Touching, Violation,
+    Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, Rule, RuleError,
+    Touching, Violation,
 };
 use gantry_toolsets::{SandboxMode, ShellSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod agents;
 mod isolation;
 mod layers;
 mod mcp_servers;
@@ -20,6 +21,7 @@ mod node;
 mod storage;
 mod web;
 
+pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use mcp_servers::McpServerConfig;
@@ -40,9 +42,12 @@ pub(crate) struct Config {
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) web: WebConfig,
+    pub(crate) models: ModelsConfig,
+    pub(crate) session: SessionConfig,
+    /// The user's time zone, such as `Europe/Berlin`; the machine's when left out.
+    pub(crate) user_timezone: Option<String>,
     /// Servers of the Model Context Protocol by name.
     pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
-    pub(crate) models: ModelsConfig,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -60,13 +65,12 @@ impl Config {
             violations.extend(server.violations(name));
         }
         for (id, agent) in &self.agents {
-            let isolation = agent.isolation.as_ref();
-            let key = format!("agents.{id}.isolation");
-            violations.extend(isolation.into_iter().flat_map(|isolation| isolation.violations(&key)));
-            let scope = agent.scope().err();
-            violations.extend(
-                scope.map(|err| Violation { path: format!("agents.{id}"), message: err.to_string() }),
-            );
+            violations.extend(agent.violations(&format!("agents.{id}")));
+        }
+        if let Some(zone) = &self.user_timezone
+            && let Err(err) = jiff::tz::TimeZone::get(zone)
+        {
+            violations.push(Violation { path: "userTimezone".into(), message: err.to_string() });
         }
         let lists = [
             ("policy.sensitivePaths", &self.policy.sensitive_paths),
@@ -150,8 +154,10 @@ impl Default for Config {
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             web: WebConfig::default(),
-            mcp_servers: BTreeMap::new(),
             models: ModelsConfig::default(),
+            session: SessionConfig::default(),
+            user_timezone: None,
+            mcp_servers: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
     }
@@ -339,59 +345,5 @@ impl ConditionConfig {
             ));
         }
         Ok(operators)
-    }
-}
-
-/// A configured persona.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub(crate) struct AgentConfig {
-    /// The model it speaks with.
-    model: Option<String>,
-    /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
-    tools: ToolsConfig,
-    /// Names, globs and toolsets that it never sees.
-    deny_tools: Vec<String>,
-    pub(crate) autonomy: Autonomy,
-    /// Where its relative paths start; the current directory when left out.
-    pub(crate) workspace: Option<PathBuf>,
-    /// In place of the common `[isolation]`.
-    pub(crate) isolation: Option<IsolationConfig>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum ToolsConfig {
-    All(AllTools),
-    Listed(Vec<String>),
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum AllTools {
-    All,
-}
-
-impl Default for ToolsConfig {
-    fn default() -> Self {
-        ToolsConfig::All(AllTools::All)
-    }
-}
-
-impl AgentConfig {
-    pub(crate) fn scope(&self) -> Result<ToolScope, RegistryError> {
-        match &self.tools {
-            ToolsConfig::All(AllTools::All) => ToolScope::new(None, &self.deny_tools),
-            ToolsConfig::Listed(names) => ToolScope::new(Some(names), &self.deny_tools),
-        }
-    }
-
-    /// Every selector of the agent's lists, for checks that each one means something.
-    pub(crate) fn selectors(&self) -> Vec<String> {
-        let listed = match &self.tools {
-            ToolsConfig::All(AllTools::All) => Vec::new(),
-            ToolsConfig::Listed(names) => names.clone(),
-        };
-        listed.into_iter().chain(self.deny_tools.clone()).collect()
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, AuditLog, DataDir, KeptResults};
+use gantry_store::{Apis, AuditLog, DataDir, KeptResults, Memories};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
@@ -64,7 +64,8 @@ impl Local {
         let machine = setup.machine(&places, &config)?;
         let sensitive = sensitive_paths(&config);
         let registry = Registry::default();
-        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        let memories = Memories::new(data.clone());
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
         for tool in gantry_toolsets::all(&Arc::new(machine), &native) {
             registry.register(tool)?;
         }

@@ -1,5 +1,6 @@
 //! The `gantry` binary: parses, wires, and maps what came of it to an exit code.
 
+mod agent_models;
 mod cli;
 mod client;
 mod commands;

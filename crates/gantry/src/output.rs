@@ -66,6 +66,11 @@ impl Output {
         self.write(&format!("{}\n", unstyled(text).replace('\n', "\\n")));
     }
 
+    /// A piece of a text that goes on.
+    pub(crate) fn piece(&self, text: &str) {
+        self.write(&printable(text));
+    }
+
     /// Text of several lines.
     pub(crate) fn page(&self, text: &str) {
         self.write(&format!("{}\n", unstyled(text)));

@@ -1,25 +1,27 @@
 //! The gateway's gate: this machine's tools, those of the nodes, and the gateway's own, over one data directory.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use gantry_agent::{Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Gateway, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource, Serving, TlsFiles,
-    Transfers, TransfersParts, serve,
+    Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
+    Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{AuditLog, Database, GatewayLock, KeptResults, Running};
-use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry, Toolset};
-use gantry_toolsets::{LOCAL_NODE, Native, process_end, transfer_desk};
+use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
+use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
+use gantry_toolsets::{LOCAL_NODE, Native, needs_no_machine, process_end, transfer_desk};
 
-use crate::config::{Config, GatewayConfig};
+use crate::agent_models::AgentModels;
+use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::exit::UsageError;
-use crate::local::{KEEPER_ARGUMENT, Setup, masker, sensitive_paths};
+use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
 use crate::mcp_servers;
 use crate::open_files;
 use crate::places::{Places, own_program};
@@ -73,10 +75,11 @@ impl Served {
         let registry = Registry::default();
         let nodes = Nodes::open(registry.clone(), database.clone()).await?;
         let machine = Arc::new(setup.machine(places, &config)?);
-        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?));
+        let memories = Memories::over(data.clone(), database.clone());
+        let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
         for tool in gantry_toolsets::all(&machine, &native) {
             // A gateway alone has no machine to work on.
-            if local == LocalNode::Included || matches!(tool.toolset(), Toolset::Native | Toolset::Gantry) {
+            if local == LocalNode::Included || needs_no_machine(&tool) {
                 registry.register(tool)?;
             }
         }
@@ -103,7 +106,19 @@ impl Served {
             idle_limit: IDLE_LIMIT,
         });
         native.connect(Arc::new(GatewayHub(transfers.clone())));
+        let sessions = sessions(SessionsOf {
+            places,
+            config: &config,
+            gate: &gate,
+            nodes: &nodes,
+            database: &database,
+            results: results.clone(),
+            native: &native,
+            workspace: &workspace,
+        })?;
+        native.connect_sessions(Arc::new(GatewayDesk::new(sessions.clone())));
         let gateway = Gateway::new(GatewayParts {
+            sessions: Some(sessions.clone()),
             gate: gate.clone(),
             nodes,
             database: database.clone(),
@@ -120,6 +135,7 @@ impl Served {
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let serving = serve(gateway, config.gateway.listen, tls).await?;
         transfers.resume().await?;
+        sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
@@ -155,6 +171,44 @@ impl Served {
     }
 }
 
+struct SessionsOf<'a> {
+    places: &'a Places,
+    config: &'a Config,
+    gate: &'a Arc<Gate>,
+    nodes: &'a Arc<Nodes>,
+    database: &'a Database,
+    results: Arc<KeptResults>,
+    native: &'a Native,
+    workspace: &'a Path,
+}
+
+/// The agents that this gateway runs itself.
+fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
+    let mut agents = BTreeMap::new();
+    for (id, agent) in &of.config.agents {
+        agents.insert(id.clone(), agent.settings(of.workspace.to_owned())?);
+    }
+    if !agents.contains_key(MAIN_AGENT) {
+        agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
+    }
+    let zone = match &of.config.user_timezone {
+        Some(name) => jiff::tz::TimeZone::get(name)?,
+        None => jiff::tz::TimeZone::system(),
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Sessions::new(SessionsParts {
+        journal: Journal::new(of.database.clone()),
+        gate: of.gate.clone(),
+        model: Arc::new(AgentModels::new(of.places, of.config, of.database.clone(), zone.clone())?),
+        results: of.results,
+        objects: of.native.objects().clone(),
+        agents,
+        dm_scope: of.config.session.dm_scope(),
+        zone,
+        nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
+    }))
+}
+
 /// Servers whose tools change, and a configuration that does.
 async fn follow(places: Places, servers: Servers) {
     tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers));
@@ -180,7 +234,7 @@ async fn tell_ends(processes: Processes, gateway: Arc<Gateway>) {
 }
 
 fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
-    let agent = |(id, agent): (&String, &crate::config::AgentConfig)| {
+    let agent = |(id, agent): (&String, &AgentConfig)| {
         let made =
             Agent { autonomy: agent.autonomy, scope: agent.scope()?, workspace: agent.workspace.clone() };
         Ok((id.clone(), made))

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
-use super::{ConnectRequest, Gateway, Identity, ServerSocket, welcome};
+use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
 use crate::callers::Wanted;
 use crate::gateway::now_ms;
 
@@ -32,6 +32,7 @@ struct Client {
     identity: Identity,
     /// Whether it wants to hear of changed tools.
     follows: watch::Sender<bool>,
+    listens: sessions::Listens,
 }
 
 pub(super) async fn serve(
@@ -46,7 +47,12 @@ pub(super) async fn serve(
         return;
     }
     let (follows, following) = watch::channel(false);
-    let client = Arc::new(Client { gateway: gateway.clone(), identity: identity.clone(), follows });
+    let client = Arc::new(Client {
+        gateway: gateway.clone(),
+        identity: identity.clone(),
+        follows,
+        listens: sessions::Listens::default(),
+    });
     let (link, running) = Link::new(socket, client, LinkOptions::default());
     let number = gateway.add_link(&link, &identity);
     let telling = tell_ends(&gateway, &link, &identity);
@@ -152,6 +158,9 @@ impl Client {
             method::RESULTS_READ => self.read_result(&request).await,
             method::CONNECT => {
                 Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
+            }
+            name if name.starts_with("sessions.") || name == method::AGENTS_LIST => {
+                sessions::answer(&self.gateway, &self.identity, &self.listens, &link, &request).await
             }
             _ if self.identity.is_operator() => match self.gateway.administer(&request).await {
                 Some(answer) => answer,

@@ -83,6 +83,7 @@ impl Fleet {
             idle_limit,
         });
         let gateway = Gateway::new(GatewayParts {
+            sessions: None,
             gate,
             nodes,
             database: database.clone(),

@@ -154,8 +154,12 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
     match (tool.name(), known.first()) {
         ("local__Bash" | "bash" | "exec", _) => json!({"command": "echo planted-by-a-probe > planted-file"}),
         ("local__Process", _) => json!({"action": "list"}),
-        ("gsv__LogsGet", _) => json!({}),
+        ("gsv__LogsGet" | "gsv__SessionsList", _) => json!({}),
+        ("gsv__SessionSend", _) => json!({"sessionKey": "main", "message": "planted-by-a-probe"}),
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
+        ("memory_store", _) => json!({"namespace": "knowledge", "content": "planted-by-a-probe"}),
+        ("ask_user", _) => json!({"question": "planted-by-a-probe?"}),
+        ("memory_recall", _) => json!({"namespace": "knowledge"}),
         ("api_setup", _) => json!({"action": "list"}),
         ("result_read", _) => json!({"handle": "none"}),
         ("tool::web_fetch", _) => json!({"url": "http://cranes.invalid/"}),

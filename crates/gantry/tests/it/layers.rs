@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
+    ("gantry-agent", &["gantry-model", "gantry-store", "gantry-tool"]),
     ("gantry-mcp", &["gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
     ("gantry-store", &["gantry-net", "gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
@@ -45,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "gantry-gateway",
         &[
+            "gantry-agent",
             "gantry-files",
             "gantry-link",
             "gantry-mcp",
@@ -58,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "gantry",
         &[
+            "gantry-agent",
             "gantry-files",
             "gantry-gateway",
             "gantry-link",

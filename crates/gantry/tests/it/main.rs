@@ -22,5 +22,6 @@ mod models;
 mod native;
 mod node;
 mod run;
+mod sessions;
 mod transfer;
 mod web;

@@ -1,0 +1,61 @@
+//! An agent as its sessions need it.
+
+use std::path::PathBuf;
+
+use gantry_model::{Effort, Thinking};
+use gantry_tool::{Autonomy, ToolScope};
+
+use crate::reset::ResetPolicy;
+
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// Without one, the default.
+    pub model: Option<String>,
+    pub thinking: Thinking,
+    pub effort: Option<Effort>,
+    pub autonomy: Autonomy,
+    /// What it may call.
+    pub scope: ToolScope,
+    /// Of that, what its model is told of.
+    pub shown: ToolScope,
+    pub workspace: PathBuf,
+    /// Said before the files of its workspace.
+    pub prompt: Option<String>,
+    pub reset: ResetPolicy,
+    pub flow: FlowRule,
+    /// How often the model may be asked in one run.
+    pub max_requests: u32,
+    /// Minutes until a question that nobody answered is a no.
+    pub approval_minutes: u32,
+}
+
+/// What becomes of calls that reach outside, once a session holds both labels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FlowRule {
+    /// A human is asked; without one, no.
+    #[default]
+    Ask,
+    Off,
+}
+
+pub const MAX_REQUESTS: u32 = 500;
+pub const APPROVAL_MINUTES: u32 = 60;
+
+impl Default for Agent {
+    fn default() -> Self {
+        Agent {
+            model: None,
+            thinking: Thinking::Off,
+            effort: None,
+            autonomy: Autonomy::default(),
+            scope: ToolScope::default(),
+            shown: ToolScope::default(),
+            workspace: PathBuf::from("/"),
+            prompt: None,
+            reset: ResetPolicy::default(),
+            flow: FlowRule::default(),
+            max_requests: MAX_REQUESTS,
+            approval_minutes: APPROVAL_MINUTES,
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! Performs what [`step`] says of one session: asks the model, runs calls, waits for answers. The start of an effect is on
+//! disk before it begins, and what came of it before anything follows from it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::Thinking;
+use gantry_store::{Append, DatabaseError, NewEvent};
+use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::driver::effects::{Effect, Prepared};
+use crate::entry::{Answer, End, Entry, Incoming};
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::reset;
+use crate::sessions::{SessionError, Shared, now_ms};
+use crate::state::{CallStatus, Phase, State};
+use crate::step::{self, Limits, Step};
+
+mod asks;
+mod effects;
+mod questions;
+mod status;
+mod told;
+
+pub use status::Status;
+use told::{event, settled};
+
+/// A session that nothing happens in is let go from memory.
+const UNLOAD_AFTER: Duration = Duration::from_secs(60);
+/// Events after which the next run's end leaves a checkpoint.
+const CHECKPOINT_EVENTS: i64 = 1_000;
+/// After a journal that could not be written, until it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// Messages that may wait in one session.
+const MAX_QUEUE: usize = 1_000;
+
+/// What a session is asked from outside.
+pub(crate) enum Command {
+    /// There may be something to do.
+    Wake,
+    Message {
+        incoming: Incoming,
+        done: Done<Option<Event>>,
+    },
+    Stop {
+        by: String,
+        done: Done<String>,
+    },
+    Reset {
+        why: String,
+        done: Done<String>,
+    },
+    Compact {
+        done: Done<String>,
+    },
+    Set {
+        model: Option<String>,
+        thinking: Option<Thinking>,
+        done: Done<()>,
+    },
+    Status {
+        done: Done<Status>,
+    },
+    Answer {
+        question: Option<String>,
+        answer: Answer,
+        by: String,
+        done: Done<String>,
+    },
+    Reply {
+        question: Option<String>,
+        answers: Vec<String>,
+        by: String,
+        done: Done<String>,
+    },
+    /// From a tool, about what only the user knows.
+    AskUser {
+        call: String,
+        questions: Vec<UserQuestion>,
+        answers: oneshot::Sender<UserAnswers>,
+    },
+    /// From the gate, about a call of this session.
+    Ask {
+        call: String,
+        approval: Approval,
+        consent: oneshot::Sender<Consent>,
+    },
+}
+
+type Done<T> = oneshot::Sender<Result<T, SessionError>>;
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    key: SessionKey,
+    commands: mpsc::Sender<Command>,
+    events: broadcast::Sender<Arc<Event>>,
+    loaded: Option<Loaded>,
+}
+
+/// A session in memory, and what it has under way.
+struct Loaded {
+    state: State,
+    /// The number the next event gets.
+    next_seq: i64,
+    /// In the state, and not yet in the journal.
+    staged: Vec<NewEvent>,
+    /// To be told when it is.
+    told: Vec<Event>,
+    /// Senders of messages, who are to hear when it is.
+    accepted: Vec<Done<Option<Event>>>,
+    checkpoint: i64,
+    /// What the run in progress is told beside its conversation.
+    prepared: Option<Arc<Prepared>>,
+    effects: JoinSet<Effect>,
+    /// Told apart, so that what a stopped run leaves behind is not taken for the next one's.
+    generation: u64,
+    cancel: CancellationToken,
+    compacting: bool,
+    /// Those who wait for an answer, by question.
+    asking: HashMap<String, Vec<oneshot::Sender<Consent>>>,
+    asking_user: HashMap<String, Vec<oneshot::Sender<UserAnswers>>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        key: SessionKey,
+        commands: mpsc::Sender<Command>,
+        events: broadcast::Sender<Arc<Event>>,
+    ) -> Driver {
+        Driver { shared, key, commands, events, loaded: None }
+    }
+
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let stopping = self.shared.stopping.clone();
+        loop {
+            let pause = self.pause();
+            let failed = tokio::select! {
+                biased;
+                () = stopping.cancelled() => break,
+                // There is a sender in `self`, so there always is a next one.
+                Some(command) = commands.recv() => self.command(command).await,
+                effect = next_effect(&mut self.loaded) => self.finished(effect),
+                () = tokio::time::sleep(pause) => self.time_passed().await,
+            };
+            let failed = match failed {
+                Ok(()) => self.proceed().await,
+                failed => failed,
+            };
+            if let Err(err) = failed {
+                self.give_up(&err).await;
+            }
+        }
+        self.drain().await;
+    }
+
+    /// The state, from the journal if it is not in memory: then what another process left is seen to first.
+    async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
+        if self.loaded.is_none() {
+            let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
+            let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
+            let entries: Vec<Entry> = entries
+                .collect::<Result<_, _>>()
+                .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
+            let state = State::fold(entries);
+            let left = step::recover(&state);
+            self.loaded = Some(Loaded {
+                state,
+                next_seq: session.row.next_seq,
+                staged: Vec::new(),
+                told: Vec::new(),
+                accepted: Vec::new(),
+                checkpoint: session.events.first().map_or(0, |first| first.seq),
+                prepared: None,
+                effects: JoinSet::new(),
+                generation: 0,
+                cancel: CancellationToken::new(),
+                compacting: false,
+                asking: HashMap::new(),
+                asking_user: HashMap::new(),
+            });
+            if !left.is_empty() {
+                self.append(left).await?;
+            }
+        }
+        self.loaded.as_mut().ok_or_else(|| DatabaseError::Refused("the session is not loaded".into()))
+    }
+
+    fn state(&self) -> Option<&State> {
+        self.loaded.as_ref().map(|loaded| &loaded.state)
+    }
+
+    /// Writes down what happens; then it has happened, and is told.
+    async fn append(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
+        self.stage(entries)?;
+        self.flush().await
+    }
+
+    /// What happens, in memory: nothing may follow from it outside before it is flushed. What comes in a row is written
+    /// together, since each write waits for the disk.
+    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), DatabaseError> {
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        for entry in entries {
+            let data = serde_json::to_string(&entry)
+                .map_err(|cause| DatabaseError::Damaged { doing: "write the journal", cause })?;
+            let checkpoint = entry.is_checkpoint();
+            loaded.staged.push(NewEvent { kind: entry.kind(), data, checkpoint });
+            loaded.told.extend(event(&self.shared.parts.gate, &loaded.state, &entry));
+            if checkpoint {
+                loaded.checkpoint = loaded.next_seq;
+            }
+            if matches!(entry, Entry::RunEnded { .. } | Entry::Reset { .. }) {
+                loaded.prepared = None;
+            }
+            loaded.next_seq += 1;
+            loaded.state.apply(entry);
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), DatabaseError> {
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        if loaded.staged.is_empty() {
+            return Ok(());
+        }
+        let events = std::mem::take(&mut loaded.staged);
+        let expected = loaded.next_seq - i64::try_from(events.len()).unwrap_or(i64::MAX);
+        let has_work = loaded.state.has_work();
+        let append = Append { key: self.key.key.clone(), expected, at: now_ms(), events, has_work };
+        self.shared.parts.journal.append(append).await?;
+        let told = std::mem::take(&mut loaded.told);
+        for accepted in loaded.accepted.drain(..) {
+            let _ = accepted.send(Ok(None));
+        }
+        told.into_iter().for_each(|event| self.tell(event));
+        Ok(())
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody may be listening.
+        let _ = self.events.send(Arc::new(event));
+    }
+
+    /// Does what is to be done, until something is waited for.
+    async fn proceed(&mut self) -> Result<(), DatabaseError> {
+        while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
+            let Some(limits) = self.limits().await? else { continue };
+            let Some(loaded) = &self.loaded else { return Ok(()) };
+            match step::next(&loaded.state, &limits, now_ms()) {
+                Step::Idle => {
+                    self.leave_checkpoint()?;
+                    break;
+                }
+                Step::Wait => break,
+                Step::Record(entries) => self.stage(entries)?,
+                Step::Ask => self.begin_request().await?,
+                Step::Call(calls) => {
+                    if !self.begin_calls(calls).await? {
+                        break;
+                    }
+                }
+                Step::Compact => self.begin_compaction(),
+            }
+        }
+        self.flush().await
+    }
+
+    /// The bounds of the run in progress. None when there is no model, which ends the run.
+    async fn limits(&mut self) -> Result<Option<Limits>, DatabaseError> {
+        let agent = self.agent();
+        let running = self.state().is_some_and(|state| state.run.is_some());
+        if running && self.loaded.as_ref().is_some_and(|loaded| loaded.prepared.is_none()) {
+            match self.prepare(&agent).await {
+                Ok(prepared) => {
+                    if let Some(loaded) = &mut self.loaded {
+                        loaded.prepared = Some(Arc::new(prepared));
+                    }
+                }
+                Err(error) => {
+                    self.stage(vec![Entry::RunEnded { end: End::Failed { error } }])?;
+                    return Ok(None);
+                }
+            }
+        }
+        let window = self.loaded.as_ref().and_then(|loaded| Some(loaded.prepared.as_ref()?.window));
+        let window = window.unwrap_or(crate::context::Window { tokens: usize::MAX / 16, reserved: 0 });
+        Ok(Some(Limits { requests: agent.max_requests, window }))
+    }
+
+    fn agent(&self) -> Agent {
+        self.shared.parts.agents.get(&self.key.agent).cloned().unwrap_or_default()
+    }
+
+    async fn command(&mut self, command: Command) -> Result<(), DatabaseError> {
+        if let Err(err) = self.load().await {
+            refuse(command, &err);
+            return Err(err);
+        }
+        match command {
+            Command::Wake => Ok(()),
+            Command::Message { incoming, done } => self.take_in(incoming, done).await,
+            Command::Stop { by, done } => {
+                let running = self.state().is_some_and(|state| state.run.is_some());
+                if running {
+                    self.append(vec![Entry::StopAsked { by }]).await?;
+                    self.call_off();
+                }
+                let told = if running { "the run is stopped" } else { "no run is under way" };
+                let _ = done.send(Ok(told.to_owned()));
+                Ok(())
+            }
+            Command::Reset { why, done } => {
+                if self.state().is_some_and(|state| state.run.is_some()) {
+                    let message = "a run is under way; /stop it first".to_owned();
+                    let _ = done.send(Err(SessionError::Refused(message)));
+                    return Ok(());
+                }
+                self.begin_anew(why).await?;
+                let _ = done.send(Ok("the conversation begins anew; what was said before is kept".into()));
+                Ok(())
+            }
+            Command::Compact { done } => {
+                let told = self.compact_now().await;
+                let _ = done.send(told.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
+                Ok(())
+            }
+            Command::Set { model, thinking, done } => {
+                self.append(vec![Entry::Set { model, thinking }]).await?;
+                if let Some(loaded) = &mut self.loaded {
+                    loaded.prepared = None;
+                }
+                let _ = done.send(Ok(()));
+                Ok(())
+            }
+            Command::Status { done } => {
+                let status = self.status().await;
+                let _ = done.send(status.ok_or(SessionError::Stopping));
+                Ok(())
+            }
+            Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
+            Command::Ask { call, approval, consent } => self.ask(&call, approval, consent).await,
+            Command::AskUser { call, questions, answers } => self.ask_user(&call, questions, answers).await,
+            Command::Reply { question, answers, by, done } => self.reply(question, answers, by, done).await,
+        }
+    }
+
+    async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
+        let Some(state) = self.state() else { return Ok(()) };
+        if state.knows(&incoming.id) {
+            let settled = state
+                .end_of(&incoming.id)
+                .map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()));
+            let _ = done.send(Ok(settled));
+            return Ok(());
+        }
+        if state.queue.len() >= MAX_QUEUE {
+            let message = format!("{MAX_QUEUE} messages wait in this session already");
+            let _ = done.send(Err(SessionError::Refused(message)));
+            return Ok(());
+        }
+        let agent = self.agent();
+        let due = reset::due(agent.reset, state.last_activity, incoming.at, &self.shared.parts.zone);
+        let is_new = state.has_work() || state.messages.is_empty();
+        if let Some(why) = due.filter(|_| !is_new) {
+            self.begin_anew(why).await?;
+        }
+        self.stage(vec![Entry::MessageIn(incoming)])?;
+        if let Some(loaded) = &mut self.loaded {
+            loaded.accepted.push(done);
+        }
+        Ok(())
+    }
+
+    async fn begin_anew(&mut self, why: String) -> Result<(), DatabaseError> {
+        let now = now_ms();
+        let Some(state) = self.state() else { return Ok(()) };
+        let state = Box::new(state.anew(now));
+        self.append(vec![Entry::Reset { why, at: now, state }]).await
+    }
+
+    async fn status(&self) -> Option<Status> {
+        let loaded = self.loaded.as_ref()?;
+        let state = &loaded.state;
+        let agent = self.agent();
+        let wanted = state.model.as_deref().or(agent.model.as_deref());
+        let model = self.shared.parts.model.facts(wanted).await.map_or_else(|why| why, |facts| facts.name);
+        Some(Status {
+            session_key: self.key.key.clone(),
+            agent: self.key.agent.clone(),
+            model,
+            running: state.run.as_ref().map(|run| run.id.clone()),
+            queued: state.queue.len(),
+            messages: state.messages.len(),
+            events: loaded.next_seq,
+            compactions: state.compactions,
+            runs: state.runs,
+            usage: state.usage,
+            labels: state.flow.labels(),
+            questions: state.open_questions().cloned().collect(),
+            asks: state.open_asks().cloned().collect(),
+        })
+    }
+
+    /// Everything under way for this run is told to end, and is not heard any more.
+    fn call_off(&mut self) {
+        let Some(loaded) = &mut self.loaded else { return };
+        loaded.cancel.cancel();
+        loaded.cancel = CancellationToken::new();
+        loaded.generation += 1;
+        loaded.compacting = false;
+        loaded.asking.clear();
+        loaded.asking_user.clear();
+    }
+
+    /// So that the next load need not read what was long ago.
+    fn leave_checkpoint(&mut self) -> Result<(), DatabaseError> {
+        let Some(loaded) = &self.loaded else { return Ok(()) };
+        if loaded.next_seq - loaded.checkpoint < CHECKPOINT_EVENTS {
+            return Ok(());
+        }
+        let state = Box::new(loaded.state.clone());
+        self.stage(vec![Entry::Snapshot { state }])
+    }
+
+    /// How long nothing may happen before something is looked at by itself.
+    fn pause(&self) -> Duration {
+        let expires = self.state().and_then(|state| {
+            let questions = state.open_questions().map(|open| open.expires);
+            questions.chain(state.open_asks().map(|open| open.expires)).min()
+        });
+        match expires {
+            Some(at) => Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
+                .min(UNLOAD_AFTER),
+            None => UNLOAD_AFTER,
+        }
+    }
+
+    async fn time_passed(&mut self) -> Result<(), DatabaseError> {
+        self.expire_questions().await?;
+        self.expire_asks().await?;
+        if self.loaded.as_ref().is_some_and(|loaded| !loaded.state.has_work() && loaded.effects.is_empty()) {
+            self.loaded = None;
+        }
+        Ok(())
+    }
+
+    /// The journal could not be written: memory may be ahead of it, so it counts no more.
+    async fn give_up(&mut self, err: &DatabaseError) {
+        let (run, messages) = self
+            .state()
+            .and_then(|state| state.run.as_ref())
+            .map_or((None, Vec::new()), |run| (Some(run.id.clone()), run.answers.clone()));
+        self.call_off();
+        for accepted in self.loaded.take().into_iter().flat_map(|loaded| loaded.accepted) {
+            let _ = accepted.send(Err(SessionError::Refused(err.to_string())));
+        }
+        self.tell(Event::Error { run, message: format!("the session cannot go on: {err}"), messages });
+        tokio::time::sleep(RETRY_AFTER).await;
+        // What is to be done is taken up again, unless somebody else wakes the session first.
+        let _ = self.commands.try_send(Command::Wake);
+    }
+
+    /// The gateway stops. Calls under way may finish and are written down; what does not is seen to at the next start.
+    async fn drain(&mut self) {
+        let ending = self.shared.ending.clone();
+        loop {
+            let under_way = self.state().is_some_and(|state| {
+                state.calls().iter().any(|call| {
+                    matches!(call.status, CallStatus::Begun { .. })
+                        && !call.questions.iter().any(|asked| asked.answer.is_none())
+                        && !call.asks.iter().any(|ask| ask.answers.is_none())
+                })
+            });
+            if !under_way {
+                break;
+            }
+            let failed = tokio::select! {
+                () = ending.cancelled() => break,
+                effect = next_effect(&mut self.loaded) => self.finished(effect),
+            };
+            if failed.is_err() || self.flush().await.is_err() {
+                break;
+            }
+        }
+        if self.state().is_some_and(State::has_work) {
+            self.tell(Event::Suspended);
+        }
+        self.call_off();
+    }
+}
+
+/// The next effect that ends; never, while none is under way.
+async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
+    let Some(loaded) = loaded else { return std::future::pending().await };
+    match loaded.effects.join_next().await {
+        Some(Ok(effect)) => effect,
+        // A panic of ours: the run would wait for ever, so it is told.
+        Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells whoever asked that nothing can be done.
+fn refuse(command: Command, err: &DatabaseError) {
+    let refused = || SessionError::Refused(err.to_string());
+    match command {
+        Command::Wake => {}
+        Command::Message { done, .. } => drop(done.send(Err(refused()))),
+        Command::Stop { done, .. }
+        | Command::Reset { done, .. }
+        | Command::Compact { done }
+        | Command::Answer { done, .. }
+        | Command::Reply { done, .. } => drop(done.send(Err(refused()))),
+        Command::Set { done, .. } => drop(done.send(Err(refused()))),
+        Command::Status { done } => drop(done.send(Err(refused()))),
+        Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
+        Command::AskUser { answers, .. } => drop(answers.send(None)),
+    }
+}
+
+/// Whether a run is one that the model is being asked for.
+fn is_asking(state: &State) -> bool {
+    state.run.as_ref().is_some_and(|run| run.phase == Phase::Asking)
+}

@@ -1,0 +1,159 @@
+//! Questions before calls: written down, told to everybody who listens, answered by a human or by the clock.
+
+use gantry_store::DatabaseError;
+use gantry_tool::{Approval, Consent};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::{Done, Driver};
+use crate::entry::{Answer, Entry, GrantScope, Question};
+use crate::flow;
+use crate::sessions::{SessionError, now_ms};
+use crate::state::State;
+
+const MINUTE_MS: i64 = 60_000;
+/// The gate's own rule for agents that are supervised. Who has allowed the same call with its flow has been asked enough.
+const SUPERVISED: &str = "supervised-agent";
+
+impl Driver {
+    /// The gate asks about a call of this session.
+    pub(super) async fn ask(
+        &mut self,
+        call: &str,
+        approval: Approval,
+        consent: oneshot::Sender<Consent>,
+    ) -> Result<(), DatabaseError> {
+        let minutes = self.agent().approval_minutes;
+        let Some(loaded) = &mut self.loaded else { return Ok(()) };
+        let known = known_answer(&loaded.state, call, &approval);
+        let question = match known {
+            Known::Gone => {
+                let _ = consent.send(Consent::Denied("the run is over".into()));
+                return Ok(());
+            }
+            Known::Answered(answer) => {
+                let _ = consent.send(in_words(&answer));
+                return Ok(());
+            }
+            // Asked before a restart, and now again: it is written down that the call waits for it.
+            Known::Open(question) => *question,
+            Known::New => Question {
+                id: Uuid::new_v4().simple().to_string()[..8].to_owned(),
+                call: call.to_owned(),
+                tool: approval.tool,
+                rule: approval.rule,
+                reason: approval.reason,
+                input: approval.input,
+                fingerprint: approval.fingerprint,
+                expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
+            },
+        };
+        loaded.asking.entry(question.id.clone()).or_default().push(consent);
+        self.append(vec![Entry::ApprovalAsked(question)]).await
+    }
+
+    /// Somebody answers a question: the one named, or the only one that is open.
+    pub(super) async fn answer(
+        &mut self,
+        id: Option<String>,
+        answer: Answer,
+        by: String,
+        done: Done<String>,
+    ) -> Result<(), DatabaseError> {
+        let Some(state) = self.state() else { return Ok(()) };
+        let open: Vec<&Question> = state.open_questions().collect();
+        let found = match (&id, open.as_slice()) {
+            (Some(id), open) => open.iter().find(|question| question.id == *id).copied(),
+            (None, [only]) => Some(*only),
+            (None, _) => None,
+        };
+        let Some(question) = found.cloned() else {
+            let ids: Vec<&str> = open.iter().map(|question| question.id.as_str()).collect();
+            let which = if ids.is_empty() {
+                "nothing is asked".to_owned()
+            } else {
+                format!("open are {}", ids.join(", "))
+            };
+            let message = match id {
+                Some(id) => format!("no open question is called {id:?}; {which}"),
+                None => format!("say which question; {which}"),
+            };
+            let _ = done.send(Err(SessionError::Refused(message)));
+            return Ok(());
+        };
+        // A yes to what goes out with both labels is a yes to those very bytes.
+        let widened =
+            question.rule == flow::RULE && matches!(answer, Answer::Always { scope: GrantScope::Tool, .. });
+        if widened {
+            let message = "this question can be answered for these arguments only";
+            let _ = done.send(Err(SessionError::Refused(message.into())));
+            return Ok(());
+        }
+        let told =
+            format!("{}: {} {}", by, if answer.allows() { "allowed" } else { "denied" }, question.tool);
+        self.settle(question.id, answer, by).await?;
+        let _ = done.send(Ok(told));
+        Ok(())
+    }
+
+    pub(super) async fn expire_questions(&mut self) -> Result<(), DatabaseError> {
+        let now = now_ms();
+        let Some(state) = self.state() else { return Ok(()) };
+        let expired = state.open_questions().filter(|question| question.expires <= now);
+        let expired: Vec<String> = expired.map(|question| question.id.clone()).collect();
+        for id in expired {
+            self.settle(id, Answer::Expired, "the clock".to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, question: String, answer: Answer, by: String) -> Result<(), DatabaseError> {
+        let consent = in_words(&answer);
+        let entry = Entry::ApprovalAnswered { question: question.clone(), answer, by, at: now_ms() };
+        self.append(vec![entry]).await?;
+        let waiting = self.loaded.as_mut().and_then(|loaded| loaded.asking.remove(&question));
+        for asking in waiting.into_iter().flatten() {
+            let _ = asking.send(consent.clone());
+        }
+        Ok(())
+    }
+}
+
+enum Known {
+    /// There is no such call any more.
+    Gone,
+    New,
+    Open(Box<Question>),
+    Answered(Answer),
+}
+
+/// What the journal knows of a question: it may have been asked before a restart, or been answered for good.
+fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
+    let Some(call) = state.call(call) else { return Known::Gone };
+    let flow_allowed = call
+        .questions
+        .iter()
+        .any(|asked| asked.question.rule == flow::RULE && asked.answer.as_ref().is_some_and(Answer::allows));
+    if flow_allowed && approval.rule == SUPERVISED {
+        return Known::Answered(Answer::Yes);
+    }
+    let same = call.questions.iter().rev().find(|asked| asked.question.fingerprint == approval.fingerprint);
+    match same {
+        Some(asked) => match &asked.answer {
+            Some(answer) => Known::Answered(answer.clone()),
+            None => Known::Open(Box::new(asked.question.clone())),
+        },
+        None if state.is_granted(&approval.tool, &approval.rule, &approval.fingerprint, now_ms()) => {
+            Known::Answered(Answer::Yes)
+        }
+        None => Known::New,
+    }
+}
+
+fn in_words(answer: &Answer) -> Consent {
+    match answer {
+        Answer::Yes | Answer::Always { .. } => Consent::Allowed,
+        Answer::No => Consent::Denied("the user said no".into()),
+        Answer::Expired => Consent::Denied("nobody answered in time".into()),
+    }
+}

@@ -1,0 +1,46 @@
+//! How a session is, for whoever asks.
+
+use gantry_model::Usage;
+use gantry_tool::Label;
+use serde::Serialize;
+
+use crate::entry::{Question, UserAsked};
+
+/// How a session is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub session_key: String,
+    pub agent: String,
+    pub model: String,
+    pub running: Option<String>,
+    pub queued: usize,
+    pub messages: usize,
+    pub events: i64,
+    pub compactions: u32,
+    pub runs: u64,
+    pub usage: Usage,
+    pub labels: Vec<Label>,
+    pub questions: Vec<Question>,
+    /// What the agent asks its user.
+    pub asks: Vec<UserAsked>,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let running = if self.running.is_some() { "a run is under way" } else { "no run is under way" };
+        write!(
+            f,
+            "{} with {}: {running}, {} waiting, {} messages in the conversation, {} tokens in and {} out so far",
+            self.session_key,
+            self.model,
+            self.queued,
+            self.messages,
+            self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens,
+            self.usage.output_tokens
+        )?;
+        let questions =
+            self.questions.iter().map(|question| format!("; {} asks: {}", question.id, question.tool));
+        f.write_str(&questions.collect::<String>())
+    }
+}

@@ -1,0 +1,120 @@
+//! What clients of a session hear, as it happens. Not kept: what counts is in the journal.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::entry::{Answer, Question, UserAsked};
+use crate::state::Addressee;
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Event {
+    RunBegun {
+        run: String,
+    },
+    /// A piece of what the model says.
+    Text {
+        run: String,
+        delta: String,
+    },
+    Thinking {
+        run: String,
+        delta: String,
+    },
+    /// The model began to write a call.
+    CallWriting {
+        run: String,
+        call: String,
+        tool: String,
+    },
+    /// A piece of its arguments, of tools whose arguments are wanted at once.
+    CallInput {
+        run: String,
+        call: String,
+        delta: String,
+    },
+    /// What the model said since it was asked counts no more: it is asked again.
+    Restart {
+        run: String,
+        reason: String,
+    },
+    ToolStart {
+        run: String,
+        call: String,
+        tool: String,
+        input: Value,
+    },
+    ToolProgress {
+        run: String,
+        call: String,
+        done: u64,
+        total: Option<u64>,
+        message: String,
+    },
+    ToolEnd {
+        run: String,
+        call: String,
+        tool: String,
+        is_error: bool,
+        result: String,
+    },
+    /// Somebody has to answer before the run goes on.
+    Approval {
+        run: String,
+        question: Question,
+    },
+    ApprovalAnswered {
+        run: String,
+        question: String,
+        answer: Answer,
+        by: String,
+    },
+    /// The agent asks its user, and goes on with the answer.
+    Asked {
+        run: String,
+        asked: UserAsked,
+    },
+    AskedAnswered {
+        run: String,
+        question: String,
+        answers: Vec<String>,
+        by: String,
+    },
+    Compacted {
+        replaced: usize,
+        by_model: bool,
+    },
+    Reset {
+        why: String,
+    },
+    /// The answer, to each of the messages that the run took up.
+    Final {
+        run: String,
+        text: String,
+        messages: Vec<Addressee>,
+    },
+    Stopped {
+        run: String,
+        by: String,
+        messages: Vec<Addressee>,
+    },
+    Error {
+        run: Option<String>,
+        message: String,
+        messages: Vec<Addressee>,
+    },
+    /// The gateway stops; the run goes on when it is back.
+    Suspended,
+}
+
+impl Event {
+    /// The messages that this settles.
+    pub fn settles(&self, message: &str) -> bool {
+        match self {
+            Event::Final { messages, .. }
+            | Event::Stopped { messages, .. }
+            | Event::Error { messages, .. } => messages.iter().any(|settled| settled.id == message),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Session keys: which conversation a message belongs to. Any spelling of a key is brought to one form.
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) const MAIN: &str = "main";
+const MAX_ID: usize = 64;
+const MAX_KEY: usize = 400;
+
+/// Which direct messages share a conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DmScope {
+    /// All of them: one conversation an agent.
+    #[default]
+    Main,
+    PerPeer,
+    PerChannelPeer,
+    PerAccountChannelPeer,
+}
+
+/// A conversation's address in its one form, and whose conversation it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    pub key: String,
+    pub agent: String,
+}
+
+/// Where a message came from, for channels.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    pub agent: &'a str,
+    pub channel: &'a str,
+    pub account: &'a str,
+    /// `dm`, `group`, …
+    pub kind: &'a str,
+    pub peer: &'a str,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no session key; a key is a word, such as main, or agent:NAME:…")]
+pub struct BadKey(String);
+
+impl SessionKey {
+    /// Of a direct message or another one.
+    pub fn of(origin: &Origin<'_>, scope: DmScope) -> SessionKey {
+        let agent = agent_id(origin.agent);
+        let (channel, peer) = (token(origin.channel), token(origin.peer));
+        let rest = match (origin.kind, scope) {
+            ("dm", DmScope::Main) => MAIN.to_owned(),
+            ("dm", DmScope::PerPeer) => format!("dm:{peer}"),
+            ("dm", DmScope::PerChannelPeer) => format!("{channel}:dm:{peer}"),
+            ("dm", DmScope::PerAccountChannelPeer) => {
+                format!("{channel}:{}:dm:{peer}", word(origin.account, "default"))
+            }
+            (kind, _) => format!("{channel}:{}:{peer}", token(kind)),
+        };
+        SessionKey { key: format!("agent:{agent}:{rest}"), agent }
+    }
+
+    /// Of what somebody typed: a whole key, or a word for a conversation of `agent`.
+    pub fn parse(text: &str, agent: &str, scope: DmScope) -> Result<SessionKey, BadKey> {
+        let bad = || BadKey(text.chars().take(80).collect());
+        let parts: Vec<&str> = text.trim().split(':').collect();
+        if text.len() > MAX_KEY || parts.iter().any(|part| part.trim().is_empty()) {
+            return Err(bad());
+        }
+        let (agent, rest) = match parts.as_slice() {
+            ["agent", agent, rest @ ..] if !rest.is_empty() => (agent_id(agent), rest),
+            [word] => (agent_id(agent), std::slice::from_ref(word)),
+            _ => return Err(bad()),
+        };
+        let rest: Vec<String> = rest.iter().map(|part| token(part)).collect();
+        // Under one conversation for all, a direct message's own key means that one.
+        let direct = rest.iter().any(|part| part == "dm") && rest.len() > 1;
+        let rest = if direct && scope == DmScope::Main { MAIN.to_owned() } else { rest.join(":") };
+        Ok(SessionKey { key: format!("agent:{agent}:{rest}"), agent })
+    }
+}
+
+fn agent_id(text: &str) -> String {
+    word(text, MAIN)
+}
+
+/// Lower case, `[a-z0-9][a-z0-9_-]{0,63}`.
+fn word(text: &str, otherwise: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
+    let text: String = text.trim().to_lowercase().chars().map(fits).take(MAX_ID).collect();
+    let text = text.trim_start_matches(['-', '_']);
+    if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
+}
+
+fn token(text: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || "+-_@.".contains(c) { c } else { '_' };
+    text.trim().to_lowercase().chars().map(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_messages_share_as_configured() {
+        let origin =
+            Origin { agent: "Main", channel: "WhatsApp", account: "Work 1", kind: "dm", peer: "+49 1/2" };
+        for (scope, key) in [
+            (DmScope::Main, "agent:main:main"),
+            (DmScope::PerPeer, "agent:main:dm:+49_1_2"),
+            (DmScope::PerChannelPeer, "agent:main:whatsapp:dm:+49_1_2"),
+            (DmScope::PerAccountChannelPeer, "agent:main:whatsapp:work-1:dm:+49_1_2"),
+        ] {
+            let made = SessionKey::of(&origin, scope);
+            assert_eq!(made.key, key);
+            assert_eq!(SessionKey::parse(&made.key, "x", scope).unwrap(), made, "its own form");
+        }
+        let group = SessionKey::of(&Origin { kind: "group", ..origin }, DmScope::Main);
+        assert_eq!(group.key, "agent:main:whatsapp:group:+49_1_2");
+    }
+
+    #[test]
+    fn keys_have_one_form() {
+        let parse = |text: &str| SessionKey::parse(text, "helper", DmScope::Main).map(|key| key.key).ok();
+        assert_eq!(parse("main").as_deref(), Some("agent:helper:main"));
+        assert_eq!(parse("agent:Main:cli:dm:main").as_deref(), Some("agent:main:main"));
+        assert_eq!(parse(" Work ").as_deref(), Some("agent:helper:work"));
+        assert_eq!(parse("agent:main:web:group:a b").as_deref(), Some("agent:main:web:group:a_b"));
+        for bad in ["", ":", "agent:main", "agent::x", "a:b", &"x".repeat(500)] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+}

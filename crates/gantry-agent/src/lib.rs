@@ -1,0 +1,33 @@
+//! Agents that go on: sessions kept as journals, a loop without I/O over them, and a driver that performs what it says.
+//!
+//! [`Sessions`] is the way in. Nothing here reads the environment or talks to a provider: tools are called through the
+//! gate, models through [`Model`].
+
+mod agent;
+mod context;
+mod driver;
+mod entry;
+mod event;
+mod flow;
+mod key;
+mod loop_guard;
+mod model;
+mod prompt;
+mod reset;
+mod sessions;
+mod slash;
+mod state;
+mod step;
+mod toolbox;
+
+pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
+pub use driver::Status;
+pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
+pub use event::Event;
+pub use key::{BadKey, DmScope, Origin, SessionKey};
+pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
+pub use prompt::NodeLine;
+pub use reset::ResetPolicy;
+pub use sessions::{MAX_MESSAGE_BYTES, Said, Sent, SessionError, Sessions, SessionsParts};
+pub use slash::Slash;
+pub use state::{Addressee, State};

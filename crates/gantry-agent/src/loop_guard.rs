@@ -1,0 +1,107 @@
+//! Notices a model that repeats itself: the same call with the same result, again and again.
+
+use std::collections::VecDeque;
+
+use gantry_model::Block;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::entry::CallResult;
+
+/// So many times the same, and the model is advised; once more, and the run ends.
+pub(crate) const SAME_RESULTS: u32 = 3;
+/// For tools that are there to be asked again.
+pub(crate) const SAME_POLLS: u32 = 50;
+/// Different calls that are remembered: a model may go round in circles of this size.
+const REMEMBERED: usize = 32;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopGuard {
+    seen: VecDeque<Seen>,
+    /// A call that had been advised against came again: the run is to end.
+    pub(crate) ended_by: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    call: String,
+    result: String,
+    times: u32,
+}
+
+impl LoopGuard {
+    /// Counts a call and its result; the result gets advice when it is the same as too often before.
+    pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
+        let call = hash(&[name, &input.to_string()]);
+        let text = serde_json::to_string(&result.content).unwrap_or_default();
+        let same = hash(&[&text]);
+        let times = match self.seen.iter().position(|seen| seen.call == call) {
+            Some(at) => {
+                let before = self.seen.remove(at);
+                before.filter(|seen| seen.result == same).map_or(1, |seen| seen.times.saturating_add(1))
+            }
+            None => 1,
+        };
+        self.seen.push_back(Seen { call, result: same, times });
+        if self.seen.len() > REMEMBERED {
+            self.seen.pop_front();
+        }
+        let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
+        if times > limit {
+            self.ended_by = Some(name.to_owned());
+        } else if times == limit {
+            result.content.push(Block::text(format!(
+                "[{name} was called {times} times with the same input and gave the same result each time. Asking again \
+                 will not change it: do something else, or say what is missing. The next such call ends the run.]"
+            )));
+        }
+    }
+}
+
+fn hash(parts: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(polls: bool, results: &[&str]) -> (Vec<bool>, bool) {
+        let mut guard = LoopGuard::default();
+        let advised = results.iter().map(|text| {
+            let mut result =
+                CallResult { content: vec![Block::text(*text)], is_error: false, labels: Vec::new() };
+            guard.count("Read", &json!({"path": "a"}), polls, &mut result);
+            result.content.len() > 1
+        });
+        (advised.collect(), guard.ended_by.is_some())
+    }
+
+    #[test]
+    fn advice_comes_third_and_the_end_fourth() {
+        assert_eq!(check(false, &["x", "x", "x"]), (vec![false, false, true], false));
+        assert_eq!(check(false, &["x", "x", "x", "x"]), (vec![false, false, true, false], true));
+        assert_eq!(check(false, &["x", "x", "y", "x", "x"]), (vec![false; 5], false), "a change counts anew");
+        let polls = vec!["x"; 50];
+        assert_eq!(check(true, &polls).0.iter().filter(|advised| **advised).count(), 1);
+        assert!(!check(true, &polls).1 && check(true, &["x"; 51]).1);
+    }
+
+    #[test]
+    fn going_round_in_circles_is_noticed_too() {
+        let mut guard = LoopGuard::default();
+        for _ in 0..4 {
+            for path in ["a", "b", "c"] {
+                let mut result = CallResult::error("no such file");
+                guard.count("Read", &json!({ "path": path }), false, &mut result);
+            }
+        }
+        assert_eq!(guard.ended_by.as_deref(), Some("Read"));
+    }
+}

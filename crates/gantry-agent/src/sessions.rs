@@ -1,0 +1,318 @@
+//! All sessions of a gateway: who wants to say something to one finds it here, and so does who wants to listen.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_store::{DatabaseError, Journal, JournalEvent, Objects, SessionRow};
+use gantry_tool::{Gate, Label, ResultStore, nearest};
+use jiff::tz::TimeZone;
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::agent::Agent;
+use crate::driver::{Command, Driver, Status};
+use crate::entry::{Answer, GrantScope, Incoming};
+use crate::event::Event;
+use crate::key::{BadKey, DmScope, SessionKey};
+use crate::model::Model;
+use crate::prompt::NodeLine;
+use crate::slash::{self, HELP, Slash};
+
+/// Events that a slow listener may miss before it is told so.
+const EVENTS: usize = 1024;
+/// What waits to be taken in by one session.
+const COMMANDS: usize = 64;
+/// The longest message.
+pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+/// How long an "always" counts.
+const ALWAYS_MS: i64 = 24 * 3600 * 1000;
+/// How long calls that are called off may take to end.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+pub struct SessionsParts {
+    pub journal: Journal,
+    pub gate: Arc<Gate>,
+    pub model: Arc<dyn Model>,
+    pub results: Arc<dyn ResultStore>,
+    /// Where agents' own files are.
+    pub objects: Objects,
+    /// By name.
+    pub agents: BTreeMap<String, Agent>,
+    pub dm_scope: DmScope,
+    pub zone: TimeZone,
+    /// The machines there are, whenever asked.
+    pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) parts: SessionsParts,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) ending: CancellationToken,
+    tasks: TaskTracker,
+    live: Mutex<HashMap<String, Live>>,
+}
+
+/// A session that somebody has spoken to since the start.
+#[derive(Clone)]
+struct Live {
+    commands: mpsc::Sender<Command>,
+    events: broadcast::Sender<Arc<Event>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Key(#[from] BadKey),
+    #[error("unknown agent {agent:?}{}", did_you_mean(.near))]
+    UnknownAgent { agent: String, near: Option<String> },
+    #[error("there is no session {key:?}{}", did_you_mean(.near))]
+    Unknown { key: String, near: Option<String> },
+    /// The caller can mend this.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the gateway is stopping")]
+    Stopping,
+    #[error(transparent)]
+    Store(#[from] DatabaseError),
+}
+
+fn did_you_mean(near: &Option<String>) -> String {
+    near.as_ref().map_or(String::new(), |near| format!("; did you mean {near:?}?"))
+}
+
+/// What somebody says to a session.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    pub text: String,
+    /// The same id twice is one message.
+    pub id: Option<String>,
+    pub from: String,
+    pub reply_to: Value,
+    pub labels: Vec<Label>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Sent {
+    /// It is in the journal, and will be answered by an event that settles this id.
+    Accepted { message: String },
+    /// It was taken in before, and this is what settled it.
+    Settled { message: String, event: Box<Event> },
+    /// It was a command, and this is its answer.
+    Command(String),
+}
+
+impl Sessions {
+    pub fn new(parts: SessionsParts) -> Sessions {
+        let shared = Shared {
+            parts,
+            stopping: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            live: Mutex::default(),
+        };
+        Sessions { shared: Arc::new(shared) }
+    }
+
+    /// Goes on with every run that an earlier process left; returns how many sessions.
+    pub async fn resume(&self) -> Result<usize, SessionError> {
+        let keys = self.shared.parts.journal.with_work().await?;
+        let mut resumed = 0;
+        for key in keys {
+            // An agent that is no longer configured leaves its sessions as they are.
+            if let Ok(key) = self.key(&key, None)
+                && self.live(&key).commands.send(Command::Wake).await.is_ok()
+            {
+                resumed += 1;
+            }
+        }
+        Ok(resumed)
+    }
+
+    /// The one form of a key, of an agent that there is.
+    pub fn key(&self, text: &str, agent: Option<&str>) -> Result<SessionKey, SessionError> {
+        let key = SessionKey::parse(text, agent.unwrap_or(crate::key::MAIN), self.shared.parts.dm_scope)?;
+        let agents = &self.shared.parts.agents;
+        if agents.contains_key(&key.agent) {
+            return Ok(key);
+        }
+        let near =
+            nearest(&key.agent, agents.keys().map(String::as_str)).first().map(|&near| near.to_owned());
+        Err(SessionError::UnknownAgent { agent: key.agent, near })
+    }
+
+    /// Says something. A message is on disk when this returns.
+    pub async fn send(&self, key: &SessionKey, said: Said) -> Result<Sent, SessionError> {
+        if said.text.len() > MAX_MESSAGE_BYTES || said.text.trim().is_empty() {
+            let message = format!("a message has 1 to {MAX_MESSAGE_BYTES} bytes");
+            return Err(SessionError::Refused(message));
+        }
+        match slash::parse(&said.text) {
+            Some(Ok(slash)) => return self.command(key, slash, &said.from).await.map(Sent::Command),
+            Some(Err(wrong)) => return Err(SessionError::Refused(wrong)),
+            None => {}
+        }
+        let id = said.id.filter(|id| !id.is_empty()).unwrap_or_else(|| Uuid::now_v7().to_string());
+        if id.len() > 128 {
+            return Err(SessionError::Refused("the id of a message has at most 128 bytes".into()));
+        }
+        let incoming = Incoming {
+            id: id.clone(),
+            text: said.text,
+            at: now_ms(),
+            from: said.from,
+            reply_to: said.reply_to,
+            labels: said.labels,
+        };
+        let settled = self.ask(key, |done| Command::Message { incoming, done }).await?;
+        Ok(match settled {
+            Some(event) => Sent::Settled { message: id, event: Box::new(event) },
+            None => Sent::Accepted { message: id },
+        })
+    }
+
+    /// What happens in a session from now on.
+    pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<Event>> {
+        self.live(key).events.subscribe()
+    }
+
+    /// Answers a question. Only surfaces that know a human to be there may call this.
+    pub async fn answer(
+        &self,
+        key: &SessionKey,
+        question: Option<String>,
+        answer: Answer,
+        by: &str,
+    ) -> Result<String, SessionError> {
+        let by = by.to_owned();
+        self.ask(key, |done| Command::Answer { question, answer, by, done }).await
+    }
+
+    /// Answers what an agent asks its user, in words.
+    pub async fn reply(
+        &self,
+        key: &SessionKey,
+        question: Option<String>,
+        answers: Vec<String>,
+        by: &str,
+    ) -> Result<String, SessionError> {
+        let by = by.to_owned();
+        self.ask(key, |done| Command::Reply { question, answers, by, done }).await
+    }
+
+    /// How a session is, if there is one.
+    pub async fn status(&self, key: &SessionKey) -> Result<Status, SessionError> {
+        self.known(key).await?;
+        self.ask(key, |done| Command::Status { done }).await
+    }
+
+    pub async fn command(&self, key: &SessionKey, slash: Slash, by: &str) -> Result<String, SessionError> {
+        let by_whom = by.to_owned();
+        match slash {
+            Slash::Help => Ok(HELP.to_owned()),
+            Slash::Stop => self.ask(key, |done| Command::Stop { by: by_whom, done }).await,
+            Slash::New => {
+                self.ask(key, |done| Command::Reset { why: format!("{by_whom} asked for it"), done }).await
+            }
+            Slash::Compact => self.ask(key, |done| Command::Compact { done }).await,
+            Slash::Status => Ok(self.status(key).await?.to_string()),
+            Slash::Model(None) => Ok(format!("the model is {}", self.status(key).await?.model)),
+            Slash::Model(Some(name)) => {
+                let facts =
+                    self.shared.parts.model.facts(Some(&name)).await.map_err(SessionError::Refused)?;
+                let told = format!("the model is now {}", facts.name);
+                self.ask(key, |done| Command::Set { model: Some(name), thinking: None, done }).await?;
+                Ok(told)
+            }
+            Slash::Think(thinking) => {
+                self.ask(key, |done| Command::Set { model: None, thinking: Some(thinking), done }).await?;
+                Ok(format!("thinking is now {thinking:?}"))
+            }
+            Slash::Approve(id) => self.answer(key, id, Answer::Yes, by).await,
+            Slash::Deny(id) => self.answer(key, id, Answer::No, by).await,
+            Slash::Always(id) => {
+                let until = now_ms().saturating_add(ALWAYS_MS);
+                self.answer(key, id, Answer::Always { scope: GrantScope::Call, until }, by).await
+            }
+        }
+    }
+
+    pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), SessionError> {
+        Ok(self.shared.parts.journal.list(limit, offset).await?)
+    }
+
+    /// What happened in a session, from the first event or a later one on.
+    pub async fn history(
+        &self,
+        key: &SessionKey,
+        from: i64,
+        limit: u32,
+    ) -> Result<Vec<JournalEvent>, SessionError> {
+        Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
+    }
+
+    pub fn agents(&self) -> &BTreeMap<String, Agent> {
+        &self.shared.parts.agents
+    }
+
+    /// Begins nothing new, lets calls finish for at most `drain`, then ends them. Runs go on at the next start.
+    pub async fn stop(&self, drain: Duration) {
+        self.shared.stopping.cancel();
+        self.shared.tasks.close();
+        if tokio::time::timeout(drain, self.shared.tasks.wait()).await.is_err() {
+            self.shared.ending.cancel();
+            let _ = tokio::time::timeout(END_LIMIT, self.shared.tasks.wait()).await;
+        }
+    }
+
+    /// Looking at a session does not make one.
+    async fn known(&self, key: &SessionKey) -> Result<(), SessionError> {
+        let is_live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key.key);
+        if is_live || self.shared.parts.journal.exists(&key.key).await? {
+            return Ok(());
+        }
+        let (rows, _) = self.list(1_000, 0).await?;
+        let near =
+            nearest(&key.key, rows.iter().map(|row| row.key.as_str())).first().map(|&near| near.to_owned());
+        Err(SessionError::Unknown { key: key.key.clone(), near })
+    }
+
+    async fn ask<T>(
+        &self,
+        key: &SessionKey,
+        command: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> Command,
+    ) -> Result<T, SessionError> {
+        let (done, answer) = oneshot::channel();
+        let sent = self.live(key).commands.send(command(done)).await;
+        sent.map_err(|_| SessionError::Stopping)?;
+        answer.await.map_err(|_| SessionError::Stopping)?
+    }
+
+    fn live(&self, key: &SessionKey) -> Live {
+        let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.entry(key.key.clone())
+            .or_insert_with(|| {
+                let (commands, taken) = mpsc::channel(COMMANDS);
+                let events = broadcast::channel(EVENTS).0;
+                let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), events.clone());
+                self.shared.tasks.spawn(driver.run(taken));
+                Live { commands, events }
+            })
+            .clone()
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,458 @@
+//! Where a session stands: its journal, folded. Any sequence of entries folds; what does not fit where it comes is passed
+//! over.
+
+use std::collections::VecDeque;
+
+use gantry_model::{Block, Message, Reply, Role, StopReason, Thinking, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
+use crate::flow::Flow;
+use crate::loop_guard::LoopGuard;
+
+/// Ids of messages that are remembered, so that one sent twice counts once.
+const REMEMBERED_IDS: usize = 256;
+/// Runs whose ends are remembered.
+const REMEMBERED_ENDS: usize = 16;
+/// "Always" answers of one session; the oldest make room.
+const MAX_GRANTS: usize = 100;
+
+pub(crate) const INTERRUPTED: &str = "interrupted: the gateway ended during this call, so its outcome is unknown; it \
+     may have taken effect wholly, partly or not at all. Find out before you repeat it";
+pub(crate) const NOT_RUN: &str = "not run: the run was ended before this call began";
+const STOPPED: &str = "stopped: the run was ended during this call, so its outcome is unknown";
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// What the model is sent. Every call in it has its result, but for those of the last message while they run.
+    pub messages: Vec<Message>,
+    /// Said, and not yet taken up.
+    pub queue: VecDeque<Incoming>,
+    pub run: Option<Run>,
+    pub model: Option<String>,
+    pub thinking: Option<Thinking>,
+    pub grants: VecDeque<Grant>,
+    pub flow: Flow,
+    pub usage: Usage,
+    pub last_activity: i64,
+    /// When the conversation began, or began anew.
+    pub began: i64,
+    pub compactions: u32,
+    pub runs: u64,
+    /// How the last runs ended, for those who ask again.
+    pub ended: VecDeque<EndedRun>,
+    ids: VecDeque<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndedRun {
+    pub run: String,
+    pub messages: Vec<Addressee>,
+    pub end: End,
+}
+
+/// One turn: from a message to its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub id: String,
+    pub phase: Phase,
+    /// The messages it answers, each with where its answer goes.
+    pub answers: Vec<Addressee>,
+    /// How often the model was asked.
+    pub requests: u32,
+    pub guard: LoopGuard,
+    pub stop: Option<String>,
+    /// Compactions since the model last replied: one that does not help is not repeated for ever.
+    pub compactions: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Addressee {
+    pub id: String,
+    pub from: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub reply_to: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The model is to be asked.
+    Ready,
+    Asking,
+    /// The calls of the last reply.
+    Calling(Vec<PendingCall>),
+    Answered(String),
+    Failed {
+        error: String,
+        overflow: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PendingCall {
+    pub id: String,
+    pub name: String,
+    pub input: Value,
+    pub malformed: Option<String>,
+    pub status: CallStatus,
+    pub questions: Vec<Asked>,
+    /// What it asks the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<UserAsk>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserAsk {
+    pub asked: UserAsked,
+    pub answers: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    Waiting,
+    Begun { read_only: bool, polls: bool },
+    Ended(CallResult),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    pub question: Question,
+    pub answer: Option<Answer>,
+    /// It was asked, or asked again, since the call last began.
+    pub since_begun: bool,
+}
+
+/// An "always" that somebody gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    pub tool: String,
+    pub rule: String,
+    pub fingerprint: String,
+    pub scope: GrantScope,
+    pub until: i64,
+}
+
+impl State {
+    pub fn fold(entries: impl IntoIterator<Item = Entry>) -> State {
+        let mut state = State::default();
+        entries.into_iter().for_each(|entry| state.apply(entry));
+        state
+    }
+
+    /// How the run ended that took a message up, if it did lately.
+    pub(crate) fn end_of(&self, message: &str) -> Option<&EndedRun> {
+        self.ended.iter().find(|ended| ended.messages.iter().any(|of| of.id == message))
+    }
+
+    /// Whether something is under way or waits.
+    pub fn has_work(&self) -> bool {
+        self.run.is_some() || !self.queue.is_empty()
+    }
+
+    pub(crate) fn knows(&self, message: &str) -> bool {
+        self.ids.iter().any(|id| id == message)
+    }
+
+    /// The questions that nobody has answered yet.
+    pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
+        let asked = self.calls().iter().flat_map(|call| &call.questions);
+        asked.filter(|asked| asked.answer.is_none()).map(|asked| &asked.question)
+    }
+
+    /// What the agent asks its user, and nobody has answered yet.
+    pub fn open_asks(&self) -> impl Iterator<Item = &UserAsked> {
+        let asks = self.calls().iter().flat_map(|call| &call.asks);
+        asks.filter(|ask| ask.answers.is_none()).map(|ask| &ask.asked)
+    }
+
+    pub(crate) fn calls(&self) -> &[PendingCall] {
+        match self.run.as_ref().map(|run| &run.phase) {
+            Some(Phase::Calling(calls)) => calls,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn call(&self, id: &str) -> Option<&PendingCall> {
+        self.calls().iter().find(|call| call.id == id)
+    }
+
+    /// Whether an "always" of before covers the question.
+    pub(crate) fn is_granted(&self, tool: &str, rule: &str, fingerprint: &str, now: i64) -> bool {
+        self.grants.iter().any(|grant| {
+            grant.until > now
+                && match grant.scope {
+                    GrantScope::Call => grant.fingerprint == fingerprint,
+                    GrantScope::Tool => grant.tool == tool && grant.rule == rule,
+                }
+        })
+    }
+
+    pub(crate) fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::MessageIn(message) => self.take_in(message),
+            Entry::RunBegun { run, at } => self.begin(run, at),
+            Entry::Joined { messages } => self.join(&messages),
+            Entry::RequestBegun { .. } => {
+                if let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Ready) {
+                    run.phase = Phase::Asking;
+                    run.requests = run.requests.saturating_add(1);
+                }
+            }
+            Entry::RequestLost => self.leave_asking(Phase::Ready),
+            Entry::RequestFailed { error, overflow } => self.leave_asking(Phase::Failed { error, overflow }),
+            Entry::Replied { reply } => self.replied(*reply),
+            Entry::CallBegun { call, read_only, polls } => self.with_call(&call, |call| {
+                if call.status == CallStatus::Waiting {
+                    call.status = CallStatus::Begun { read_only, polls };
+                    call.questions.iter_mut().for_each(|asked| asked.since_begun = false);
+                }
+            }),
+            Entry::CallAgain { call } => self.with_call(&call, |call| {
+                if matches!(call.status, CallStatus::Begun { .. }) {
+                    call.status = CallStatus::Waiting;
+                }
+            }),
+            Entry::CallEnded { call, result } => self.ended(&call, result),
+            Entry::CallInterrupted { call } => self.ended(&call, CallResult::error(INTERRUPTED)),
+            Entry::ApprovalAsked(question) => {
+                let call = question.call.clone();
+                self.with_call(&call, |call| call.asked(question));
+            }
+            Entry::ApprovalAnswered { question, answer, .. } => self.answered(&question, answer),
+            Entry::UserAsked(asked) => {
+                let call = asked.call.clone();
+                self.with_call(&call, |call| call.asks.push(UserAsk { asked, answers: None }));
+            }
+            Entry::UserAnswered { question, answers, .. } => {
+                if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run {
+                    let asks = calls.iter_mut().flat_map(|call| &mut call.asks);
+                    for ask in asks.filter(|ask| ask.asked.id == question && ask.answers.is_none()) {
+                        ask.answers = Some(answers.clone());
+                    }
+                }
+            }
+            Entry::Set { model, thinking } => {
+                self.model = model.or(self.model.take());
+                self.thinking = thinking.or(self.thinking);
+            }
+            Entry::StopAsked { by } => {
+                if let Some(run) = &mut self.run {
+                    run.stop.get_or_insert(by);
+                }
+            }
+            Entry::RunEnded { end } => self.end(&end),
+            Entry::Compacted { state, .. } | Entry::Snapshot { state } | Entry::Reset { state, .. } => {
+                *self = *state;
+            }
+        }
+    }
+
+    /// This conversation begun anew: what waits and what was set stays, what was said goes.
+    pub(crate) fn anew(&self, now: i64) -> State {
+        State {
+            queue: self.queue.clone(),
+            model: self.model.clone(),
+            thinking: self.thinking,
+            grants: self.grants.clone(),
+            usage: self.usage,
+            ids: self.ids.clone(),
+            ended: self.ended.clone(),
+            runs: self.runs,
+            last_activity: self.last_activity,
+            began: now,
+            ..State::default()
+        }
+    }
+
+    fn take_in(&mut self, message: Incoming) {
+        if self.knows(&message.id) {
+            return;
+        }
+        self.ids.push_back(message.id.clone());
+        if self.ids.len() > REMEMBERED_IDS {
+            self.ids.pop_front();
+        }
+        if self.began == 0 {
+            self.began = message.at;
+        }
+        self.last_activity = self.last_activity.max(message.at);
+        self.queue.push_back(message);
+    }
+
+    fn begin(&mut self, id: String, at: i64) {
+        if self.run.is_some() {
+            return;
+        }
+        self.runs = self.runs.saturating_add(1);
+        self.last_activity = self.last_activity.max(at);
+        self.run = Some(Run {
+            id,
+            phase: Phase::Ready,
+            answers: Vec::new(),
+            requests: 0,
+            guard: LoopGuard::default(),
+            stop: None,
+            compactions: 0,
+        });
+    }
+
+    fn join(&mut self, ids: &[String]) {
+        let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Ready) else { return };
+        let (joining, waiting) = self.queue.drain(..).partition(|message| ids.contains(&message.id));
+        self.queue = waiting;
+        let joining: VecDeque<Incoming> = joining;
+        for message in joining {
+            self.flow.add(&message.labels, &format!("a message of {}", message.from));
+            run.answers.push(Addressee { id: message.id, from: message.from, reply_to: message.reply_to });
+            push_user(&mut self.messages, vec![Block::text(message.text)]);
+        }
+    }
+
+    fn leave_asking(&mut self, next: Phase) {
+        if let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Asking) {
+            run.phase = next;
+        }
+    }
+
+    fn replied(&mut self, reply: Reply) {
+        let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Asking) else { return };
+        run.compactions = 0;
+        add_usage(&mut self.usage, &reply.usage);
+        let calls: Vec<PendingCall> = reply.message.content.iter().filter_map(pending).collect();
+        let text = reply.message.text();
+        if !reply.message.content.is_empty() {
+            self.messages.push(Message { role: Role::Assistant, ..reply.message });
+        }
+        run.phase = match reply.stop {
+            _ if !calls.is_empty() => Phase::Calling(calls),
+            StopReason::Pause => Phase::Ready,
+            StopReason::EndTurn | StopReason::ToolUse => Phase::Answered(text),
+            StopReason::MaxTokens => Phase::Answered(format!(
+                "{text}\n[the answer was cut: the model's longest answer was reached]"
+            )),
+            StopReason::Refusal => Phase::Answered(format!("{text}\n[the model declined to go on]")),
+        };
+    }
+
+    fn with_call(&mut self, id: &str, change: impl FnOnce(&mut PendingCall)) {
+        if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run
+            && let Some(call) = calls.iter_mut().find(|call| call.id == id)
+        {
+            change(call);
+        }
+    }
+
+    fn ended(&mut self, id: &str, mut result: CallResult) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Calling(calls) = &mut run.phase else { return };
+        let Some(call) = calls.iter_mut().find(|call| call.id == id) else { return };
+        if matches!(call.status, CallStatus::Ended(_)) {
+            return;
+        }
+        let polls = matches!(call.status, CallStatus::Begun { polls: true, .. });
+        run.guard.count(&call.name, &call.input, polls, &mut result);
+        self.flow.add(&result.labels, &step_name(&call.name, &call.input));
+        call.status = CallStatus::Ended(result);
+        if calls.iter().all(|call| matches!(call.status, CallStatus::Ended(_))) {
+            let results = calls.drain(..).map(|call| result_block(call, NOT_RUN)).collect();
+            run.phase = Phase::Ready;
+            push_user(&mut self.messages, results);
+        }
+    }
+
+    fn answered(&mut self, id: &str, answer: Answer) {
+        let mut grant = None;
+        if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run {
+            let asked = calls.iter_mut().flat_map(|call| &mut call.questions);
+            for asked in asked.filter(|asked| asked.question.id == id && asked.answer.is_none()) {
+                if let Answer::Always { scope, until } = answer {
+                    let Question { tool, rule, fingerprint, .. } = asked.question.clone();
+                    grant = Some(Grant { tool, rule, fingerprint, scope, until });
+                }
+                asked.answer = Some(answer.clone());
+            }
+        }
+        self.grants.extend(grant);
+        if self.grants.len() > MAX_GRANTS {
+            self.grants.pop_front();
+        }
+    }
+
+    /// Calls that have no result get one: a call without is nothing a model may be sent.
+    fn end(&mut self, end: &End) {
+        let Some(run) = self.run.take() else { return };
+        match run.phase {
+            Phase::Calling(calls) => {
+                let results = calls.into_iter().map(|call| {
+                    let begun = matches!(call.status, CallStatus::Begun { .. });
+                    result_block(call, if begun { STOPPED } else { NOT_RUN })
+                });
+                push_user(&mut self.messages, results.collect());
+            }
+            // The model paused in the middle of what it said, and nothing follows: a later message does.
+            Phase::Ready | Phase::Asking | Phase::Answered(_) | Phase::Failed { .. } => {}
+        }
+        self.ended.push_back(EndedRun { run: run.id, messages: run.answers, end: end.clone() });
+        if self.ended.len() > REMEMBERED_ENDS {
+            self.ended.pop_front();
+        }
+    }
+}
+
+impl PendingCall {
+    fn asked(&mut self, question: Question) {
+        match self.questions.iter_mut().find(|asked| asked.question.id == question.id) {
+            Some(asked) => asked.since_begun = true,
+            None => self.questions.push(Asked { question, answer: None, since_begun: true }),
+        }
+    }
+}
+
+/// One after another by the same side is one message: models want the sides to alternate.
+pub(crate) fn push_user(messages: &mut Vec<Message>, content: Vec<Block>) {
+    match messages.last_mut().filter(|last| last.role == Role::User) {
+        Some(last) => last.content.extend(content),
+        None => messages.push(Message { role: Role::User, content }),
+    }
+}
+
+fn pending(block: &Block) -> Option<PendingCall> {
+    let Block::ToolUse { id, name, input, malformed } = block else { return None };
+    Some(PendingCall {
+        id: id.clone(),
+        name: name.clone(),
+        input: input.clone(),
+        malformed: malformed.clone(),
+        status: CallStatus::Waiting,
+        questions: Vec::new(),
+        asks: Vec::new(),
+    })
+}
+
+fn result_block(call: PendingCall, otherwise: &str) -> Block {
+    let result = match call.status {
+        CallStatus::Ended(result) => result,
+        CallStatus::Waiting | CallStatus::Begun { .. } => CallResult::error(otherwise),
+    };
+    Block::ToolResult { id: call.id, content: result.content, is_error: result.is_error }
+}
+
+/// A call in a few words: its name and the value that says most.
+pub(crate) fn step_name(name: &str, input: &Value) -> String {
+    let telling = ["path", "url", "command", "query", "file_path", "pattern", "source"];
+    let value = telling.iter().find_map(|key| input.get(key)).and_then(Value::as_str).unwrap_or_default();
+    let value: String = value.chars().take(80).collect();
+    format!("{name} {value}").trim_end().to_owned()
+}
+
+fn add_usage(total: &mut Usage, more: &Usage) {
+    total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
+    total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
+    total.cache_read_tokens = total.cache_read_tokens.saturating_add(more.cache_read_tokens);
+    total.cache_write_tokens = total.cache_write_tokens.saturating_add(more.cache_write_tokens);
+}

@@ -1,0 +1,149 @@
+//! Questions before calls: asked, kept over restarts, answered by people or by the clock.
+
+use gantry_agent::{Agent, Answer, Event, GrantScope, Question};
+use gantry_tool::Autonomy;
+use serde_json::json;
+
+use crate::world::{Setup, World, calls, final_text, results, says, settled, until};
+
+fn supervised(minutes: u32) -> Setup {
+    let agent = Agent { autonomy: Autonomy::Supervised, approval_minutes: minutes, ..Agent::default() };
+    Setup { agent, ..Setup::default() }
+}
+
+/// Calls `note` once for each message, and says what came of the last.
+fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
+    match request.messages.last().unwrap().content.last().unwrap() {
+        gantry_model::Block::ToolResult { .. } => says(results(request).last().unwrap()),
+        _ => calls(&[("a", "note", json!({"text": "x"}))]),
+    }
+}
+
+async fn question(events: &mut tokio::sync::broadcast::Receiver<std::sync::Arc<Event>>) -> Question {
+    match until(events, |event| matches!(event, Event::Approval { .. })).await {
+        Event::Approval { question, .. } => question,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_yes_no_or_always() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(60), script).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let first = world.send("one").await;
+    let asked = question(&mut events).await;
+    assert_eq!((asked.tool.as_str(), &asked.input), ("note", &json!({"text": "x"})));
+    assert_eq!(world.notes().len(), 0, "nothing runs before the answer");
+    let wrong = world.sessions.answer(&key, Some("nope".into()), Answer::Yes, "operator").await;
+    assert!(wrong.unwrap_err().to_string().contains(&asked.id));
+    world.command(&format!("/approve {}", asked.id)).await;
+    assert_eq!(final_text(&settled(&mut events, &first).await), "noted x");
+
+    let second = world.send("two").await;
+    question(&mut events).await;
+    world.command("/no").await;
+    let denied = settled(&mut events, &second).await;
+    assert!(final_text(&denied).contains("the user said no"), "{denied:?}");
+    assert_eq!(world.notes().len(), 1);
+
+    let third = world.send("three").await;
+    let asked = question(&mut events).await;
+    let always = Answer::Always { scope: GrantScope::Call, until: i64::MAX };
+    world.sessions.answer(&key, Some(asked.id), always, "operator").await.unwrap();
+    settled(&mut events, &third).await;
+    assert_eq!(final_text(&world.ask("four").await), "noted x", "not asked again");
+    assert_eq!(world.notes().len(), 3);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_outlives_the_gateway_and_its_call_runs_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(60), script).await;
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("one").await;
+    let asked = question(&mut events).await;
+    world.stop().await;
+
+    let world = World::open(folder.path(), supervised(60), script).await;
+    world.sessions.resume().await.unwrap();
+    let status = world.sessions.status(&world.key()).await.unwrap();
+    assert_eq!(status.questions, std::slice::from_ref(&asked), "the same question, to the same moment");
+    let mut events = world.sessions.listen(&world.key());
+    world.sessions.answer(&world.key(), Some(asked.id), Answer::Yes, "operator").await.unwrap();
+    // The call may not have got to its question again when the answer came: either way it runs, once.
+    assert_eq!(final_text(&settled(&mut events, &message).await), "noted x");
+    assert_eq!(world.notes().len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_answering_is_a_no() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(0), script).await;
+    let told = world.ask("one").await;
+    assert!(final_text(&told).contains("nobody answered in time"), "{told:?}");
+    assert_eq!(world.notes().len(), 0);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_stopped_while_it_waits_for_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(60), script).await;
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("one").await;
+    let asked = question(&mut events).await;
+    world.command("/stop").await;
+    assert!(matches!(settled(&mut events, &message).await, Event::Stopped { .. }));
+    let late = world.sessions.answer(&world.key(), Some(asked.id), Answer::Yes, "operator").await;
+    assert!(late.is_err(), "the question went with its run");
+    assert_eq!(world.notes().len(), 0);
+    world.stop().await;
+}
+
+/// Asks the user with a tool of the test's own.
+fn asking(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
+    match results(request).last() {
+        Some(answer) => says(answer),
+        None => calls(&[("a", "ask", json!({"text": "Which colour?"}))]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_is_asked_and_the_answer_outlives_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), Setup::default(), asking).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let message = world.send("paint it").await;
+    until(&mut events, |event| matches!(event, Event::Asked { .. })).await;
+    world.stop().await;
+    let world = World::open(folder.path(), Setup::default(), asking).await;
+    world.sessions.resume().await.unwrap();
+    let status = world.sessions.status(&key).await.unwrap();
+    assert_eq!(status.asks[0].questions[0].question, "Which colour?");
+    let mut events = world.sessions.listen(&key);
+    for wrong in [vec![], vec![" ".to_owned()], vec!["a".to_owned(), "b".to_owned()]] {
+        assert!(world.sessions.reply(&key, None, wrong, "operator").await.is_err());
+    }
+    world
+        .sessions
+        .reply(&key, Some(status.asks[0].id.clone()), vec!["blue".into()], "operator")
+        .await
+        .unwrap();
+    assert_eq!(final_text(&settled(&mut events, &message).await), "blue");
+    assert!(world.sessions.reply(&key, None, vec!["red".into()], "operator").await.is_err(), "asked no more");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autonomous_agent_has_nobody_to_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent { autonomy: Autonomy::Autonomous, ..Agent::default() };
+    let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, asking).await;
+    assert_eq!(final_text(&world.ask("paint it").await), "nobody");
+    world.stop().await;
+}

@@ -1,0 +1,80 @@
+//! Private data and the words of others in one run: what goes out needs a human.
+
+use gantry_agent::{Agent, Answer, Event, FlowRule, GrantScope};
+use gantry_tool::Autonomy;
+use serde_json::json;
+
+use crate::world::{Setup, World, calls, final_text, results, says, settled, until};
+
+fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
+    match results(request).len() {
+        0 => calls(&[("a", "page", json!({"text": "site"}))]),
+        1 => calls(&[("b", "private", json!({"text": "diary"}))]),
+        2 => calls(&[("c", "post", json!({"text": "secret"}))]),
+        _ => says(results(request).last().unwrap()),
+    }
+}
+
+fn agent(autonomy: Autonomy, flow: FlowRule) -> Setup {
+    Setup { agent: Agent { autonomy, flow, ..Agent::default() }, ..Setup::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autonomous_run_is_denied_with_the_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
+    let told = world.ask("go").await;
+    let text = final_text(&told);
+    assert!(text.contains("denied") && text.contains("(page") && text.contains("(private"), "{text}");
+    assert!(!world.notes().contains(&"secret".to_owned()));
+    let requests = world.model.requests.lock().unwrap().clone();
+    let page = &results(&requests[1])[0];
+    assert!(page.starts_with("[untrusted ") && page.ends_with(']'), "{page}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_human_may_let_these_very_bytes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let message = world.send("go").await;
+    let event = until(&mut events, |event| matches!(event, Event::Approval { .. })).await;
+    let Event::Approval { question, .. } = event else { panic!() };
+    assert_eq!((question.rule.as_str(), &question.input), ("flow-labels", &json!({"text": "secret"})));
+    let wide = Answer::Always { scope: GrantScope::Tool, until: i64::MAX };
+    assert!(world.sessions.answer(&key, None, wide, "operator").await.is_err());
+    world.sessions.answer(&key, None, Answer::Yes, "operator").await.unwrap();
+    assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_stay_with_the_session_over_summaries_and_restarts_until_it_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        0 if crate::world::texts(request).last().is_some_and(|text| text.contains("post")) => {
+            calls(&[("c", "post", json!({"text": "secret"}))])
+        }
+        0 => calls(&[("a", "page", json!({"text": "site"})), ("b", "private", json!({"text": "diary"}))]),
+        _ => says(results(request).last().unwrap()),
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
+    world.ask("read").await;
+    let mut events = world.sessions.listen(&world.key());
+    world.command("/compact").await;
+    until(&mut events, |event| matches!(event, Event::Compacted { .. })).await;
+    world.stop().await;
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), script).await;
+    assert_eq!(world.sessions.status(&world.key()).await.unwrap().labels.len(), 2);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_label_alone_asks_nobody_and_the_rule_can_be_switched_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Off), script).await;
+    assert_eq!(final_text(&world.ask("go").await), "noted secret");
+    world.stop().await;
+}

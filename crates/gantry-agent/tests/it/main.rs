@@ -1,0 +1,15 @@
+//! Sessions end to end: a real journal, a real gate, a scripted model.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests set up their own world"
+)]
+
+mod approvals;
+mod flow;
+mod kills;
+mod long_runs;
+mod runs;
+mod world;

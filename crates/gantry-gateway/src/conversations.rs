@@ -1,0 +1,260 @@
+//! Who may take part in which session, and how a session's answers are told on every surface.
+
+use std::sync::Arc;
+
+use gantry_agent::{Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions};
+use gantry_store::JournalEvent;
+use gantry_tool::{Refusal, RefusalCode, Registry};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::auth::Identity;
+use crate::gateway::{Gateway, now_ms};
+use crate::nodes::{Nodes, local_info};
+
+const HOUR_MS: i64 = 3600 * 1000;
+/// How long an "always" counts unless somebody says otherwise, and at most.
+const ALWAYS_HOURS: u32 = 24;
+const MAX_ALWAYS_HOURS: u32 = 24 * 365;
+/// Events that are told at once, of a session's past.
+pub(crate) const MAX_HISTORY: u32 = 1_000;
+const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
+
+/// The machines there are, as agents are told of them.
+pub fn node_lines(
+    registry: Registry,
+    nodes: Arc<Nodes>,
+    version: String,
+) -> Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync> {
+    Arc::new(move || {
+        let infos = local_info(&registry, &version).into_iter().chain(nodes.infos());
+        let known = infos.filter(|info| !info.revoked).map(|info| NodeLine {
+            id: info.id,
+            platform: info.client_platform,
+            online: info.online,
+            capabilities: info.host_capabilities,
+        });
+        known.collect()
+    })
+}
+
+/// What somebody answers to a question.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AnswerParams {
+    #[serde(default)]
+    pub(crate) session_key: Option<String>,
+    /// The question's id; may be left out while only one is open.
+    #[serde(default)]
+    question: Option<String>,
+    /// `yes`, `no` or `always`; or what the agent wants to know.
+    #[serde(default)]
+    answer: Option<String>,
+    /// To several questions at once.
+    #[serde(default)]
+    answers: Option<Vec<String>>,
+    /// For `always`: the same arguments, or any.
+    #[serde(default)]
+    scope: Option<GrantScope>,
+    #[serde(default)]
+    hours: Option<u32>,
+}
+
+/// What somebody says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MessageParams {
+    #[serde(default)]
+    pub(crate) session_key: Option<String>,
+    pub(crate) message: String,
+    /// The same id twice is one message.
+    #[serde(default)]
+    pub(crate) id: Option<String>,
+    /// Kept, and given back with the answer.
+    #[serde(default)]
+    pub(crate) reply_to: Value,
+}
+
+/// How somebody takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Reads,
+    Speaks,
+}
+
+impl Gateway {
+    pub(crate) fn sessions(&self) -> Result<&Sessions, Refusal> {
+        let none = || Refusal::new(RefusalCode::Unavailable, "this gateway runs no agents");
+        self.sessions.as_ref().ok_or_else(none)
+    }
+
+    /// The session of that key, if this somebody may take part in it. An agent has no token, so it never does.
+    pub(crate) fn session(
+        &self,
+        identity: &Identity,
+        key: &str,
+        part: Part,
+    ) -> Result<(&Sessions, SessionKey), Refusal> {
+        let sessions = self.sessions()?;
+        let key = sessions.key(key, None).map_err(session_refusal)?;
+        let Identity::Client(token) = identity else { return Ok((sessions, key)) };
+        if !token.agents.iter().any(|allowed| *allowed == key.agent || allowed == "*") {
+            let message = format!("the token \"{}\" may not act as the agent \"{}\"", token.name, key.agent);
+            return Err(Refusal::new(RefusalCode::Denied, message));
+        }
+        if token.read_only && part == Part::Speaks {
+            let message = format!("the token \"{}\" only reads", token.name);
+            return Err(Refusal::new(RefusalCode::Denied, message));
+        }
+        Ok((sessions, key))
+    }
+
+    pub(crate) async fn list_sessions(
+        &self,
+        identity: &Identity,
+        limit: u32,
+        offset: u32,
+    ) -> Result<Value, Refusal> {
+        let sessions = self.sessions()?;
+        let (rows, total) = sessions.list(limit.clamp(1, 1_000), offset).await.map_err(session_refusal)?;
+        let theirs = rows.into_iter().filter(|row| self.session(identity, &row.key, Part::Reads).is_ok());
+        let rows = theirs.map(|row| {
+            json!({
+                "sessionKey": row.key, "agent": row.agent, "label": row.label, "created": row.created,
+                "lastActivity": row.last_activity, "events": row.next_seq, "running": row.has_work,
+            })
+        });
+        Ok(json!({"sessions": rows.collect::<Vec<_>>(), "total": total}))
+    }
+
+    pub(crate) fn list_agents(&self, identity: &Identity) -> Result<Value, Refusal> {
+        let sessions = self.sessions()?;
+        let agents = sessions.agents().iter().filter(|(id, _)| match identity {
+            Identity::Operator => true,
+            Identity::Client(token) => token.agents.iter().any(|allowed| allowed == *id || allowed == "*"),
+        });
+        let agents = agents.map(|(id, agent)| {
+            json!({
+                "id": id, "model": agent.model, "autonomy": agent.autonomy, "workspace": agent.workspace,
+                "sessionKey": format!("agent:{id}:main"),
+            })
+        });
+        Ok(json!({"agents": agents.collect::<Vec<_>>()}))
+    }
+
+    pub(crate) async fn session_status(&self, identity: &Identity, key: &str) -> Result<Value, Refusal> {
+        let (sessions, key) = self.session(identity, key, Part::Reads)?;
+        let status = sessions.status(&key).await.map_err(session_refusal)?;
+        Ok(serde_json::to_value(status).unwrap_or_default())
+    }
+
+    pub(crate) async fn session_history(
+        &self,
+        identity: &Identity,
+        key: &str,
+        from: i64,
+        limit: u32,
+    ) -> Result<Value, Refusal> {
+        let (sessions, key) = self.session(identity, key, Part::Reads)?;
+        let limit = limit.clamp(1, MAX_HISTORY);
+        let events = sessions.history(&key, from, limit).await.map_err(session_refusal)?;
+        let full = u32::try_from(events.len()).is_ok_and(|count| count >= limit);
+        let mut next = events.last().map(|last| last.seq + 1).filter(|_| full);
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for event in &events {
+            bytes += event.data.len();
+            if bytes > MAX_HISTORY_BYTES && !page.is_empty() {
+                next = Some(event.seq);
+                break;
+            }
+            page.push(told(event));
+        }
+        let events: Vec<Value> = page;
+        Ok(json!({"sessionKey": key.key, "events": events, "next": next}))
+    }
+
+    pub(crate) async fn say(
+        &self,
+        identity: &Identity,
+        sessions: &Sessions,
+        key: &SessionKey,
+        params: MessageParams,
+    ) -> Result<Sent, Refusal> {
+        let said = Said {
+            text: params.message,
+            id: params.id,
+            from: identity.owner(),
+            reply_to: params.reply_to,
+            labels: Vec::new(),
+        };
+        sessions.send(key, said).await.map_err(session_refusal)
+    }
+
+    pub(crate) async fn answer_question(
+        &self,
+        identity: &Identity,
+        key: &str,
+        params: AnswerParams,
+    ) -> Result<Value, Refusal> {
+        let (sessions, key) = self.session(identity, key, Part::Speaks)?;
+        let status = sessions.status(&key).await.map_err(session_refusal)?;
+        let asks = match &params.question {
+            Some(id) => status.asks.iter().any(|asked| asked.id == *id),
+            None => status.questions.is_empty() && !status.asks.is_empty(),
+        };
+        if asks {
+            let answers = params.answers.or(params.answer.map(|answer| vec![answer])).unwrap_or_default();
+            let told = sessions.reply(&key, params.question, answers, &identity.owner()).await;
+            return Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}));
+        }
+        let answer = match params.answer.as_deref() {
+            Some("yes") => Answer::Yes,
+            Some("no") => Answer::No,
+            Some("always") => {
+                let hours = params.hours.unwrap_or(ALWAYS_HOURS).min(MAX_ALWAYS_HOURS);
+                let until = now_ms().saturating_add(i64::from(hours) * HOUR_MS);
+                Answer::Always { scope: params.scope.unwrap_or(GrantScope::Call), until }
+            }
+            _ => {
+                let message = "an approval is answered with yes, no or always";
+                return Err(Refusal::new(RefusalCode::InvalidInput, message));
+            }
+        };
+        let told = sessions.answer(&key, params.question, answer, &identity.owner()).await;
+        Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}))
+    }
+}
+
+/// An event of the journal, for people and programs to read. A checkpoint's copy of the state is left out: it is the journal's
+/// own business.
+fn told(event: &JournalEvent) -> Value {
+    let mut data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    if let Some(object) = data.as_object_mut() {
+        object.shift_remove("state");
+    }
+    json!({"seq": event.seq, "at": event.at, "kind": event.kind, "data": data})
+}
+
+/// What settled a message, as one object.
+pub(crate) fn settled(key: &SessionKey, message: &str, event: &Event) -> Value {
+    let (status, run, field, text) = match event {
+        Event::Final { run, text, .. } => ("final", Some(run), "reply", text.as_str()),
+        Event::Stopped { run, by, .. } => ("stopped", Some(run), "by", by.as_str()),
+        Event::Error { run, message, .. } => ("error", run.as_ref(), "error", message.as_str()),
+        _ => ("suspended", None, "error", "the gateway is stopping; the run goes on when it is back"),
+    };
+    let mut value = json!({"sessionKey": key.key, "messageId": message, "status": status, "runId": run});
+    value[field] = json!(text);
+    value
+}
+
+pub(crate) fn session_refusal(err: SessionError) -> Refusal {
+    let code = match &err {
+        SessionError::Key(_)
+        | SessionError::UnknownAgent { .. }
+        | SessionError::Unknown { .. }
+        | SessionError::Refused(_) => RefusalCode::InvalidInput,
+        SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
+    };
+    Refusal::new(code, err.to_string())
+}

@@ -1,0 +1,215 @@
+//! `/v1/sessions`: messages to agents, with what happens as server-sent events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use gantry_agent::{Event, Sent, SessionKey};
+use gantry_tool::Refusal;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::call::{read_body, refusal_response};
+use super::{Named, json_response, problem};
+use crate::auth::Identity;
+use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settled};
+use crate::gateway::Gateway;
+
+/// A comment on a stream that is silent, so that nobody on the way gives it up.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const LISTED: u32 = 100;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Page {
+    limit: Option<u32>,
+    offset: Option<u32>,
+    from: Option<i64>,
+}
+
+type PageQuery = Result<Query<Page>, QueryRejection>;
+
+pub(super) async fn agents(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+) -> Response {
+    answered(gateway.list_agents(&identity))
+}
+
+pub(super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    page: PageQuery,
+) -> Response {
+    match page {
+        Ok(Query(page)) => {
+            let (limit, offset) = (page.limit.unwrap_or(LISTED), page.offset.unwrap_or(0));
+            answered(gateway.list_sessions(&identity, limit, offset).await)
+        }
+        Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
+    }
+}
+
+pub(super) async fn status(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Named(key): Named,
+) -> Response {
+    answered(gateway.session_status(&identity, &key).await)
+}
+
+pub(super) async fn history(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Named(key): Named,
+    page: PageQuery,
+) -> Response {
+    match page {
+        Ok(Query(page)) => {
+            let (from, limit) = (page.from.unwrap_or(0), page.limit.unwrap_or(MAX_HISTORY));
+            answered(gateway.session_history(&identity, &key, from, limit).await)
+        }
+        Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
+    }
+}
+
+pub(super) async fn answer(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Named(key): Named,
+    request: Request,
+) -> Response {
+    match parsed::<AnswerParams>(request).await {
+        Ok((params, _)) => answered(gateway.answer_question(&identity, &key, params).await),
+        Err(refused) => *refused,
+    }
+}
+
+/// Takes a message in. With `Accept: text/event-stream` the answer is what happens, as it happens; else what settled it.
+pub(super) async fn message(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Named(key): Named,
+    request: Request,
+) -> Response {
+    let (params, headers) = match parsed::<MessageParams>(request).await {
+        Ok(parsed) => parsed,
+        Err(refused) => return *refused,
+    };
+    let (sessions, key) = match gateway.session(&identity, &key, Part::Speaks) {
+        Ok(found) => found,
+        Err(refusal) => return refusal_response(&refusal),
+    };
+    let events = sessions.listen(&key);
+    let streams = wants_stream(&headers);
+    match gateway.say(&identity, sessions, &key, params).await {
+        Ok(Sent::Accepted { message }) if streams => stream_until_settled(events, key, message),
+        Ok(Sent::Accepted { message }) => {
+            let event = until_settled(events, &message).await;
+            json_response(StatusCode::OK, &settled(&key, &message, &event))
+        }
+        Ok(Sent::Settled { message, event }) if streams => {
+            let frames = [accepted(&key, &message), frame(&event)].concat();
+            stream_response(Body::from(frames))
+        }
+        Ok(Sent::Settled { message, event }) => {
+            json_response(StatusCode::OK, &settled(&key, &message, &event))
+        }
+        Ok(Sent::Command(told)) => {
+            json_response(StatusCode::OK, &json!({"sessionKey": key.key, "status": "command", "told": told}))
+        }
+        Err(refusal) => refusal_response(&refusal),
+    }
+}
+
+fn answered(answer: Result<Value, Refusal>) -> Response {
+    match answer {
+        Ok(value) => json_response(StatusCode::OK, &value),
+        Err(refusal) => refusal_response(&refusal),
+    }
+}
+
+pub(super) async fn parsed<T: DeserializeOwned>(request: Request) -> Result<(T, HeaderMap), Box<Response>> {
+    let (parts, body) = request.into_parts();
+    let body = read_body(body).await?;
+    let params = serde_json::from_slice(&body).map_err(|err| {
+        let message = format!("the body is not what is expected here: {err}");
+        Box::new(problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None))
+    })?;
+    Ok((params, parts.headers))
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.into_iter().any(|value| value.contains("text/event-stream"))
+}
+
+pub(super) async fn until_settled(mut events: Receiver<Arc<Event>>, message: &str) -> Event {
+    loop {
+        match events.recv().await {
+            Ok(event) if event.settles(message) || *event == Event::Suspended => return (*event).clone(),
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return Event::Suspended,
+        }
+    }
+}
+
+fn stream_until_settled(events: Receiver<Arc<Event>>, key: SessionKey, message: String) -> Response {
+    let first = accepted(&key, &message);
+    let frames = stream::unfold((events, Some(first), false), move |(mut events, first, is_over)| {
+        let message = message.clone();
+        async move {
+            if let Some(first) = first {
+                return Some((first, (events, None, is_over)));
+            }
+            if is_over {
+                return None;
+            }
+            let (frame, is_over) = match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
+                Ok(Ok(event)) => (frame(&event), event.settles(&message) || *event == Event::Suspended),
+                Ok(Err(RecvError::Lagged(missed))) => {
+                    (named("missed", &json!({"event": "missed", "events": missed})), false)
+                }
+                Ok(Err(RecvError::Closed)) => return None,
+                Err(_) => (": still there\n\n".to_owned(), false),
+            };
+            Some((frame, (events, None, is_over)))
+        }
+    });
+    use futures_util::StreamExt;
+    stream_response(Body::from_stream(
+        frames.map(|frame| Ok::<_, std::convert::Infallible>(Bytes::from(frame))),
+    ))
+}
+
+pub(super) fn stream_response(body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (StatusCode::OK, headers, body).into_response()
+}
+
+fn accepted(key: &SessionKey, message: &str) -> String {
+    named("accepted", &json!({"event": "accepted", "sessionKey": key.key, "messageId": message}))
+}
+
+fn frame(event: &Event) -> String {
+    let value = serde_json::to_value(event).unwrap_or_default();
+    named(value["event"].as_str().unwrap_or("event"), &value)
+}
+
+/// JSON has no line breaks of its own, so one line of data holds it.
+fn named(name: &str, value: &Value) -> String {
+    format!("event: {name}\ndata: {value}\n\n")
+}

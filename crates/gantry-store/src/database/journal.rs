@@ -1,0 +1,430 @@
+//! The journal: what happened in each session, in order, for good. Appends of many sessions share a transaction.
+//!
+//! An append that returned is on disk. It names the number it expects to get, so that of two who believe to write a
+//! session one is told. Nothing is ever changed or removed: what a compaction or a reset replaces stays readable.
+
+use serde::Serialize;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, Transaction};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::database::{Database, DatabaseError, query_error};
+
+/// Appends that wait for the one transaction under way.
+const WAITING: usize = 1024;
+/// Appends of one transaction, so that nobody waits for everybody.
+const TOGETHER: usize = 256;
+/// Of one event. What a tool answers is bounded long before.
+pub const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
+const MAX_KEY_BYTES: usize = 512;
+
+/// A session, without what happened in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRow {
+    pub key: String,
+    pub agent: String,
+    pub label: Option<String>,
+    pub created: i64,
+    pub last_activity: i64,
+    /// How many events there are: the number the next one gets.
+    pub next_seq: i64,
+    /// Something is under way or waits.
+    pub has_work: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalEvent {
+    pub seq: i64,
+    pub at: i64,
+    pub kind: String,
+    /// JSON.
+    pub data: String,
+}
+
+/// An event to be written.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    pub kind: &'static str,
+    pub data: String,
+    /// It holds all that is needed of those before it: loading begins here.
+    pub checkpoint: bool,
+}
+
+/// What is appended to one session: all of it, or nothing.
+#[derive(Debug)]
+pub struct Append {
+    pub key: String,
+    /// The number the first event is to get.
+    pub expected: i64,
+    pub at: i64,
+    pub events: Vec<NewEvent>,
+    /// Whether something remains to be done after these events.
+    pub has_work: bool,
+}
+
+/// A session as far as its present needs it.
+#[derive(Debug)]
+pub struct LoadedSession {
+    pub row: SessionRow,
+    /// From the newest checkpoint on.
+    pub events: Vec<JournalEvent>,
+}
+
+/// Writes the journal. Cheap to clone; the writer ends with the last clone.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    database: Database,
+    appends: mpsc::Sender<(Append, oneshot::Sender<Result<(), DatabaseError>>)>,
+}
+
+impl Journal {
+    /// Starts the writer, on the runtime this is called on.
+    pub fn new(database: Database) -> Journal {
+        let (appends, waiting) = mpsc::channel(WAITING);
+        tokio::spawn(write(database.clone(), waiting));
+        Journal { database, appends }
+    }
+
+    /// Appends; on disk when it returns.
+    pub async fn append(&self, append: Append) -> Result<(), DatabaseError> {
+        if append.events.iter().any(|event| event.data.len() > MAX_EVENT_BYTES) {
+            return Err(DatabaseError::Refused(format!("an event has at most {MAX_EVENT_BYTES} bytes")));
+        }
+        let stopped = || DatabaseError::Refused("the journal's writer has stopped".into());
+        let (done, written) = oneshot::channel();
+        self.appends.send((append, done)).await.map_err(|_| stopped())?;
+        written.await.map_err(|_| stopped())?
+    }
+
+    /// The session, made if it is not there.
+    pub async fn open(&self, key: &str, agent: &str, now: i64) -> Result<LoadedSession, DatabaseError> {
+        const DOING: &str = "open the session";
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(DatabaseError::Refused(format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
+        }
+        if let Some(loaded) = self.load(key).await? {
+            return Ok(loaded);
+        }
+        sqlx::query(
+            "INSERT INTO sessions (key, agent, created, last_activity) VALUES ($1, $2, $3, $3) ON CONFLICT DO NOTHING",
+        )
+        .bind(key)
+        .bind(agent)
+        .bind(now)
+        .execute(&self.database.writer)
+        .await
+        .map_err(query_error(DOING))?;
+        self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("there is no session {key:?}")))
+    }
+
+    /// The session from its newest checkpoint on.
+    pub async fn load(&self, key: &str) -> Result<Option<LoadedSession>, DatabaseError> {
+        const DOING: &str = "load the session";
+        let failed = query_error(DOING);
+        let row = sqlx::query(
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work, id, checkpoint
+             FROM sessions WHERE key = $1",
+        )
+        .bind(key)
+        .fetch_optional(&self.database.readers)
+        .await
+        .map_err(&failed)?;
+        let Some(row) = row else { return Ok(None) };
+        let (id, checkpoint): (i64, i64) =
+            (row.try_get("id").map_err(&failed)?, row.try_get("checkpoint").map_err(&failed)?);
+        let events = events(&self.database, id, checkpoint, i64::MAX).await?;
+        // Both were read apart: an append between them shows in the events.
+        let mut session = session(&row).map_err(&failed)?;
+        session.next_seq = events.last().map_or(session.next_seq, |last| last.seq + 1);
+        Ok(Some(LoadedSession { row: session, events }))
+    }
+
+    pub async fn exists(&self, key: &str) -> Result<bool, DatabaseError> {
+        let found: Option<i64> = sqlx::query_scalar("SELECT id FROM sessions WHERE key = $1")
+            .bind(key)
+            .fetch_optional(&self.database.readers)
+            .await
+            .map_err(query_error("look for the session"))?;
+        Ok(found.is_some())
+    }
+
+    /// Events from a number on, for people to read.
+    pub async fn page(&self, key: &str, from: i64, limit: u32) -> Result<Vec<JournalEvent>, DatabaseError> {
+        const DOING: &str = "read the session";
+        let id: Option<i64> = sqlx::query_scalar("SELECT id FROM sessions WHERE key = $1")
+            .bind(key)
+            .fetch_optional(&self.database.readers)
+            .await
+            .map_err(query_error(DOING))?;
+        match id {
+            Some(id) => events(&self.database, id, from, i64::from(limit)).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The sessions, the last active first, and how many there are in all.
+    pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
+        let failed = query_error("list the sessions");
+        let rows = sqlx::query(
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work
+             FROM sessions ORDER BY last_activity DESC, id DESC LIMIT $1 OFFSET $2",
+        )
+        .bind(limit)
+        .bind(offset)
+        .fetch_all(&self.database.readers)
+        .await
+        .map_err(&failed)?;
+        let total: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM sessions")
+            .fetch_one(&self.database.readers)
+            .await
+            .map_err(&failed)?;
+        let sessions = rows.iter().map(session).collect::<Result<_, _>>().map_err(&failed)?;
+        Ok((sessions, u64::try_from(total).unwrap_or(0)))
+    }
+
+    /// The keys of sessions in which something remains to be done.
+    pub async fn with_work(&self) -> Result<Vec<String>, DatabaseError> {
+        sqlx::query_scalar("SELECT key FROM sessions WHERE has_work = 1 ORDER BY key")
+            .fetch_all(&self.database.readers)
+            .await
+            .map_err(query_error("find the sessions to go on with"))
+    }
+
+    /// Gives the session a name for people.
+    pub async fn label(&self, key: &str, label: Option<&str>) -> Result<(), DatabaseError> {
+        sqlx::query("UPDATE sessions SET label = $2 WHERE key = $1")
+            .bind(key)
+            .bind(label)
+            .execute(&self.database.writer)
+            .await
+            .map_err(query_error("label the session"))?;
+        Ok(())
+    }
+}
+
+fn session(row: &SqliteRow) -> Result<SessionRow, sqlx::Error> {
+    Ok(SessionRow {
+        key: row.try_get(0)?,
+        agent: row.try_get(1)?,
+        label: row.try_get(2)?,
+        created: row.try_get(3)?,
+        last_activity: row.try_get(4)?,
+        next_seq: row.try_get(5)?,
+        has_work: row.try_get(6)?,
+    })
+}
+
+async fn events(
+    database: &Database,
+    session: i64,
+    from: i64,
+    limit: i64,
+) -> Result<Vec<JournalEvent>, DatabaseError> {
+    let failed = query_error("read the session");
+    let rows = sqlx::query(
+        "SELECT seq, at, kind, data FROM session_events WHERE session = $1 AND seq >= $2 ORDER BY seq LIMIT $3",
+    )
+    .bind(session)
+    .bind(from)
+    .bind(limit)
+    .fetch_all(&database.readers)
+    .await
+    .map_err(&failed)?;
+    let event = |row: &SqliteRow| {
+        Ok(JournalEvent {
+            seq: row.try_get(0)?,
+            at: row.try_get(1)?,
+            kind: row.try_get(2)?,
+            data: row.try_get(3)?,
+        })
+    };
+    rows.iter().map(event).collect::<Result<_, sqlx::Error>>().map_err(&failed)
+}
+
+type Waiting = mpsc::Receiver<(Append, oneshot::Sender<Result<(), DatabaseError>>)>;
+
+/// Everything that waits goes into the next transaction: the disk is waited for once.
+async fn write(database: Database, mut waiting: Waiting) {
+    let mut batch = Vec::new();
+    while waiting.recv_many(&mut batch, TOGETHER).await > 0 {
+        let (appends, answers): (Vec<Append>, Vec<_>) = batch.drain(..).unzip();
+        let results = commit(&database, &appends).await;
+        for (answer, result) in answers.into_iter().zip(results) {
+            // Whoever does not wait any more will read it.
+            let _ = answer.send(result);
+        }
+    }
+}
+
+/// What came of each append. One that is refused does not touch the others; a failing disk fails all.
+async fn commit(database: &Database, appends: &[Append]) -> Vec<Result<(), DatabaseError>> {
+    const DOING: &str = "write the journal";
+    let written = async {
+        let mut transaction = database.write(DOING).await?;
+        let mut results = Vec::with_capacity(appends.len());
+        for append in appends {
+            results.push(insert(&mut transaction, append).await?);
+        }
+        transaction.commit().await.map_err(query_error(DOING))?;
+        Ok::<_, DatabaseError>(results)
+    };
+    match written.await {
+        Ok(results) => results
+            .into_iter()
+            .map(|refused| refused.map_or(Ok(()), |why| Err(DatabaseError::Refused(why))))
+            .collect(),
+        Err(err) => {
+            let text = err.to_string();
+            appends.iter().map(|_| Err(DatabaseError::Journal(text.clone()))).collect()
+        }
+    }
+}
+
+/// Why an append is refused, if it is.
+async fn insert(
+    transaction: &mut Transaction<'static, Sqlite>,
+    append: &Append,
+) -> Result<Option<String>, DatabaseError> {
+    let failed = query_error("write the journal");
+    let count = i64::try_from(append.events.len()).unwrap_or(i64::MAX);
+    let checkpoint = append.events.iter().rposition(|event| event.checkpoint);
+    let checkpoint =
+        checkpoint.map(|index| append.expected.saturating_add(i64::try_from(index).unwrap_or(i64::MAX)));
+    let id: Option<i64> = sqlx::query_scalar(
+        "UPDATE sessions SET next_seq = next_seq + $3, last_activity = MAX(last_activity, $4),
+           checkpoint = COALESCE($5, checkpoint), has_work = $6
+         WHERE key = $1 AND next_seq = $2 RETURNING id",
+    )
+    .bind(&append.key)
+    .bind(append.expected)
+    .bind(count)
+    .bind(append.at)
+    .bind(checkpoint)
+    .bind(append.has_work)
+    .fetch_optional(&mut **transaction)
+    .await
+    .map_err(&failed)?;
+    let Some(id) = id else {
+        return Ok(Some(format!(
+            "the session {:?} is not at event {}: somebody else wrote it",
+            append.key, append.expected
+        )));
+    };
+    for (seq, event) in (append.expected..).zip(&append.events) {
+        sqlx::query("INSERT INTO session_events (session, seq, at, kind, data) VALUES ($1, $2, $3, $4, $5)")
+            .bind(id)
+            .bind(seq)
+            .bind(append.at)
+            .bind(event.kind)
+            .bind(&event.data)
+            .execute(&mut **transaction)
+            .await
+            .map_err(&failed)?;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::testing::database;
+
+    fn event(data: &str) -> NewEvent {
+        NewEvent { kind: "note", data: data.into(), checkpoint: false }
+    }
+
+    fn append(key: &str, expected: i64, events: Vec<NewEvent>) -> Append {
+        Append { key: key.into(), expected, at: 7, events, has_work: true }
+    }
+
+    #[tokio::test]
+    async fn a_session_is_loaded_from_its_checkpoint_and_read_from_its_beginning() {
+        let (_folder, database) = database().await;
+        let journal = Journal::new(database);
+        let empty = journal.open("agent:main:main", "main", 5).await.unwrap();
+        assert_eq!((empty.row.next_seq, empty.events.len(), empty.row.has_work), (0, 0, false));
+        journal.append(append("agent:main:main", 0, vec![event("1"), event("2")])).await.unwrap();
+        assert_eq!(journal.with_work().await.unwrap(), ["agent:main:main"]);
+        let all = NewEvent { checkpoint: true, ..event("all") };
+        journal.append(append("agent:main:main", 2, vec![event("3"), all, event("4")])).await.unwrap();
+        let loaded = journal.load("agent:main:main").await.unwrap().unwrap();
+        let data: Vec<_> = loaded.events.iter().map(|event| (event.seq, event.data.as_str())).collect();
+        assert_eq!(data, [(3, "all"), (4, "4")]);
+        assert_eq!((loaded.row.next_seq, loaded.row.last_activity), (5, 7));
+        let page = journal.page("agent:main:main", 1, 2).await.unwrap();
+        assert_eq!(page.iter().map(|event| event.data.as_str()).collect::<Vec<_>>(), ["2", "3"]);
+        let done = Append { has_work: false, ..append("agent:main:main", 5, vec![event("5")]) };
+        journal.append(done).await.unwrap();
+        assert!(journal.with_work().await.unwrap().is_empty());
+        assert!(journal.load("nobody").await.unwrap().is_none());
+        assert!(journal.exists("agent:main:main").await.unwrap() && !journal.exists("nobody").await.unwrap());
+        assert!(journal.open("", "main", 1).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn of_two_who_write_a_session_one_is_told_and_nobody_else_suffers() {
+        let (_folder, database) = database().await;
+        let journal = Journal::new(database);
+        for key in ["a", "b"] {
+            journal.open(key, "main", 1).await.unwrap();
+        }
+        let writes = [
+            append("a", 0, vec![event("1")]),
+            append("a", 0, vec![event("x")]),
+            append("b", 0, vec![event("1")]),
+        ];
+        let results = futures_util::future::join_all(writes.map(|write| journal.append(write))).await;
+        let refused: Vec<bool> = results.iter().map(Result::is_err).collect();
+        assert_eq!(refused, [false, true, false], "{results:?}");
+        assert_eq!(journal.page("a", 0, 9).await.unwrap().len(), 1);
+        assert!(journal.append(append("nobody", 0, vec![event("1")])).await.is_err());
+    }
+
+    /// What one process was told is what the next one finds.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_sessions_share_the_disk() {
+        let (_folder, database) = database().await;
+        let journal = Journal::new(database.clone());
+        let each = if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 400 } else { 20 };
+        let began = std::time::Instant::now();
+        let writing: Vec<_> = (0..64)
+            .map(|number| {
+                let journal = journal.clone();
+                tokio::spawn(async move {
+                    let key = format!("session-{number}");
+                    journal.open(&key, "main", 1).await.unwrap();
+                    for seq in 0..each {
+                        journal.append(append(&key, seq, vec![event(&"x".repeat(500))])).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for written in writing {
+            written.await.unwrap();
+        }
+        println!("{:.0} events a second", f64::from(64 * each as i32) / began.elapsed().as_secs_f64());
+        let (sessions, total) = Journal::new(database).list(100, 0).await.unwrap();
+        assert_eq!(total, 64);
+        assert!(sessions.iter().all(|session| session.next_seq == each), "{sessions:?}");
+    }
+
+    #[tokio::test]
+    async fn a_long_session_is_there_at_once() {
+        let (_folder, database) = database().await;
+        let journal = Journal::new(database);
+        journal.open("long", "main", 1).await.unwrap();
+        let count = 100_000;
+        for start in (0..count).step_by(10_000) {
+            let mut events: Vec<NewEvent> =
+                (start..start + 10_000).map(|seq| event(&seq.to_string())).collect();
+            events[9_000].checkpoint = true;
+            journal.append(append("long", start, events)).await.unwrap();
+        }
+        let began = std::time::Instant::now();
+        let loaded = journal.load("long").await.unwrap().unwrap();
+        println!("loaded in {:?}", began.elapsed());
+        assert_eq!((loaded.events.len(), loaded.row.next_seq), (1_000, count));
+        assert!(began.elapsed().as_millis() < 200, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,75 @@
+//! What agents' models have cost, by day, agent and run.
+
+use crate::database::{Database, DatabaseError, query_error};
+
+/// In billionths of a dollar.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spending {
+    pub run: i64,
+    /// Of the agent, that day.
+    pub agent: i64,
+    /// Of everybody, that day.
+    pub day: i64,
+}
+
+impl Database {
+    /// `day` is a date of the user's calendar.
+    pub async fn record_spending(
+        &self,
+        day: &str,
+        agent: &str,
+        run: &str,
+        nanos: i64,
+    ) -> Result<(), DatabaseError> {
+        sqlx::query(
+            "INSERT INTO spending (day, agent, run, nanos) VALUES ($1, $2, $3, $4)
+             ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos",
+        )
+        .bind(day)
+        .bind(agent)
+        .bind(run)
+        .bind(nanos)
+        .execute(&self.writer)
+        .await
+        .map_err(query_error("write down what was spent"))?;
+        Ok(())
+    }
+
+    pub async fn spending(&self, day: &str, agent: &str, run: &str) -> Result<Spending, DatabaseError> {
+        let (run, agent, day): (i64, i64, i64) = sqlx::query_as(
+            "SELECT COALESCE((SELECT SUM(nanos) FROM spending WHERE run = $3), 0),
+                    COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1 AND agent = $2), 0),
+                    COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1), 0)",
+        )
+        .bind(day)
+        .bind(agent)
+        .bind(run)
+        .fetch_one(&self.readers)
+        .await
+        .map_err(query_error("read what was spent"))?;
+        Ok(Spending { run, agent, day })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::testing::database;
+
+    #[tokio::test]
+    async fn what_was_spent_adds_up() {
+        let (_folder, database) = database().await;
+        for (day, agent, run, nanos) in [
+            ("d1", "a", "r1", 1),
+            ("d1", "a", "r1", 2),
+            ("d1", "a", "r2", 10),
+            ("d1", "b", "r3", 100),
+            ("d2", "a", "r1", 1000),
+        ] {
+            database.record_spending(day, agent, run, nanos).await.unwrap();
+        }
+        let spent = database.spending("d1", "a", "r1").await.unwrap();
+        assert_eq!(spent, Spending { run: 1003, agent: 13, day: 113 });
+        assert_eq!(database.spending("d3", "x", "y").await.unwrap(), Spending::default());
+    }
+}

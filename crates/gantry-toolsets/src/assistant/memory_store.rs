@@ -1,0 +1,73 @@
+//! `memory_store` remembers something beyond the conversation.
+
+use std::sync::Arc;
+
+use gantry_store::{DatabaseError, Remembered};
+use gantry_tool::{Label, Text, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::namespace::Namespace;
+use crate::Native;
+
+type Ctx = gantry_tool::Ctx<Native>;
+
+/// Remember something for later conversations: one fact, method, state or lesson a call. Use words that make sense without
+/// this conversation. What is known already, in the same or nearly the same words, is not stored again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// Where it belongs.
+    namespace: Namespace,
+    /// What to remember, at most 16000 characters.
+    content: String,
+}
+
+pub(crate) fn tool(native: &Arc<Native>) -> Tool {
+    Tool::new("memory_store", Toolset::Assistant, native, run).additive().idempotent()
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    let name = input.namespace.name();
+    let labels: Vec<String> = ctx.call.labels.iter().map(|label| label_name(*label).to_owned()).collect();
+    let now = jiff::Timestamp::now().as_millisecond();
+    let memories = &ctx.state.memories;
+    match memories.store(&ctx.call.agent, name, &input.content, &labels, now).await {
+        Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
+        Ok(Remembered::Known(known)) => Ok(Text(format!("Already known in {name}: {known}"))),
+        Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
+        Err(err) => Err(ToolError::failed(err.to_string())),
+    }
+}
+
+/// As memories keep it.
+pub(super) fn label_name(label: Label) -> &'static str {
+    match label {
+        Label::Untrusted => "untrusted",
+        Label::Private => "private",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::Bench;
+
+    #[tokio::test]
+    async fn remembers_once_and_each_agent_for_itself() {
+        let bench = Bench::new();
+        let store = async |content: &str| {
+            bench.call("memory_store", json!({"namespace": "knowledge", "content": content})).await
+        };
+        assert_eq!(store("The door code is 1234.").await, Ok(json!("Stored in knowledge.")));
+        let again = store("the door code is 1234").await.unwrap();
+        assert!(again.as_str().unwrap().starts_with("Already known in knowledge"), "{again}");
+        assert!(store("…").await.is_err());
+        let recalled = bench.call("memory_recall", json!({"namespace": "knowledge"})).await;
+        assert_eq!(recalled, Ok(json!("The door code is 1234.")));
+        let nothing = bench.call("memory_recall", json!({"namespace": "project-state"})).await;
+        assert_eq!(nothing, Ok(json!("Nothing is stored in project-state yet.")));
+        assert!(bench.call("memory_recall", json!({"namespace": "secrets"})).await.is_err());
+    }
+}

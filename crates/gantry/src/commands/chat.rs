@@ -1,0 +1,515 @@
+//! `gantry chat`: talk with an agent. One message and its answer, or a conversation line by line.
+
+use std::io::{BufRead, IsTerminal, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
+use gantry_protocol::{StreamFrame, event, method, raw};
+use gantry_tool::{Refusal, RefusalCode};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
+use crate::commands::interrupted;
+use crate::exit::{Exit, Refused, UsageError};
+use crate::output::{Output, question};
+use crate::places::Places;
+use crate::served::{LocalNode, Served};
+
+/// Events that may wait to be shown; what is missed is told, and the answer is asked for.
+const WAITING: usize = 4096;
+/// How often the answer is asked for once events were missed.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+const MAX_INPUT: u64 = 1024 * 1024;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    gantry chat                                      a conversation; /help shows the commands\n  \
+    gantry chat 'What changed here since yesterday?'\n  \
+    git diff | gantry chat -                         the message is read from standard input\n  \
+    gantry chat --agent reviewer --session pr-12 'Look at this again'\n  \
+    gantry chat --json 'List the TODOs'              every event as a line of JSON")]
+pub(crate) struct ChatArgs {
+    /// What to say; - reads it from standard input; without it, a conversation begins
+    message: Option<String>,
+    /// Which conversation: a word, or a whole key [default: main]
+    #[arg(long, value_name = "KEY")]
+    session: Option<String>,
+    /// Which agent [default: main]
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    /// Where relative paths start, if this command has to start the gateway [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<std::path::PathBuf>,
+}
+
+pub(crate) fn run(places: Places, output: &Output, args: ChatArgs) -> Result<Exit> {
+    let key = session_key(&args)?;
+    let message = message(&args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let exit = runtime.block_on(async {
+        let (address, own) = reach(&places, output, &args).await?;
+        let talked = async {
+            let chat = Chat::open(&address, output, key).await?;
+            match message {
+                Some(text) => chat.once(text).await,
+                None => chat.converse().await,
+            }
+        };
+        let exit = talked.await;
+        if let Some(served) = own {
+            served.stop().await;
+        }
+        exit
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    exit
+}
+
+fn session_key(args: &ChatArgs) -> Result<String> {
+    let session = args.session.as_deref().unwrap_or("main");
+    match (&args.agent, session.starts_with("agent:")) {
+        (Some(_), true) => {
+            Err(UsageError("a whole session key names its agent; leave --agent out".into()).into())
+        }
+        (Some(agent), false) => Ok(format!("agent:{agent}:{session}")),
+        (None, _) => Ok(session.to_owned()),
+    }
+}
+
+fn message(args: &ChatArgs) -> Result<Option<String>> {
+    let reads = match args.message.as_deref() {
+        Some("-") => true,
+        Some(text) => return Ok(Some(text.to_owned())),
+        None => !std::io::stdin().is_terminal(),
+    };
+    if !reads {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    std::io::stdin().take(MAX_INPUT + 1).read_to_string(&mut text).context("cannot read standard input")?;
+    if text.trim().is_empty() {
+        return Err(UsageError("there is nothing to say: standard input is empty".into()).into());
+    }
+    Ok(Some(text))
+}
+
+/// The gateway that runs; else one of our own, for as long as this takes.
+async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Address, Option<Served>)> {
+    match Target::find(places, output, false)? {
+        Target::Gateway(address) => Ok((address, None)),
+        Target::InProcess => {
+            let mut places = places.clone();
+            places.layers.overrides.push("gateway.listen=\"127.0.0.1:0\"".to_owned());
+            let workspace = args.workspace.clone().unwrap_or_default();
+            let workspace = places.resolve(&places.current_dir.join(workspace));
+            let served = Served::start(&places, LocalNode::Included, workspace).await?;
+            let address = Target::gateway(&places, output)?;
+            Ok((address, Some(served)))
+        }
+    }
+}
+
+struct Chat<'a> {
+    output: &'a Output,
+    key: String,
+    link: Link,
+    events: mpsc::Receiver<Value>,
+    missed: Arc<AtomicBool>,
+    /// A line of the answer is half said.
+    is_in_line: bool,
+}
+
+/// What became of a message.
+enum Turn {
+    Settled(Exit),
+    /// Somebody has to answer, and nobody here can.
+    Waits(Value),
+}
+
+impl<'a> Chat<'a> {
+    async fn open(address: &Address, output: &'a Output, key: String) -> Result<Chat<'a>> {
+        let (told, events) = mpsc::channel(WAITING);
+        let missed = Arc::new(AtomicBool::new(false));
+        let listener = Arc::new(Listener { told, missed: missed.clone() });
+        let (link, _, _) = open(address, listener).await.map_err(Refused)?;
+        let mut chat = Chat { output, key, link, events, missed, is_in_line: false };
+        let status = chat.request(method::SESSIONS_LISTEN, json!({"sessionKey": chat.key})).await?;
+        if let Some(key) = status["sessionKey"].as_str() {
+            key.clone_into(&mut chat.key);
+        }
+        Ok(chat)
+    }
+
+    /// One message and its answer.
+    async fn once(mut self, text: String) -> Result<Exit> {
+        let Some(id) = self.send(&text).await? else { return Ok(Exit::Success) };
+        let asks = std::io::stdin().is_terminal() && !self.output.json;
+        match self.until_settled(&id, asks).await? {
+            Turn::Settled(exit) => Ok(exit),
+            Turn::Waits(question) => {
+                let (id, tool) = (text_of(&question["id"]), text_of(&question["tool"]));
+                let (message, words) = match question["questions"].as_array() {
+                    Some(asked) => {
+                        let asked = asked.iter().map(|one| text_of(&one["question"]));
+                        (format!("the agent asks: {}", asked.collect::<Vec<_>>().join(" / ")), "ANSWER…")
+                    }
+                    None => (
+                        format!("{tool} needs an approval: {}", text_of(&question["reason"])),
+                        "yes|no|always",
+                    ),
+                };
+                let hint = format!("gantry sessions answer {} --question {id} {words}", self.key);
+                let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
+                Ok(self.output.refused(&refusal))
+            }
+        }
+    }
+
+    /// Line by line, until the input ends.
+    async fn converse(mut self) -> Result<Exit> {
+        self.output.done(&format!("{}; /help shows the commands, Ctrl-D ends", self.key));
+        let mut lines = typed_lines();
+        loop {
+            question("> ");
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                () = interrupted() => None,
+            };
+            let Some(line) = line else { return Ok(Exit::Success) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            match self.send(&line).await {
+                Ok(Some(id)) => self.turn(&id, &mut lines).await?,
+                Ok(None) => {}
+                Err(err) => {
+                    Exit::report(self.output, &err);
+                }
+            }
+        }
+    }
+
+    /// One run of a conversation: what is typed meanwhile answers questions, or is said.
+    async fn turn(&mut self, id: &str, lines: &mut mpsc::Receiver<String>) -> Result<()> {
+        let mut asked: Option<Value> = None;
+        let mut asks: Option<Asks> = None;
+        loop {
+            tokio::select! {
+                event = self.next_event(id) => {
+                    let event = event?;
+                    self.show(&event);
+                    if event["event"] == "approval" {
+                        self.put(&event["question"]);
+                        asked = Some(event["question"].clone());
+                    }
+                    if event["event"] == "asked" {
+                        asks = Some(Asks::new(&event["asked"])).inspect(Asks::put);
+                    }
+                    if settles(&event, id) {
+                        return Ok(());
+                    }
+                }
+                Some(line) = lines.recv() => {
+                    if asks.is_some() {
+                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
+                            self.reply(&asks).await?;
+                        }
+                        asks.as_ref().inspect(|asks| asks.put());
+                        continue;
+                    }
+                    match (asked.take(), word(&line)) {
+                        (Some(question), Some(word)) => self.answer(&question, word).await?,
+                        (Some(question), None) => {
+                            self.put(&question);
+                            asked = Some(question);
+                        }
+                        (None, _) if line.trim().is_empty() => {}
+                        (None, _) => {
+                            if let Err(err) = self.send(&line).await {
+                                Exit::report(self.output, &err);
+                            }
+                        }
+                    }
+                }
+                () = interrupted() => {
+                    self.send("/stop").await?;
+                }
+            }
+        }
+    }
+
+    async fn until_settled(&mut self, id: &str, asks: bool) -> Result<Turn> {
+        loop {
+            let event = tokio::select! {
+                event = self.next_event(id) => event?,
+                () = interrupted() => {
+                    self.send("/stop").await?;
+                    continue;
+                }
+            };
+            self.show(&event);
+            if settles(&event, id) {
+                return Ok(Turn::Settled(match event["event"].as_str() {
+                    Some("final") => Exit::Success,
+                    _ => Exit::Failure,
+                }));
+            }
+            if event["event"] == "asked" {
+                if !asks {
+                    return Ok(Turn::Waits(event["asked"].clone()));
+                }
+                let mut asked = Asks::new(&event["asked"]);
+                loop {
+                    asked.put();
+                    let mut line = String::new();
+                    let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
+                    if !matches!(read, Ok(1..)) || asked.take(&line) {
+                        break;
+                    }
+                }
+                self.reply(&asked).await?;
+            }
+            if event["event"] == "approval" {
+                if !asks {
+                    return Ok(Turn::Waits(event["question"].clone()));
+                }
+                let answer = loop {
+                    self.put(&event["question"]);
+                    let mut line = String::new();
+                    let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
+                    match (read, word(&line)) {
+                        (Ok(0) | Err(_), _) => break "no",
+                        (Ok(_), Some(word)) => break word,
+                        (Ok(_), None) => {}
+                    }
+                };
+                self.answer(&event["question"], answer).await?;
+            }
+        }
+    }
+
+    /// The next thing that happens. When some was missed, what settled the message is asked for.
+    async fn next_event(&mut self, id: &str) -> Result<Value> {
+        loop {
+            tokio::select! {
+                event = self.events.recv() => {
+                    return event.context("the connection to the gateway was lost; the run goes on there");
+                }
+                () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
+                    // Said before under this id, so it is not said again.
+                    let params = json!({"sessionKey": self.key, "message": "?", "id": id});
+                    let answer = self.request(method::SESSIONS_SEND, params).await?;
+                    if answer["status"] != "accepted" {
+                        let event = answer["status"].clone();
+                        return Ok(json!({
+                            "event": event, "text": answer["reply"], "message": answer["error"],
+                            "messages": [{"id": id}],
+                        }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says something; the id under which it will be settled, unless it was a command.
+    async fn send(&mut self, text: &str) -> Result<Option<String>> {
+        let params = json!({"sessionKey": self.key, "message": text});
+        let answer = self.request(method::SESSIONS_SEND, params).await?;
+        if answer["status"] == "command" {
+            match self.output.json {
+                true => self.output.value(&answer),
+                false => self.output.line(&text_of(&answer["told"])),
+            }
+            return Ok(None);
+        }
+        Ok(Some(text_of(&answer["messageId"])))
+    }
+
+    async fn answer(&mut self, question: &Value, word: &str) -> Result<()> {
+        let params = json!({"sessionKey": self.key, "question": question["id"], "answer": word});
+        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
+            // Somebody else may have answered first.
+            self.output.warning(&format!("{err:#}"));
+        }
+        Ok(())
+    }
+
+    /// Tells the agent what it wanted to know.
+    async fn reply(&mut self, asks: &Asks) -> Result<()> {
+        let params = json!({"sessionKey": self.key, "question": asks.id, "answers": asks.answers});
+        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
+            self.output.warning(&format!("{err:#}"));
+        }
+        Ok(())
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value> {
+        let answer: Result<_, LinkError> = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
+        let answer = answer.map_err(request_error)?;
+        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
+    }
+
+    /// Asks whoever sits here.
+    fn put(&self, asked: &Value) {
+        question(&format!(
+            "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments: ",
+            text_of(&asked["tool"]),
+            asked["input"],
+            text_of(&asked["reason"]),
+            text_of(&asked["rule"])
+        ));
+    }
+
+    fn show(&mut self, event: &Value) {
+        if self.output.json {
+            return self.output.value(event);
+        }
+        let streams = self.output.is_terminal();
+        match event["event"].as_str().unwrap_or_default() {
+            "text" if streams => {
+                self.output.piece(&text_of(&event["delta"]));
+                self.is_in_line = true;
+            }
+            "restart" => self.note(&format!("asked again: {}", text_of(&event["reason"]))),
+            "tool_start" => self.note(&format!("{} {}", text_of(&event["tool"]), shown(&event["input"]))),
+            "tool_end" if event["isError"] == true => {
+                self.note(&format!("{} failed: {}", text_of(&event["tool"]), shown(&event["result"])));
+            }
+            "compacted" => self.note("the conversation was summed up"),
+            "final" if streams && self.is_in_line => {
+                self.output.line("");
+                self.is_in_line = false;
+            }
+            "final" => self.output.page(&text_of(&event["text"])),
+            "stopped" => self.note("stopped"),
+            "error" => self.output.error(&text_of(&event["message"])),
+            "suspended" => self.output.warning("the gateway is stopping; the run goes on when it is back"),
+            _ => {}
+        }
+    }
+
+    /// What the agent does, for who watches.
+    fn note(&mut self, text: &str) {
+        if std::mem::take(&mut self.is_in_line) {
+            self.output.line("");
+        }
+        self.output.running_notes().info(text);
+    }
+}
+
+/// What an agent asks, and what was answered so far.
+struct Asks {
+    id: String,
+    questions: Vec<Value>,
+    answers: Vec<String>,
+}
+
+impl Asks {
+    fn new(asked: &Value) -> Asks {
+        let questions = asked["questions"].as_array().cloned().unwrap_or_default();
+        Asks { id: text_of(&asked["id"]), questions, answers: Vec::new() }
+    }
+
+    fn put(&self) {
+        let Some(next) = self.questions.get(self.answers.len()) else { return };
+        let options = next["options"].as_array().into_iter().flatten().enumerate();
+        let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
+        question(&format!("\n{}{}\n? ", text_of(&next["question"]), options.collect::<String>()));
+    }
+
+    /// An answer: a number of an option, or words. Whether all are given.
+    fn take(&mut self, line: &str) -> bool {
+        let options = self.questions.get(self.answers.len()).map(|next| next["options"].clone());
+        let chosen = line.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let chosen = chosen.and_then(|at| options?.get(at).map(text_of));
+        let answer = chosen.unwrap_or_else(|| line.trim().to_owned());
+        if !answer.is_empty() {
+            self.answers.push(answer);
+        }
+        self.answers.len() >= self.questions.len()
+    }
+}
+
+fn settles(event: &Value, id: &str) -> bool {
+    let mut messages = event["messages"].as_array().into_iter().flatten();
+    messages.any(|message| message["id"] == id) || event["event"] == "suspended"
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A value in a few words.
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let short: String = text.chars().take(120).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{dots}", short.replace('\n', " "))
+}
+
+fn word(line: &str) -> Option<&'static str> {
+    match line.trim().to_lowercase().as_str() {
+        "y" | "yes" => Some("yes"),
+        "n" | "no" => Some("no"),
+        "a" | "always" => Some("always"),
+        _ => None,
+    }
+}
+
+/// What is typed, a line at a time; one that ends with a backslash goes on. Ends with the input.
+fn typed_lines() -> mpsc::Receiver<String> {
+    let (typed, lines) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        let mut whole = String::new();
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            match line.strip_suffix('\\') {
+                Some(begun) => {
+                    whole.push_str(begun);
+                    whole.push('\n');
+                }
+                None => {
+                    whole.push_str(&line);
+                    if typed.blocking_send(std::mem::take(&mut whole)).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+    lines
+}
+
+/// Hears what happens in the session.
+struct Listener {
+    told: mpsc::Sender<Value>,
+    missed: Arc<AtomicBool>,
+}
+
+impl Service for Listener {
+    fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
+        Box::pin(async move { Err(request.unknown()) })
+    }
+
+    fn event(&self, _link: &Link, told: Event) {
+        if told.name != event::SESSION_EVENT {
+            return;
+        }
+        let Some(data) = told.parse::<Value>() else { return };
+        let lost = data["event"]["event"] == "missed" || self.told.try_send(data["event"].clone()).is_err();
+        if lost {
+            self.missed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn stream(&self, _link: &Link, _frame: StreamFrame) {}
+}

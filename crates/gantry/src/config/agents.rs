@@ -1,0 +1,239 @@
+//! `[agents.NAME]`: configured personas, and `[session]`: how their conversations are kept.
+
+use std::path::PathBuf;
+
+use gantry_agent::{APPROVAL_MINUTES, DmScope, FlowRule, MAX_REQUESTS, ResetPolicy};
+use gantry_model::{Effort, Thinking};
+use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::IsolationConfig;
+
+/// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
+const SHOWN: [&str; 16] = [
+    "Read",
+    "Write",
+    "Edit",
+    "Glob",
+    "Grep",
+    "Bash",
+    "Process",
+    "tool::web_fetch",
+    "tool::web_search",
+    "http_request",
+    "result_read",
+    "ask_user",
+    "memory_store",
+    "memory_recall",
+    "native",
+    "mcp",
+];
+
+/// A configured persona.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct AgentConfig {
+    /// The model it speaks with: `provider/model`, or a tier; `balanced` when left out.
+    model: Option<String>,
+    /// Whether the model thinks before it answers: `off`, `adaptive`, or a number of tokens.
+    thinking: ThinkingConfig,
+    /// How hard the model tries: `low`, `medium` or `high`.
+    effort: Option<EffortConfig>,
+    /// Said to the model before the files of the agent's workspace.
+    prompt: Option<String>,
+    /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
+    tools: ToolsConfig,
+    /// Names, globs and toolsets that it never sees.
+    deny_tools: Vec<String>,
+    pub(crate) autonomy: Autonomy,
+    /// Where its relative paths start; the current directory when left out.
+    pub(crate) workspace: Option<PathBuf>,
+    /// In place of the common `[isolation]`.
+    pub(crate) isolation: Option<IsolationConfig>,
+    /// When its conversations begin anew by themselves.
+    reset: ResetConfig,
+    /// What becomes of calls that reach outside once a session holds private data and what others wrote: `ask` a human
+    /// (autonomous agents are denied), or `off`.
+    flow: FlowConfig,
+    /// How often the model may be asked in one run.
+    max_requests: Option<u32>,
+    /// Minutes until a question that nobody answered is a no.
+    approval_minutes: Option<u32>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ThinkingConfig {
+    Word(ThinkingWord),
+    Tokens(u32),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ThinkingWord {
+    Off,
+    Adaptive,
+}
+
+impl Default for ThinkingConfig {
+    fn default() -> Self {
+        ThinkingConfig::Word(ThinkingWord::Off)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum EffortConfig {
+    Low,
+    Medium,
+    High,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct ResetConfig {
+    /// `manual`, `daily` or `idle`.
+    mode: ResetMode,
+    /// For `daily`: the hour of the user's clock; 4 when left out.
+    at_hour: Option<u8>,
+    /// For `idle`: 60 when left out.
+    idle_minutes: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ResetMode {
+    #[default]
+    Manual,
+    Daily,
+    Idle,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum FlowConfig {
+    #[default]
+    Ask,
+    Off,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ToolsConfig {
+    All(AllTools),
+    Listed(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AllTools {
+    All,
+}
+
+impl Default for ToolsConfig {
+    fn default() -> Self {
+        ToolsConfig::All(AllTools::All)
+    }
+}
+
+impl AgentConfig {
+    pub(crate) fn scope(&self) -> Result<ToolScope, RegistryError> {
+        match &self.tools {
+            ToolsConfig::All(AllTools::All) => ToolScope::new(None, &self.deny_tools),
+            ToolsConfig::Listed(names) => ToolScope::new(Some(names), &self.deny_tools),
+        }
+    }
+
+    /// Every selector of the agent's lists, for checks that each one means something.
+    pub(crate) fn selectors(&self) -> Vec<String> {
+        let listed = match &self.tools {
+            ToolsConfig::All(AllTools::All) => Vec::new(),
+            ToolsConfig::Listed(names) => names.clone(),
+        };
+        listed.into_iter().chain(self.deny_tools.clone()).collect()
+    }
+
+    /// The agent as its sessions need it; `workspace` is where it works unless it has a place of its own.
+    pub(crate) fn settings(&self, workspace: PathBuf) -> Result<gantry_agent::Agent, RegistryError> {
+        let shown = match &self.tools {
+            ToolsConfig::All(AllTools::All) => ToolScope::new(Some(&SHOWN.map(str::to_owned)), &[])?,
+            ToolsConfig::Listed(_) => ToolScope::default(),
+        };
+        Ok(gantry_agent::Agent {
+            model: self.model.clone(),
+            thinking: match self.thinking {
+                ThinkingConfig::Word(ThinkingWord::Off) => Thinking::Off,
+                ThinkingConfig::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
+                ThinkingConfig::Tokens(tokens) => Thinking::Budget(tokens),
+            },
+            effort: self.effort.map(|effort| match effort {
+                EffortConfig::Low => Effort::Low,
+                EffortConfig::Medium => Effort::Medium,
+                EffortConfig::High => Effort::High,
+            }),
+            autonomy: self.autonomy,
+            scope: self.scope()?,
+            shown,
+            workspace: self.workspace.clone().unwrap_or(workspace),
+            prompt: self.prompt.clone(),
+            reset: match self.reset.mode {
+                ResetMode::Manual => ResetPolicy::Manual,
+                ResetMode::Daily => {
+                    ResetPolicy::Daily { at_hour: i8::try_from(self.reset.at_hour.unwrap_or(4)).unwrap_or(4) }
+                }
+                ResetMode::Idle => ResetPolicy::Idle { minutes: self.reset.idle_minutes.unwrap_or(60) },
+            },
+            flow: match self.flow {
+                FlowConfig::Ask => FlowRule::Ask,
+                FlowConfig::Off => FlowRule::Off,
+            },
+            max_requests: self.max_requests.unwrap_or(MAX_REQUESTS),
+            approval_minutes: self.approval_minutes.unwrap_or(APPROVAL_MINUTES),
+        })
+    }
+
+    /// What the types cannot say.
+    pub(crate) fn violations(&self, key: &str) -> Vec<Violation> {
+        let violation = |key: String, message: String| Violation { path: key, message };
+        let mut violations = Vec::new();
+        violations.extend(self.scope().err().map(|err| violation(key.to_owned(), err.to_string())));
+        if self.reset.at_hour.is_some_and(|hour| hour > 23) {
+            violations.push(violation(format!("{key}.reset.atHour"), "is an hour from 0 to 23".into()));
+        }
+        let isolation = self.isolation.as_ref();
+        let own = format!("{key}.isolation");
+        violations.extend(isolation.into_iter().flat_map(|isolation| isolation.violations(&own)));
+        violations
+    }
+}
+
+/// How conversations are kept.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct SessionConfig {
+    /// Which direct messages share a conversation: `main` (all), `per-peer`, `per-channel-peer` or
+    /// `per-account-channel-peer`.
+    dm_scope: DmScopeConfig,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum DmScopeConfig {
+    #[default]
+    Main,
+    PerPeer,
+    PerChannelPeer,
+    PerAccountChannelPeer,
+}
+
+impl SessionConfig {
+    pub(crate) fn dm_scope(&self) -> DmScope {
+        match self.dm_scope {
+            DmScopeConfig::Main => DmScope::Main,
+            DmScopeConfig::PerPeer => DmScope::PerPeer,
+            DmScopeConfig::PerChannelPeer => DmScope::PerChannelPeer,
+            DmScopeConfig::PerAccountChannelPeer => DmScope::PerAccountChannelPeer,
+        }
+    }
+}

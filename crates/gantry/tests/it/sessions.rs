@@ -1,0 +1,340 @@
+//! Agents in a real gateway, with a scripted server in place of a model.
+
+use std::time::Duration;
+
+use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::gateway::{Up, eventually};
+use crate::run::World;
+
+mod kills;
+
+/// Nothing that runs on this machine takes part.
+const NOBODY: &str = "[models]\n";
+
+struct Model {
+    _runtime: Runtime,
+    server: ScriptedServer,
+}
+
+impl Model {
+    fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(ScriptedServer::deciding(Script::default(), decide));
+        Model { _runtime: runtime, server }
+    }
+
+    /// A world whose agents speak with this model.
+    fn world(&self, agent: &str) -> World {
+        let world = World::new();
+        world.configure(&format!(
+            "{NOBODY}[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n\
+             [models.providers.lab.models.scripted-1]\ncontextWindow = 100000\n[agents.main]\n{agent}\n",
+            self.server.base_url()
+        ));
+        world
+    }
+
+    fn check(&self) {
+        assert_eq!(self.server.violations(), [""; 0]);
+    }
+}
+
+/// How many results the model was given since the last message of the user.
+fn results(heard: &Heard) -> usize {
+    heard.body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").count()
+}
+
+fn call(name: &str, input: Value) -> Turn {
+    Turn { say: vec![Say::Call { name: name.into(), input }], ..Turn::default() }
+}
+
+fn events(body: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    text.lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect()
+}
+
+fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::gateway::Response {
+    let path = format!("/v1/sessions/{key}/messages");
+    up.ask("POST", &path, headers, body.to_string().as_bytes())
+}
+
+#[test]
+fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("Read", json!({"path": "a.txt"})),
+        _ => Turn::text(format!(
+            "it says {}",
+            if heard.last_text().contains("forty-two") { "42" } else { "?" }
+        )),
+    });
+    let world = model.world("autonomy = \"guided\"");
+    world.write("a.txt", "forty-two\n");
+    // Without a gateway one is started for the message.
+    let ran = world.run(&["chat", "What does a.txt say?"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "it says 42\n"), "{}", ran.stderr);
+
+    let up = Up::start(&world);
+    let listed = world.run(&["sessions", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["sessionKey"], "agent:main:main", "{listed}");
+    let shown = world.run(&["sessions", "show", "main"]);
+    assert!(
+        shown.stdout.contains("What does a.txt say?") && shown.stdout.contains("it says 42"),
+        "{shown:?}"
+    );
+    let exported = world.run(&["sessions", "export", "main"]);
+    let kinds: Vec<String> = exported
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds.first().map(String::as_str), Some("message_in"));
+    assert_eq!(kinds.last().map(String::as_str), Some("run_ended"));
+    let told = world.run(&["chat", "--json", "again"]);
+    let last: Value = serde_json::from_str(told.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (last["event"].as_str(), last["text"].as_str()),
+        (Some("final"), Some("it says ?")),
+        "{told:?}"
+    );
+    assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("begins anew"));
+    assert_eq!(world.run(&["agents", "--json"]).json()[0]["id"], "main");
+    drop(up);
+    model.check();
+}
+
+#[test]
+fn messages_over_http_stream_what_happens() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("Glob", json!({"pattern": "*"})),
+        _ => Turn { piece: Some(3), ..Turn::text("all is well") },
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let message = json!({"message": "how is it?", "id": "m-1", "replyTo": {"chat": 7}});
+    let answer = post(&up, "main", &message, &[("Accept", "text/event-stream")]);
+    assert_eq!(answer.status, 200);
+    let events = events(&answer.body);
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    for name in ["accepted", "run_begun", "tool_start", "tool_end", "text", "final"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let last = events.last().unwrap();
+    assert_eq!(
+        (last["text"].as_str(), &last["messages"][0]["replyTo"]),
+        (Some("all is well"), &json!({"chat": 7}))
+    );
+    // The same message again is answered as it was, without a stream too.
+    let again = post(&up, "main", &message, &[]).json();
+    assert_eq!((again["status"].as_str(), again["reply"].as_str()), (Some("final"), Some("all is well")));
+    let status = up.get("/v1/sessions/main").json();
+    assert_eq!((&status["runs"], &status["running"]), (&json!(1), &Value::Null), "{status}");
+    let history = up.get("/v1/sessions/main/events?limit=3").json();
+    assert_eq!((history["events"].as_array().unwrap().len(), &history["next"]), (3, &json!(3)));
+    for (path, status) in [
+        ("/v1/sessions/agent:nobody:main", 400),
+        ("/v1/sessions/a:b", 400),
+        ("/v1/sessions/mian", 400),
+        ("/v1/sessions?limit=x", 400),
+        ("/v1/sessions", 200),
+        ("/v1/agents", 200),
+    ] {
+        assert_eq!(up.get(path).status, status, "{path}");
+    }
+    for bad in
+        [json!({}), json!({"message": ""}), json!({"message": "x", "more": 1}), json!({"message": "/stopp"})]
+    {
+        assert_eq!(post(&up, "main", &bad, &[]).status, 400, "{bad}");
+    }
+    model.check();
+}
+
+#[test]
+fn tokens_take_part_in_sessions_of_their_agents_alone() {
+    let model = Model::deciding(|_| Turn::text("hello"));
+    let world = model.world("");
+    let up = Up::start(&world);
+    let stranger = format!("Bearer {}", up.client_token(&world, "stranger", &[]));
+    let reader =
+        format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
+    let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
+    let say = json!({"message": "hi"});
+    assert_eq!(post(&up, "main", &say, &[]).status, 200);
+    for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
+        let header = [("Authorization", token.as_str())];
+        assert_eq!(post(&up, "main", &say, &header).status, speaks, "{token}");
+        assert_eq!(up.ask("GET", "/v1/sessions/main", &header, b"").status, reads, "{token}");
+        let answer = up.ask("POST", "/v1/sessions/main/answers", &header, br#"{"answer": "yes"}"#);
+        assert_eq!(answer.status, if speaks == 200 { 400 } else { 403 }, "nothing is asked: {answer:?}");
+    }
+    // Nor does a tool lead there.
+    for (tool, input) in [
+        ("gsv__SessionSend", json!({"sessionKey": "main", "message": "hi"})),
+        ("gsv__SessionsList", json!({})),
+    ] {
+        let answer = up.call_with(tool, &input, &[("Authorization", &friend)]);
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
+    let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &stranger)], b"").json();
+    assert_eq!(listed["sessions"], json!([]));
+    model.check();
+}
+
+#[test]
+fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("Bash", json!({"command": "echo done >> notes"})),
+        _ => Turn::text("finished"),
+    });
+    let world = model.world("autonomy = \"supervised\"");
+    let up = Up::start(&world);
+    let asked = world.run(&["chat", "do it"]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    assert_eq!(asked.json()["error"]["code"], "approval_needed");
+    let question = up.get("/v1/sessions/main").json()["questions"][0]["id"].clone();
+    up.kill();
+    let notes = world.workspace().join("notes");
+    assert!(!notes.exists());
+    let up = Up::start(&world);
+    let status = up.get("/v1/sessions/main").json();
+    assert_eq!(status["questions"][0]["id"], question, "{status}");
+    let answered = world.run(&["sessions", "answer", "main", "yes"]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+    eventually("the run ends", Duration::from_secs(20), || {
+        up.get("/v1/sessions/main").json()["running"].is_null()
+    });
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "done\n");
+    assert!(world.run(&["sessions", "show", "main"]).stdout.contains("finished"));
+    assert_eq!(world.run(&["sessions", "answer", "main", "yes"]).code, 2, "nothing is asked any more");
+    model.check();
+}
+
+#[test]
+fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
+    let model = Model::deciding(|heard| {
+        let last = heard.last_text();
+        if last.trim_start_matches('"').starts_with("[message from agent:main:main]") {
+            return Turn::text("the other one says hello");
+        }
+        match results(heard) {
+            0 if last.contains("own") => {
+                call("gsv__SessionSend", json!({"sessionKey": "main", "message": "me?"}))
+            }
+            0 => call("gsv__SessionSend", json!({"sessionKey": "agent:main:side", "message": "say hello"})),
+            1 => call("gsv__SessionsList", json!({"messageLimit": 5})),
+            _ => Turn::text(last),
+        }
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let told = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
+    let reply = told["reply"].as_str().unwrap_or_default();
+    assert!(reply.contains("agent:main:side") && reply.contains("the other one says hello"), "{told}");
+    world.run(&["sessions", "reset", "main"]);
+    let told = post(&up, "main", &json!({"message": "your own"}), &[]).json();
+    let history = up.get("/v1/sessions/main/events").json().to_string();
+    assert!(history.contains("this is your own session"), "{told}");
+    let direct =
+        up.call("gsv__SessionSend", &json!({"sessionKey": "side", "message": "hi", "waitSeconds": 0})).json();
+    assert_eq!(direct["result"]["status"], "accepted", "{direct}");
+    let wrong = up.call("gsv__SessionSend", &json!({"sessionKey": "agent:mian:x", "message": "hi"}));
+    assert_eq!(wrong.status, 422, "{wrong:?}");
+    model.check();
+}
+
+#[test]
+fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("ask_user", json!({"question": "Which colour?", "options": ["red", "blue"]})),
+        _ => Turn::text(if heard.last_text().contains("blue") { "blue it is" } else { "?" }),
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let asked = world.run(&["chat", "paint it"]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    assert!(asked.stderr.contains("Which colour?"), "{asked:?}");
+    up.kill();
+    let up = Up::start(&world);
+    let status = up.get("/v1/sessions/main").json();
+    assert_eq!(status["asks"][0]["questions"][0]["options"], json!(["red", "blue"]), "{status}");
+    assert_eq!(world.run(&["sessions", "answer", "main", "red", "blue"]).code, 2, "one answer is wanted");
+    assert_eq!(world.run(&["sessions", "answer", "main", "blue"]).code, 0);
+    eventually("the run ends", Duration::from_secs(20), || {
+        up.get("/v1/sessions/main").json()["running"].is_null()
+    });
+    assert!(world.run(&["sessions", "show", "main"]).stdout.contains("blue it is"));
+    model.check();
+}
+
+#[test]
+fn agents_answer_programs_that_speak_openais_interface() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 if heard.last_text().contains("file") => call("Glob", json!({"pattern": "*"})),
+        _ => Turn {
+            piece: Some(2),
+            ..Turn::text(if heard.last_text().contains("blue") { "you like blue" } else { "hello there" })
+        },
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let ask = |body: &Value, headers: &[(&str, &str)]| {
+        up.ask("POST", "/v1/chat/completions", headers, body.to_string().as_bytes())
+    };
+    assert_eq!(up.get("/v1/models").json()["data"][0]["id"], "main");
+    let told =
+        ask(&json!({"model": "main", "messages": [{"role": "user", "content": "which file?"}]}), &[]).json();
+    let choice = &told["choices"][0];
+    assert_eq!(
+        (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()),
+        (Some("hello there"), Some("stop")),
+        "{told}"
+    );
+    assert!(told["usage"]["total_tokens"].as_u64().unwrap() > 0, "{told}");
+    let history = json!([{"role": "system", "content": "x"}, {"role": "user", "content": "I like blue"},
+        {"role": "assistant", "content": "ok"}, {"role": "user", "content": [{"type": "text", "text": "what do I like?"}]}]);
+    let told = ask(&json!({"model": "main", "messages": history, "temperature": 0.1}), &[]).json();
+    assert_eq!(told["choices"][0]["message"]["content"], "you like blue");
+    let body = json!({"model": "main", "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": "which file?"}]});
+    let streamed = ask(&body, &[("Gantry-Session", "kept")]);
+    let text = String::from_utf8(streamed.body).unwrap();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let chunks: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|data| serde_json::from_str(data).ok())
+        .collect();
+    let said: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(said, "hello there", "{text}");
+    assert!(chunks.len() > 4 && chunks.last().unwrap()["usage"]["total_tokens"].is_u64(), "{text}");
+    assert_eq!(up.get("/v1/sessions/kept").status, 200, "a named conversation is kept");
+    for (body, status) in [
+        (json!({"model": "mian", "messages": [{"role": "user", "content": "x"}]}), 404),
+        (json!({"model": "main", "messages": []}), 400),
+        (json!({"model": "main", "messages": [{"role": "assistant", "content": "x"}]}), 400),
+        (json!({"model": "main", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), 400),
+        (json!({"model": "main", "tools": [{}], "messages": [{"role": "user", "content": "x"}]}), 400),
+    ] {
+        assert_eq!(ask(&body, &[]).status, status, "{body}");
+    }
+    model.check();
+}
+
+#[test]
+fn without_a_model_the_ways_to_get_one_are_told() {
+    let world = World::new();
+    let nobody = [("OLLAMA_HOST", "127.0.0.1:1025"), ("LLAMA_ARG_PORT", "1025")];
+    let ran = world.run_with(&["chat", "hello"], &nobody);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("ANTHROPIC_API_KEY or OPENAI_API_KEY"), "{}", ran.stderr);
+    for args in [&["chat", "--session", "a:b", "x"][..], &["chat", "--agent", "nobody", "x"], &["chat", "-"]]
+    {
+        assert_eq!(world.run_with(args, &nobody).code, 2, "{args:?}");
+    }
+}
