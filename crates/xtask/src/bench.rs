@@ -1,5 +1,6 @@
 //! Gantry against real programs: each pair measured in turns in one run, medians and ratios in one table.
 
+mod agent;
 mod corpus;
 mod gateway;
 mod mcp;
@@ -46,6 +47,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     shell::step(&["cargo", "build", "--release", "-p", "gantry-process", "--bins"])?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry-gateway", "--example", "routed"])?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry-net", "--example", "fetch"])?;
+    shell::step(&["cargo", "build", "--release", "-p", "gantry-agent", "--example", "journal"])?;
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
     let gantry = target.join("release/gantry");
@@ -67,7 +69,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -78,6 +80,7 @@ const BENCHES: [(&str, Bench); 10] = [
     ("web", web::run),
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
+    ("agent", agent::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {
