@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gantry_model::Thinking;
 use gantry_store::{Append, DatabaseError, NewEvent};
-use gantry_tool::{Approval, Consent};
+use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use crate::sessions::{SessionError, Shared, now_ms};
 use crate::state::{CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
 
+mod asks;
 mod effects;
 mod questions;
 mod status;
@@ -72,6 +73,18 @@ pub(crate) enum Command {
         by: String,
         done: Done<String>,
     },
+    Reply {
+        question: Option<String>,
+        answers: Vec<String>,
+        by: String,
+        done: Done<String>,
+    },
+    /// From a tool, about what only the user knows.
+    AskUser {
+        call: String,
+        questions: Vec<UserQuestion>,
+        answers: oneshot::Sender<UserAnswers>,
+    },
     /// From the gate, about a call of this session.
     Ask {
         call: String,
@@ -111,6 +124,7 @@ struct Loaded {
     compacting: bool,
     /// Those who wait for an answer, by question.
     asking: HashMap<String, Vec<oneshot::Sender<Consent>>>,
+    asking_user: HashMap<String, Vec<oneshot::Sender<UserAnswers>>>,
 }
 
 impl Driver {
@@ -169,6 +183,7 @@ impl Driver {
                 cancel: CancellationToken::new(),
                 compacting: false,
                 asking: HashMap::new(),
+                asking_user: HashMap::new(),
             });
             if !left.is_empty() {
                 self.append(left).await?;
@@ -330,6 +345,8 @@ impl Driver {
             }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
             Command::Ask { call, approval, consent } => self.ask(&call, approval, consent).await,
+            Command::AskUser { call, questions, answers } => self.ask_user(&call, questions, answers).await,
+            Command::Reply { question, answers, by, done } => self.reply(question, answers, by, done).await,
         }
     }
 
@@ -386,6 +403,7 @@ impl Driver {
             usage: state.usage,
             labels: state.flow.labels(),
             questions: state.open_questions().cloned().collect(),
+            asks: state.open_asks().cloned().collect(),
         })
     }
 
@@ -397,6 +415,7 @@ impl Driver {
         loaded.generation += 1;
         loaded.compacting = false;
         loaded.asking.clear();
+        loaded.asking_user.clear();
     }
 
     /// So that the next load need not read what was long ago.
@@ -411,7 +430,10 @@ impl Driver {
 
     /// How long nothing may happen before something is looked at by itself.
     fn pause(&self) -> Duration {
-        let expires = self.state().and_then(|state| state.open_questions().map(|open| open.expires).min());
+        let expires = self.state().and_then(|state| {
+            let questions = state.open_questions().map(|open| open.expires);
+            questions.chain(state.open_asks().map(|open| open.expires)).min()
+        });
         match expires {
             Some(at) => Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
                 .min(UNLOAD_AFTER),
@@ -421,6 +443,7 @@ impl Driver {
 
     async fn time_passed(&mut self) -> Result<(), DatabaseError> {
         self.expire_questions().await?;
+        self.expire_asks().await?;
         if self.loaded.as_ref().is_some_and(|loaded| !loaded.state.has_work() && loaded.effects.is_empty()) {
             self.loaded = None;
         }
@@ -451,6 +474,7 @@ impl Driver {
                 state.calls().iter().any(|call| {
                     matches!(call.status, CallStatus::Begun { .. })
                         && !call.questions.iter().any(|asked| asked.answer.is_none())
+                        && !call.asks.iter().any(|ask| ask.answers.is_none())
                 })
             });
             if !under_way {
@@ -491,10 +515,12 @@ fn refuse(command: Command, err: &DatabaseError) {
         Command::Stop { done, .. }
         | Command::Reset { done, .. }
         | Command::Compact { done }
-        | Command::Answer { done, .. } => drop(done.send(Err(refused()))),
+        | Command::Answer { done, .. }
+        | Command::Reply { done, .. } => drop(done.send(Err(refused()))),
         Command::Set { done, .. } => drop(done.send(Err(refused()))),
         Command::Status { done } => drop(done.send(Err(refused()))),
         Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
+        Command::AskUser { answers, .. } => drop(answers.send(None)),
     }
 }
 

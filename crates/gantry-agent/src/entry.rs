@@ -1,7 +1,7 @@
 //! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
 
 use gantry_model::{Block, Reply, Thinking};
-use gantry_tool::Label;
+use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -64,6 +64,15 @@ pub enum Entry {
         by: String,
         at: i64,
     },
+    /// The agent asks its user.
+    UserAsked(UserAsked),
+    UserAnswered {
+        question: String,
+        /// One for each question; none when nobody answered.
+        answers: Vec<String>,
+        by: String,
+        at: i64,
+    },
     Set {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
@@ -112,6 +121,8 @@ impl Entry {
             Entry::CallInterrupted { .. } => "call_interrupted",
             Entry::ApprovalAsked(_) => "approval_asked",
             Entry::ApprovalAnswered { .. } => "approval_answered",
+            Entry::UserAsked(_) => "user_asked",
+            Entry::UserAnswered { .. } => "user_answered",
             Entry::Set { .. } => "set",
             Entry::StopAsked { .. } => "stop_asked",
             Entry::RunEnded { .. } => "run_ended",
@@ -175,6 +186,16 @@ pub struct Question {
     /// Tells this call from every other, down to the last byte of its input.
     pub fingerprint: String,
     /// From then on the answer is no.
+    pub expires: i64,
+}
+
+/// What the agent wants to know of its user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserAsked {
+    pub id: String,
+    pub call: String,
+    pub questions: Vec<UserQuestion>,
+    /// From then on nobody answered.
     pub expires: i64,
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::entry::{Answer, Question};
+use crate::entry::{Answer, Question, UserAsked};
 use crate::state::Addressee;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,6 +67,17 @@ pub enum Event {
         run: String,
         question: String,
         answer: Answer,
+        by: String,
+    },
+    /// The agent asks its user, and goes on with the answer.
+    Asked {
+        run: String,
+        asked: UserAsked,
+    },
+    AskedAnswered {
+        run: String,
+        question: String,
+        answers: Vec<String>,
         by: String,
     },
     Compacted {

@@ -22,7 +22,7 @@ mod toolbox;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
 pub use driver::Status;
-pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question};
+pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 pub use event::Event;
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};

@@ -198,6 +198,18 @@ impl Sessions {
         self.ask(key, |done| Command::Answer { question, answer, by, done }).await
     }
 
+    /// Answers what an agent asks its user, in words.
+    pub async fn reply(
+        &self,
+        key: &SessionKey,
+        question: Option<String>,
+        answers: Vec<String>,
+        by: &str,
+    ) -> Result<String, SessionError> {
+        let by = by.to_owned();
+        self.ask(key, |done| Command::Reply { question, answers, by, done }).await
+    }
+
     /// How a session is, if there is one.
     pub async fn status(&self, key: &SessionKey) -> Result<Status, SessionError> {
         self.known(key).await?;

@@ -7,7 +7,7 @@ use gantry_model::{Block, Message, Reply, Role, StopReason, Thinking, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question};
+use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 use crate::flow::Flow;
 use crate::loop_guard::LoopGuard;
 
@@ -100,6 +100,15 @@ pub struct PendingCall {
     pub malformed: Option<String>,
     pub status: CallStatus,
     pub questions: Vec<Asked>,
+    /// What it asks the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<UserAsk>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserAsk {
+    pub asked: UserAsked,
+    pub answers: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -153,6 +162,12 @@ impl State {
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         let asked = self.calls().iter().flat_map(|call| &call.questions);
         asked.filter(|asked| asked.answer.is_none()).map(|asked| &asked.question)
+    }
+
+    /// What the agent asks its user, and nobody has answered yet.
+    pub fn open_asks(&self) -> impl Iterator<Item = &UserAsked> {
+        let asks = self.calls().iter().flat_map(|call| &call.asks);
+        asks.filter(|ask| ask.answers.is_none()).map(|ask| &ask.asked)
     }
 
     pub(crate) fn calls(&self) -> &[PendingCall] {
@@ -209,6 +224,18 @@ impl State {
                 self.with_call(&call, |call| call.asked(question));
             }
             Entry::ApprovalAnswered { question, answer, .. } => self.answered(&question, answer),
+            Entry::UserAsked(asked) => {
+                let call = asked.call.clone();
+                self.with_call(&call, |call| call.asks.push(UserAsk { asked, answers: None }));
+            }
+            Entry::UserAnswered { question, answers, .. } => {
+                if let Some(Run { phase: Phase::Calling(calls), .. }) = &mut self.run {
+                    let asks = calls.iter_mut().flat_map(|call| &mut call.asks);
+                    for ask in asks.filter(|ask| ask.asked.id == question && ask.answers.is_none()) {
+                        ask.answers = Some(answers.clone());
+                    }
+                }
+            }
             Entry::Set { model, thinking } => {
                 self.model = model.or(self.model.take());
                 self.thinking = thinking.or(self.thinking);
@@ -403,6 +430,7 @@ fn pending(block: &Block) -> Option<PendingCall> {
         malformed: malformed.clone(),
         status: CallStatus::Waiting,
         questions: Vec::new(),
+        asks: Vec::new(),
     })
 }
 

@@ -47,20 +47,17 @@ pub(crate) struct AnswerParams {
     /// The question's id; may be left out while only one is open.
     #[serde(default)]
     question: Option<String>,
-    answer: Word,
+    /// `yes`, `no` or `always`; or what the agent wants to know.
+    #[serde(default)]
+    answer: Option<String>,
+    /// To several questions at once.
+    #[serde(default)]
+    answers: Option<Vec<String>>,
     /// For `always`: the same arguments, or any.
     #[serde(default)]
     scope: Option<GrantScope>,
     #[serde(default)]
     hours: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Word {
-    Yes,
-    No,
-    Always,
 }
 
 /// What somebody says.
@@ -200,13 +197,27 @@ impl Gateway {
         params: AnswerParams,
     ) -> Result<Value, Refusal> {
         let (sessions, key) = self.session(identity, key, Part::Speaks)?;
-        let answer = match params.answer {
-            Word::Yes => Answer::Yes,
-            Word::No => Answer::No,
-            Word::Always => {
+        let status = sessions.status(&key).await.map_err(session_refusal)?;
+        let asks = match &params.question {
+            Some(id) => status.asks.iter().any(|asked| asked.id == *id),
+            None => status.questions.is_empty() && !status.asks.is_empty(),
+        };
+        if asks {
+            let answers = params.answers.or(params.answer.map(|answer| vec![answer])).unwrap_or_default();
+            let told = sessions.reply(&key, params.question, answers, &identity.owner()).await;
+            return Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}));
+        }
+        let answer = match params.answer.as_deref() {
+            Some("yes") => Answer::Yes,
+            Some("no") => Answer::No,
+            Some("always") => {
                 let hours = params.hours.unwrap_or(ALWAYS_HOURS).min(MAX_ALWAYS_HOURS);
                 let until = now_ms().saturating_add(i64::from(hours) * HOUR_MS);
                 Answer::Always { scope: params.scope.unwrap_or(GrantScope::Call), until }
+            }
+            _ => {
+                let message = "an approval is answered with yes, no or always";
+                return Err(Refusal::new(RefusalCode::InvalidInput, message));
             }
         };
         let told = sessions.answer(&key, params.question, answer, &identity.owner()).await;

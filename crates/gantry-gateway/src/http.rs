@@ -21,6 +21,7 @@ use crate::ws;
 pub use protected::ProtectedResource;
 
 mod call;
+mod completions;
 mod listing;
 mod mcp;
 mod protected;
@@ -41,6 +42,8 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/results/{handle}", get(results::read))
         .route("/v1/nodes", get(nodes))
         .route("/v1/agents", get(sessions::agents))
+        .route("/v1/models", get(completions::models))
+        .route("/v1/chat/completions", post(completions::complete))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{key}", get(sessions::status))
         .route("/v1/sessions/{key}/events", get(sessions::history))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gantry_agent::{Event, Said, Sent, SessionError, SessionKey, Sessions};
 use gantry_store::JournalEvent;
-use gantry_tool::{Call, Label, ToolError};
+use gantry_tool::{Call, Label, Principal, ToolError};
 use gantry_toolsets::{HubFuture, ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -60,8 +60,15 @@ impl GatewayDesk {
 }
 
 impl SessionDesk for GatewayDesk {
-    fn list(&self, limit: u32, offset: u32, messages: usize) -> HubFuture<'_, SessionsListed> {
+    fn list(
+        &self,
+        call: Arc<Call>,
+        limit: u32,
+        offset: u32,
+        messages: usize,
+    ) -> HubFuture<'_, SessionsListed> {
         Box::pin(async move {
+            check_caller(&call)?;
             let (rows, total) = self.sessions.list(limit, offset).await.map_err(session_error)?;
             let mut sessions = Vec::with_capacity(rows.len());
             for row in rows {
@@ -88,6 +95,7 @@ impl SessionDesk for GatewayDesk {
         wait: Duration,
     ) -> HubFuture<'_, SessionSent> {
         Box::pin(async move {
+            check_caller(&call)?;
             if message.len() > MAX_MESSAGE_BYTES {
                 return Err(ToolError::input(format!("a message has at most {MAX_MESSAGE_BYTES} bytes")));
             }
@@ -151,6 +159,18 @@ impl SessionDesk for GatewayDesk {
                 _ => sent("waiting", message, None),
             })
         })
+    }
+}
+
+/// Which agents a program may speak with is written in its token, and a tool does not see that: it has `/v1/sessions`.
+fn check_caller(call: &Call) -> Result<(), ToolError> {
+    match call.principal {
+        Principal::Operator | Principal::Agent { .. } | Principal::Scheduler => Ok(()),
+        Principal::Client { .. } | Principal::Mcp { .. } => {
+            let message = "sessions are for agents and their owner";
+            Err(ToolError::denied(message)
+                .with_hint("programs use /v1/sessions with a token that names the agents"))
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::approval::Approver;
 use crate::labels::Label;
 use crate::registry::ToolScope;
+use crate::user_asking::UserAsker;
 
 /// Who is calling.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,6 +172,8 @@ pub struct Call {
     pub progress: Option<ProgressSink>,
     /// Asked when policy says so; without anybody to ask, what would be asked is denied.
     pub approver: Option<Approver>,
+    /// Asks the user, for tools that have to know something.
+    pub asker: Option<UserAsker>,
     /// What the caller holds already: what is kept on its behalf carries the same.
     pub labels: Vec<Label>,
     /// What the result turns out to carry, beside its tool's own labels.
@@ -198,6 +201,7 @@ impl Call {
             cancel: CancellationToken::new(),
             progress: None,
             approver: None,
+            asker: None,
             labels: Vec::new(),
             found: FoundLabels::default(),
             avoid_sensitive: false,

@@ -24,6 +24,7 @@ mod sensitive;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tool;
+mod user_asking;
 mod wire;
 
 pub use approval::{Approval, Approver, Consent, ConsentFuture};
@@ -45,4 +46,5 @@ pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore};
 pub use schema::{check_schema, parse_checked};
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};
+pub use user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};
 pub use wire::remote_reply;

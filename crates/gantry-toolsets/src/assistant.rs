@@ -1,6 +1,7 @@
 //! The `assistant` toolset: tools that answer in plain text, errors included.
 
 mod api_setup;
+mod ask_user;
 mod bash;
 mod batch_files;
 mod http_request;
@@ -21,7 +22,7 @@ pub use http_request::{TokenCache, missing_secrets};
 use crate::{Machine, Native};
 
 /// They work on what the gateway keeps, wherever it runs.
-pub(crate) const MEMORY_TOOLS: [&str; 2] = ["memory_store", "memory_recall"];
+pub(crate) const MEMORY_TOOLS: [&str; 3] = ["memory_store", "memory_recall", "ask_user"];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let mut tools = vec![
@@ -40,5 +41,5 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
 }
 
 pub(crate) fn memory_tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![memory_store::tool(native), memory_recall::tool(native)]
+    vec![memory_store::tool(native), memory_recall::tool(native), ask_user::tool(native)]
 }

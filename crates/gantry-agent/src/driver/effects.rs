@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
 use gantry_store::DatabaseError;
 use gantry_tool::{
-    Answer as ToolAnswer, Approval, Approver, Call, Consent, Outcome, Principal, ProgressSink, Refusal,
-    RefusalCode, Reply as ToolReply, Surface, View,
+    Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Outcome, Principal, ProgressSink,
+    Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion, View,
 };
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -176,6 +176,13 @@ impl Driver {
             })
             .within(limit),
         );
+        if agent.autonomy != Autonomy::Autonomous {
+            let own = asking.clone();
+            call.asker = Some(UserAsker::new(move |questions| {
+                let asking = own.clone();
+                async move { asking.ask_user(questions).await }
+            }));
+        }
         let (shared, generation) = (self.shared.clone(), loaded.generation);
         loaded.effects.spawn(async move {
             let id = start.call.id.clone();
@@ -297,6 +304,16 @@ impl Asking {
         }
         drop(commands);
         answered.await.unwrap_or_else(|_| nobody())
+    }
+}
+
+impl Asking {
+    async fn ask_user(&self, questions: Vec<UserQuestion>) -> UserAnswers {
+        let commands = self.commands.upgrade()?;
+        let (answers, answered) = oneshot::channel();
+        commands.send(Command::AskUser { call: self.call.clone(), questions, answers }).await.ok()?;
+        drop(commands);
+        answered.await.ok().flatten()
     }
 }
 

@@ -4,7 +4,7 @@ use gantry_model::Usage;
 use gantry_tool::Label;
 use serde::Serialize;
 
-use crate::entry::Question;
+use crate::entry::{Question, UserAsked};
 
 /// How a session is.
 #[derive(Debug, Clone, Serialize)]
@@ -22,6 +22,8 @@ pub struct Status {
     pub usage: Usage,
     pub labels: Vec<Label>,
     pub questions: Vec<Question>,
+    /// What the agent asks its user.
+    pub asks: Vec<UserAsked>,
 }
 
 impl std::fmt::Display for Status {

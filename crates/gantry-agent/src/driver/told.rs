@@ -40,6 +40,13 @@ pub(super) fn event(gate: &Gate, state: &State, entry: &Entry) -> Option<Event> 
             answer: answer.clone(),
             by: by.clone(),
         },
+        Entry::UserAsked(asked) => Event::Asked { run: run(), asked: asked.clone() },
+        Entry::UserAnswered { question, answers, by, .. } => Event::AskedAnswered {
+            run: run(),
+            question: question.clone(),
+            answers: answers.clone(),
+            by: by.clone(),
+        },
         Entry::Compacted { replaced, by_model, .. } => {
             Event::Compacted { replaced: *replaced, by_model: *by_model }
         }

@@ -103,3 +103,47 @@ async fn a_run_can_be_stopped_while_it_waits_for_an_answer() {
     assert_eq!(world.notes().len(), 0);
     world.stop().await;
 }
+
+/// Asks the user with a tool of the test's own.
+fn asking(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
+    match results(request).last() {
+        Some(answer) => says(answer),
+        None => calls(&[("a", "ask", json!({"text": "Which colour?"}))]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_is_asked_and_the_answer_outlives_the_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), Setup::default(), asking).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let message = world.send("paint it").await;
+    until(&mut events, |event| matches!(event, Event::Asked { .. })).await;
+    world.stop().await;
+    let world = World::open(folder.path(), Setup::default(), asking).await;
+    world.sessions.resume().await.unwrap();
+    let status = world.sessions.status(&key).await.unwrap();
+    assert_eq!(status.asks[0].questions[0].question, "Which colour?");
+    let mut events = world.sessions.listen(&key);
+    for wrong in [vec![], vec![" ".to_owned()], vec!["a".to_owned(), "b".to_owned()]] {
+        assert!(world.sessions.reply(&key, None, wrong, "operator").await.is_err());
+    }
+    world
+        .sessions
+        .reply(&key, Some(status.asks[0].id.clone()), vec!["blue".into()], "operator")
+        .await
+        .unwrap();
+    assert_eq!(final_text(&settled(&mut events, &message).await), "blue");
+    assert!(world.sessions.reply(&key, None, vec!["red".into()], "operator").await.is_err(), "asked no more");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autonomous_agent_has_nobody_to_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent { autonomy: Autonomy::Autonomous, ..Agent::default() };
+    let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, asking).await;
+    assert_eq!(final_text(&world.ask("paint it").await), "nobody");
+    world.stop().await;
+}

@@ -12,7 +12,7 @@ use gantry_agent::{
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
 use gantry_tool::testing::gate;
-use gantry_tool::{Autonomy, Ctx, Label, Text, Tool, ToolError, Toolset};
+use gantry_tool::{Autonomy, Ctx, Label, Text, Tool, ToolError, Toolset, UserQuestion};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -306,19 +306,9 @@ fn tools(folder: &Path) -> Vec<Tool> {
         tool("private").read_only().labels(&[Label::Private]),
         tool("page").read_only().open_world().labels(&[Label::Untrusted]),
         tool("post").open_world(),
-        tool("big").read_only(),
+        Tool::new("big", Toolset::Gantry, &state, big).read_only(),
+        Tool::new("ask", Toolset::Gantry, &state, ask).read_only(),
     ]
-    .into_iter()
-    .map(
-        |tool| {
-            if tool.name() == "big" {
-                Tool::new("big", Toolset::Gantry, &state, big).read_only()
-            } else {
-                tool
-            }
-        },
-    )
-    .collect()
 }
 
 /// Leaves one line, which is on disk when it answers.
@@ -331,6 +321,14 @@ async fn run(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
         () = tokio::time::sleep(Duration::from_millis(input.ms)) => Ok(Text(format!("noted {}", input.text))),
         () = ctx.call.cancel.cancelled() => Err(ToolError::Cancelled),
     }
+}
+
+/// Says what the user answers.
+async fn ask(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
+    let Some(asker) = &ctx.call.asker else { return Ok(Text("nobody".into())) };
+    let question = UserQuestion { question: input.text, header: None, options: Vec::new() };
+    let answers = asker.ask(vec![question]).await;
+    Ok(Text(answers.map_or("no answer".into(), |answers| answers.join(", "))))
 }
 
 /// 50 KB that are never the same.

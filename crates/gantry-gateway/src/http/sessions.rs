@@ -139,7 +139,7 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     }
 }
 
-async fn parsed<T: DeserializeOwned>(request: Request) -> Result<(T, HeaderMap), Box<Response>> {
+pub(super) async fn parsed<T: DeserializeOwned>(request: Request) -> Result<(T, HeaderMap), Box<Response>> {
     let (parts, body) = request.into_parts();
     let body = read_body(body).await?;
     let params = serde_json::from_slice(&body).map_err(|err| {
@@ -154,7 +154,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.into_iter().any(|value| value.contains("text/event-stream"))
 }
 
-async fn until_settled(mut events: Receiver<Arc<Event>>, message: &str) -> Event {
+pub(super) async fn until_settled(mut events: Receiver<Arc<Event>>, message: &str) -> Event {
     loop {
         match events.recv().await {
             Ok(event) if event.settles(message) || *event == Event::Suspended => return (*event).clone(),
@@ -192,7 +192,7 @@ fn stream_until_settled(events: Receiver<Arc<Event>>, key: SessionKey, message: 
     ))
 }
 
-fn stream_response(body: Body) -> Response {
+pub(super) fn stream_response(body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

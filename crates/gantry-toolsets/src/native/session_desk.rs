@@ -12,7 +12,13 @@ use super::HubFuture;
 /// The sessions of a gateway, as the tools see them.
 pub trait SessionDesk: Send + Sync {
     /// The last active first; with the newest messages of each.
-    fn list(&self, limit: u32, offset: u32, messages: usize) -> HubFuture<'_, SessionsListed>;
+    fn list(
+        &self,
+        call: Arc<Call>,
+        limit: u32,
+        offset: u32,
+        messages: usize,
+    ) -> HubFuture<'_, SessionsListed>;
 
     /// Says something on behalf of a call, and waits so long for what settles it.
     fn send(

@@ -36,7 +36,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<SessionsListed>, ToolError> {
     let desk = ctx.state.session_desk()?;
-    Ok(done(desk.list(input.limit, input.offset, input.message_limit).await?))
+    Ok(done(desk.list(ctx.call.clone(), input.limit, input.offset, input.message_limit).await?))
 }
 
 #[cfg(test)]

@@ -158,6 +158,7 @@ pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
         ("gsv__SessionSend", _) => json!({"sessionKey": "main", "message": "planted-by-a-probe"}),
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
         ("memory_store", _) => json!({"namespace": "knowledge", "content": "planted-by-a-probe"}),
+        ("ask_user", _) => json!({"question": "planted-by-a-probe?"}),
         ("memory_recall", _) => json!({"namespace": "knowledge"}),
         ("api_setup", _) => json!({"action": "list"}),
         ("result_read", _) => json!({"handle": "none"}),

@@ -157,8 +157,17 @@ impl<'a> Chat<'a> {
             Turn::Settled(exit) => Ok(exit),
             Turn::Waits(question) => {
                 let (id, tool) = (text_of(&question["id"]), text_of(&question["tool"]));
-                let message = format!("{tool} needs an approval: {}", text_of(&question["reason"]));
-                let hint = format!("gantry sessions answer {} --question {id} yes|no|always", self.key);
+                let (message, words) = match question["questions"].as_array() {
+                    Some(asked) => {
+                        let asked = asked.iter().map(|one| text_of(&one["question"]));
+                        (format!("the agent asks: {}", asked.collect::<Vec<_>>().join(" / ")), "ANSWER…")
+                    }
+                    None => (
+                        format!("{tool} needs an approval: {}", text_of(&question["reason"])),
+                        "yes|no|always",
+                    ),
+                };
+                let hint = format!("gantry sessions answer {} --question {id} {words}", self.key);
                 let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
                 Ok(self.output.refused(&refusal))
             }
@@ -192,6 +201,7 @@ impl<'a> Chat<'a> {
     /// One run of a conversation: what is typed meanwhile answers questions, or is said.
     async fn turn(&mut self, id: &str, lines: &mut mpsc::Receiver<String>) -> Result<()> {
         let mut asked: Option<Value> = None;
+        let mut asks: Option<Asks> = None;
         loop {
             tokio::select! {
                 event = self.next_event(id) => {
@@ -201,21 +211,35 @@ impl<'a> Chat<'a> {
                         self.put(&event["question"]);
                         asked = Some(event["question"].clone());
                     }
+                    if event["event"] == "asked" {
+                        asks = Some(Asks::new(&event["asked"])).inspect(Asks::put);
+                    }
                     if settles(&event, id) {
                         return Ok(());
                     }
                 }
-                Some(line) = lines.recv() => match (asked.take(), word(&line)) {
-                    (Some(question), Some(word)) => self.answer(&question, word).await?,
-                    (Some(question), None) => {
-                        self.put(&question);
-                        asked = Some(question);
+                Some(line) = lines.recv() => {
+                    if asks.is_some() {
+                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
+                            self.reply(&asks).await?;
+                        }
+                        asks.as_ref().inspect(|asks| asks.put());
+                        continue;
                     }
-                    (None, _) if line.trim().is_empty() => {}
-                    (None, _) => if let Err(err) = self.send(&line).await {
-                        Exit::report(self.output, &err);
-                    },
-                },
+                    match (asked.take(), word(&line)) {
+                        (Some(question), Some(word)) => self.answer(&question, word).await?,
+                        (Some(question), None) => {
+                            self.put(&question);
+                            asked = Some(question);
+                        }
+                        (None, _) if line.trim().is_empty() => {}
+                        (None, _) => {
+                            if let Err(err) = self.send(&line).await {
+                                Exit::report(self.output, &err);
+                            }
+                        }
+                    }
+                }
                 () = interrupted() => {
                     self.send("/stop").await?;
                 }
@@ -238,6 +262,21 @@ impl<'a> Chat<'a> {
                     Some("final") => Exit::Success,
                     _ => Exit::Failure,
                 }));
+            }
+            if event["event"] == "asked" {
+                if !asks {
+                    return Ok(Turn::Waits(event["asked"].clone()));
+                }
+                let mut asked = Asks::new(&event["asked"]);
+                loop {
+                    asked.put();
+                    let mut line = String::new();
+                    let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
+                    if !matches!(read, Ok(1..)) || asked.take(&line) {
+                        break;
+                    }
+                }
+                self.reply(&asked).await?;
             }
             if event["event"] == "approval" {
                 if !asks {
@@ -304,6 +343,15 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
+    /// Tells the agent what it wanted to know.
+    async fn reply(&mut self, asks: &Asks) -> Result<()> {
+        let params = json!({"sessionKey": self.key, "question": asks.id, "answers": asks.answers});
+        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
+            self.output.warning(&format!("{err:#}"));
+        }
+        Ok(())
+    }
+
     async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let answer: Result<_, LinkError> = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
@@ -355,6 +403,39 @@ impl<'a> Chat<'a> {
             self.output.line("");
         }
         self.output.running_notes().info(text);
+    }
+}
+
+/// What an agent asks, and what was answered so far.
+struct Asks {
+    id: String,
+    questions: Vec<Value>,
+    answers: Vec<String>,
+}
+
+impl Asks {
+    fn new(asked: &Value) -> Asks {
+        let questions = asked["questions"].as_array().cloned().unwrap_or_default();
+        Asks { id: text_of(&asked["id"]), questions, answers: Vec::new() }
+    }
+
+    fn put(&self) {
+        let Some(next) = self.questions.get(self.answers.len()) else { return };
+        let options = next["options"].as_array().into_iter().flatten().enumerate();
+        let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
+        question(&format!("\n{}{}\n? ", text_of(&next["question"]), options.collect::<String>()));
+    }
+
+    /// An answer: a number of an option, or words. Whether all are given.
+    fn take(&mut self, line: &str) -> bool {
+        let options = self.questions.get(self.answers.len()).map(|next| next["options"].clone());
+        let chosen = line.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let chosen = chosen.and_then(|at| options?.get(at).map(text_of));
+        let answer = chosen.unwrap_or_else(|| line.trim().to_owned());
+        if !answer.is_empty() {
+            self.answers.push(answer);
+        }
+        self.answers.len() >= self.questions.len()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `gantry sessions`: the conversations of agents; what was said, and what to do with one.
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use gantry_protocol::method;
 use serde_json::{Value, json};
 
@@ -45,7 +45,9 @@ enum SessionsAction {
         /// The question's id; may be left out while only one is open
         #[arg(long, value_name = "ID")]
         question: Option<String>,
-        answer: Answer,
+        /// yes, no or always; or what the agent wants to know, one for each of its questions
+        #[arg(required = true, num_args = 1.., value_name = "ANSWER")]
+        answers: Vec<String>,
         /// For always: with any arguments, not only these
         #[arg(long)]
         any_arguments: bool,
@@ -53,13 +55,6 @@ enum SessionsAction {
         #[arg(long, value_name = "HOURS")]
         hours: Option<u32>,
     },
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Answer {
-    Yes,
-    No,
-    Always,
 }
 
 pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Result<Exit> {
@@ -93,14 +88,12 @@ pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Resul
         SessionsAction::Reset { key } => command(&key, "/new"),
         SessionsAction::Compact { key } => command(&key, "/compact"),
         SessionsAction::Stop { key } => command(&key, "/stop"),
-        SessionsAction::Answer { key, question, answer, any_arguments, hours } => {
-            let word = match answer {
-                Answer::Yes => "yes",
-                Answer::No => "no",
-                Answer::Always => "always",
-            };
+        SessionsAction::Answer { key, question, answers, any_arguments, hours } => {
             let scope = if any_arguments { "tool" } else { "call" };
-            let mut params = json!({"sessionKey": key, "answer": word, "scope": scope});
+            let mut params = match answers.as_slice() {
+                [one] => json!({"sessionKey": key, "answer": one, "scope": scope}),
+                several => json!({"sessionKey": key, "answers": several, "scope": scope}),
+            };
             if let Some(question) = question {
                 params["question"] = json!(question);
             }
@@ -165,6 +158,15 @@ fn show(output: &Output, status: &Value, events: &[Value]) {
             }
             "approval_answered" => {
                 Some(output.dim(&format!("  {} answered {}", text(&data["by"]), data["answer"]["answer"])))
+            }
+            "user_asked" => {
+                let asked =
+                    data["questions"].as_array().into_iter().flatten().map(|one| text(&one["question"]));
+                let asked: Vec<String> = asked.collect();
+                Some(output.yellow(&format!("  {} asks the user: {}", text(&data["id"]), asked.join(" / "))))
+            }
+            "user_answered" => {
+                Some(output.dim(&format!("  {} answered {}", text(&data["by"]), data["answers"])))
             }
             "compacted" => Some(output.dim("  summed up")),
             "reset" => Some(output.dim(&format!("  begun anew: {}", text(&data["why"])))),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::IsolationConfig;
 
 /// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
-const SHOWN: [&str; 14] = [
+const SHOWN: [&str; 15] = [
     "Read",
     "Write",
     "Edit",
@@ -23,6 +23,7 @@ const SHOWN: [&str; 14] = [
     "tool::web_search",
     "http_request",
     "result_read",
+    "ask_user",
     "memory_store",
     "memory_recall",
     "native",

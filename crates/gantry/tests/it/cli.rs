@@ -176,6 +176,7 @@ fn tools_lists_shows_and_names_the_nearest() {
             "read",
             "write",
             "api_setup",
+            "ask_user",
             "bash",
             "batch_files",
             "http_request",

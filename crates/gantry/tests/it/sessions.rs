@@ -164,12 +164,21 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
         format!("Bearer {}", up.client_token(&world, "reader", &["--agents", "main", "--read-only"]));
     let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
     let say = json!({"message": "hi"});
+    assert_eq!(post(&up, "main", &say, &[]).status, 200);
     for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
         let header = [("Authorization", token.as_str())];
         assert_eq!(post(&up, "main", &say, &header).status, speaks, "{token}");
         assert_eq!(up.ask("GET", "/v1/sessions/main", &header, b"").status, reads, "{token}");
         let answer = up.ask("POST", "/v1/sessions/main/answers", &header, br#"{"answer": "yes"}"#);
         assert_eq!(answer.status, if speaks == 200 { 400 } else { 403 }, "nothing is asked: {answer:?}");
+    }
+    // Nor does a tool lead there.
+    for (tool, input) in [
+        ("gsv__SessionSend", json!({"sessionKey": "main", "message": "hi"})),
+        ("gsv__SessionsList", json!({})),
+    ] {
+        let answer = up.call_with(tool, &input, &[("Authorization", &friend)]);
+        assert_eq!(answer.status, 403, "{answer:?}");
     }
     let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &stranger)], b"").json();
     assert_eq!(listed["sessions"], json!([]));
@@ -209,7 +218,7 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
 fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     let model = Model::deciding(|heard| {
         let last = heard.last_text();
-        if last.contains("message from agent:main:main") {
+        if last.trim_start_matches('"').starts_with("[message from agent:main:main]") {
             return Turn::text("the other one says hello");
         }
         match results(heard) {
@@ -235,6 +244,85 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     assert_eq!(direct["result"]["status"], "accepted", "{direct}");
     let wrong = up.call("gsv__SessionSend", &json!({"sessionKey": "agent:mian:x", "message": "hi"}));
     assert_eq!(wrong.status, 422, "{wrong:?}");
+    model.check();
+}
+
+#[test]
+fn an_agent_asks_its_user_and_goes_on_with_the_answer_after_a_restart() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("ask_user", json!({"question": "Which colour?", "options": ["red", "blue"]})),
+        _ => Turn::text(if heard.last_text().contains("blue") { "blue it is" } else { "?" }),
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let asked = world.run(&["chat", "paint it"]);
+    assert_eq!(asked.code, 3, "{asked:?}");
+    assert!(asked.stderr.contains("Which colour?"), "{asked:?}");
+    up.kill();
+    let up = Up::start(&world);
+    let status = up.get("/v1/sessions/main").json();
+    assert_eq!(status["asks"][0]["questions"][0]["options"], json!(["red", "blue"]), "{status}");
+    assert_eq!(world.run(&["sessions", "answer", "main", "red", "blue"]).code, 2, "one answer is wanted");
+    assert_eq!(world.run(&["sessions", "answer", "main", "blue"]).code, 0);
+    eventually("the run ends", Duration::from_secs(20), || {
+        up.get("/v1/sessions/main").json()["running"].is_null()
+    });
+    assert!(world.run(&["sessions", "show", "main"]).stdout.contains("blue it is"));
+    model.check();
+}
+
+#[test]
+fn agents_answer_programs_that_speak_openais_interface() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 if heard.last_text().contains("file") => call("Glob", json!({"pattern": "*"})),
+        _ => Turn {
+            piece: Some(2),
+            ..Turn::text(if heard.last_text().contains("blue") { "you like blue" } else { "hello there" })
+        },
+    });
+    let world = model.world("autonomy = \"guided\"");
+    let up = Up::start(&world);
+    let ask = |body: &Value, headers: &[(&str, &str)]| {
+        up.ask("POST", "/v1/chat/completions", headers, body.to_string().as_bytes())
+    };
+    assert_eq!(up.get("/v1/models").json()["data"][0]["id"], "main");
+    let told =
+        ask(&json!({"model": "main", "messages": [{"role": "user", "content": "which file?"}]}), &[]).json();
+    let choice = &told["choices"][0];
+    assert_eq!(
+        (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()),
+        (Some("hello there"), Some("stop")),
+        "{told}"
+    );
+    assert!(told["usage"]["total_tokens"].as_u64().unwrap() > 0, "{told}");
+    let history = json!([{"role": "system", "content": "x"}, {"role": "user", "content": "I like blue"},
+        {"role": "assistant", "content": "ok"}, {"role": "user", "content": [{"type": "text", "text": "what do I like?"}]}]);
+    let told = ask(&json!({"model": "main", "messages": history, "temperature": 0.1}), &[]).json();
+    assert_eq!(told["choices"][0]["message"]["content"], "you like blue");
+    let body = json!({"model": "main", "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": "which file?"}]});
+    let streamed = ask(&body, &[("Gantry-Session", "kept")]);
+    let text = String::from_utf8(streamed.body).unwrap();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let chunks: Vec<Value> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|data| serde_json::from_str(data).ok())
+        .collect();
+    let said: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(said, "hello there", "{text}");
+    assert!(chunks.len() > 4 && chunks.last().unwrap()["usage"]["total_tokens"].is_u64(), "{text}");
+    assert_eq!(up.get("/v1/sessions/kept").status, 200, "a named conversation is kept");
+    for (body, status) in [
+        (json!({"model": "mian", "messages": [{"role": "user", "content": "x"}]}), 404),
+        (json!({"model": "main", "messages": []}), 400),
+        (json!({"model": "main", "messages": [{"role": "assistant", "content": "x"}]}), 400),
+        (json!({"model": "main", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), 400),
+        (json!({"model": "main", "tools": [{}], "messages": [{"role": "user", "content": "x"}]}), 400),
+    ] {
+        assert_eq!(ask(&body, &[]).status, status, "{body}");
+    }
     model.check();
 }
 

@@ -1,0 +1,323 @@
+//! `/v1/chat/completions`: agents for programs that speak OpenAI's interface. A model's name is an agent's.
+//!
+//! The agent has its own tools and its own prompt; the caller's are not taken. Without the header `Gantry-Session` every request
+//! is a conversation of its own, which ends with its answer.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use gantry_agent::{Event, Sent, SessionKey, Sessions, Slash};
+use gantry_tool::{Refusal, RefusalCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use uuid::Uuid;
+
+use super::call::refusal_response;
+use super::sessions::{parsed, stream_response, until_settled};
+use super::{json_response, problem};
+use crate::auth::Identity;
+use crate::conversations::{MessageParams, Part};
+use crate::gateway::{Gateway, now_ms};
+
+/// What is understood of a request; what else a client sends is passed over, but for tools.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    model: String,
+    messages: Vec<Said>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: StreamOptions,
+    #[serde(default)]
+    tools: Vec<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Said {
+    role: String,
+    #[serde(default)]
+    content: Content,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+    Nothing(()),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Nothing(())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ContentPart {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    text: String,
+}
+
+pub(super) async fn models(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+) -> Response {
+    match gateway.list_agents(&identity) {
+        Ok(agents) => {
+            let agents = agents["agents"].as_array().into_iter().flatten();
+            let data = agents.map(
+                |agent| json!({"id": agent["id"], "object": "model", "created": 0, "owned_by": "gantry"}),
+            );
+            json_response(StatusCode::OK, &json!({"object": "list", "data": data.collect::<Vec<_>>()}))
+        }
+        Err(refusal) => refusal_response(&refusal),
+    }
+}
+
+pub(super) async fn complete(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+) -> Response {
+    let (asked, headers) = match parsed::<Asked>(request).await {
+        Ok(parsed) => parsed,
+        Err(refused) => return *refused,
+    };
+    let session = headers.get("gantry-session").map(|value| value.to_str().unwrap_or_default());
+    let (key, kept) = match session {
+        Some(word) if word.starts_with("agent:") => (word.to_owned(), true),
+        Some(word) => (format!("agent:{}:{word}", asked.model), true),
+        None => (format!("agent:{}:completions:{}", asked.model, Uuid::now_v7().simple()), false),
+    };
+    let text = match said(&asked, kept) {
+        Ok(text) => text,
+        Err(why) => return problem(StatusCode::BAD_REQUEST, "invalid_input", &why, None),
+    };
+    let (sessions, key) = match gateway.session(&identity, &key, Part::Speaks) {
+        Ok(found) => found,
+        Err(refusal) if refusal.code == RefusalCode::InvalidInput => return no_such_model(&refusal),
+        Err(refusal) => return refusal_response(&refusal),
+    };
+    let events = sessions.listen(&key);
+    let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };
+    let message = match gateway.say(&identity, sessions, &key, params).await {
+        Ok(Sent::Accepted { message }) => message,
+        Ok(_) => {
+            return problem(StatusCode::BAD_REQUEST, "invalid_input", "commands are not taken here", None);
+        }
+        Err(refusal) => return refusal_response(&refusal),
+    };
+    let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
+    let answer = Answering { sessions: sessions.clone(), key, message, model: asked.model };
+    match asked.stream {
+        true => streamed(answer, events, guard, asked.stream_options.include_usage),
+        false => whole(answer, events, guard).await,
+    }
+}
+
+fn no_such_model(refusal: &Refusal) -> Response {
+    let hint = "GET /v1/models lists the agents";
+    problem(StatusCode::NOT_FOUND, "model_not_found", &refusal.message, Some(hint))
+}
+
+/// What is said to the agent: the last message; in a conversation of its own, with what was said before it.
+fn said(asked: &Asked, kept: bool) -> Result<String, String> {
+    if !asked.tools.is_empty() {
+        return Err("an agent has its own tools; leave \"tools\" out".into());
+    }
+    let mut texts = Vec::with_capacity(asked.messages.len());
+    for message in &asked.messages {
+        texts.push((message.role.as_str(), text(&message.content)?));
+    }
+    let Some((("user", last), before)) = texts.split_last().map(|(last, before)| ((last.0, &last.1), before))
+    else {
+        return Err("the last message has to be the user's".into());
+    };
+    if kept || before.is_empty() {
+        return Ok(last.clone());
+    }
+    let before: Vec<String> = before.iter().map(|(role, text)| format!("{role}: {text}")).collect();
+    Ok(format!("[What was said before]\n{}\n[End of what was said before]\n\n{last}", before.join("\n")))
+}
+
+fn text(content: &Content) -> Result<String, String> {
+    match content {
+        Content::Nothing(()) => Ok(String::new()),
+        Content::Text(text) => Ok(text.clone()),
+        Content::Parts(parts) => {
+            let texts: Result<Vec<&str>, String> = parts
+                .iter()
+                .map(|part| match part.kind.as_str() {
+                    "text" => Ok(part.text.as_str()),
+                    other => Err(format!("{other:?} is not understood here; send text")),
+                })
+                .collect();
+            Ok(texts?.join("\n"))
+        }
+    }
+}
+
+struct Answering {
+    sessions: Sessions,
+    key: SessionKey,
+    message: String,
+    model: String,
+}
+
+impl Answering {
+    fn id(&self) -> String {
+        format!("chatcmpl-{}", self.message)
+    }
+
+    async fn usage(&self) -> Value {
+        let usage = self.sessions.status(&self.key).await.map(|status| status.usage).unwrap_or_default();
+        let prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+        let answer = usage.output_tokens;
+        json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer})
+    }
+
+    fn chunk(&self, delta: Value, finish: Option<&str>) -> String {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        data(&json!({
+            "id": self.id(), "object": "chat.completion.chunk", "created": now_ms() / 1000, "model": self.model,
+            "choices": [choice],
+        }))
+    }
+}
+
+/// Nobody waits for the answer of a conversation that has no name: its run ends with the request.
+struct Guard {
+    sessions: Sessions,
+    key: SessionKey,
+    is_armed: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.is_armed {
+            let (sessions, key) = (self.sessions.clone(), self.key.clone());
+            tokio::spawn(
+                async move { sessions.command(&key, Slash::Stop, "the caller, who went away").await },
+            );
+        }
+    }
+}
+
+async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
+    let event = until_settled(events, &answer.message).await;
+    guard.is_armed = false;
+    match event {
+        Event::Final { text, .. } => {
+            let message = json!({"role": "assistant", "content": text});
+            let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+            json_response(
+                StatusCode::OK,
+                &json!({
+                    "id": answer.id(), "object": "chat.completion", "created": now_ms() / 1000, "model": answer.model,
+                    "choices": [choice], "usage": answer.usage().await,
+                }),
+            )
+        }
+        other => {
+            let why = failure(&other);
+            problem(StatusCode::BAD_GATEWAY, "agent_failed", &why, None)
+        }
+    }
+}
+
+fn failure(event: &Event) -> String {
+    match event {
+        Event::Error { message, .. } => message.clone(),
+        Event::Stopped { by, .. } => format!("the run was stopped by {by}"),
+        _ => "the gateway is stopping".to_owned(),
+    }
+}
+
+/// Where a stream of chunks stands.
+struct Streaming {
+    answer: Answering,
+    events: Receiver<Arc<Event>>,
+    guard: Guard,
+    with_usage: bool,
+    /// Text of an earlier reply went out: the next one begins a paragraph.
+    breaks: bool,
+    has_said: bool,
+    is_over: bool,
+}
+
+fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_usage: bool) -> Response {
+    let first = answer.chunk(json!({"role": "assistant", "content": ""}), None);
+    let streaming =
+        Streaming { answer, events, guard, with_usage, breaks: false, has_said: false, is_over: false };
+    let rest = stream::unfold(streaming, |mut streaming| async move {
+        if streaming.is_over {
+            return None;
+        }
+        let frame = streaming.next().await;
+        Some((frame, streaming))
+    });
+    let frames = stream::once(std::future::ready(first)).chain(rest);
+    let frames = frames.map(|frame| Ok::<_, std::convert::Infallible>(Bytes::from(frame)));
+    stream_response(Body::from_stream(frames))
+}
+
+impl Streaming {
+    async fn next(&mut self) -> String {
+        loop {
+            let event = match self.events.recv().await {
+                Ok(event) => event,
+                Err(RecvError::Lagged(_)) => continue,
+                Err(RecvError::Closed) => Arc::new(Event::Suspended),
+            };
+            match &*event {
+                Event::Text { delta, .. } => {
+                    self.has_said = true;
+                    let before = if std::mem::take(&mut self.breaks) { "\n\n" } else { "" };
+                    return self.answer.chunk(json!({"content": format!("{before}{delta}")}), None);
+                }
+                Event::ToolStart { .. } | Event::Restart { .. } => self.breaks = self.has_said,
+                event if event.settles(&self.answer.message) || *event == Event::Suspended => {
+                    self.is_over = true;
+                    self.guard.is_armed = false;
+                    return self.last(event).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn last(&self, event: &Event) -> String {
+        let mut frames = match event {
+            Event::Final { .. } => self.answer.chunk(json!({}), Some("stop")),
+            other => data(&json!({"error": {"code": "agent_failed", "message": failure(other)}})),
+        };
+        if self.with_usage {
+            frames += &data(&json!({
+                "id": self.answer.id(), "object": "chat.completion.chunk", "created": now_ms() / 1000,
+                "model": self.answer.model, "choices": [], "usage": self.answer.usage().await,
+            }));
+        }
+        frames + "data: [DONE]\n\n"
+    }
+}
+
+fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}

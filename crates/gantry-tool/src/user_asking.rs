@@ -1,0 +1,46 @@
+//! Asking the user something in the middle of a call. Whoever runs the call knows whether somebody is there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserQuestion {
+    pub question: String,
+    /// A word or two, where several questions are shown side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Answers to choose from; another one may be given all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+/// One answer for each question; none when nobody gave one.
+pub type UserAnswers = Option<Vec<String>>;
+pub type UserAnswersFuture = Pin<Box<dyn Future<Output = UserAnswers> + Send>>;
+
+/// Asks the user. Dropping the future leaves the question open.
+#[derive(Clone)]
+pub struct UserAsker(Arc<dyn Fn(Vec<UserQuestion>) -> UserAnswersFuture + Send + Sync>);
+
+impl UserAsker {
+    pub fn new<F, Fut>(ask: F) -> UserAsker
+    where
+        F: Fn(Vec<UserQuestion>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = UserAnswers> + Send + 'static,
+    {
+        UserAsker(Arc::new(move |questions| Box::pin(ask(questions))))
+    }
+
+    pub fn ask(&self, questions: Vec<UserQuestion>) -> UserAnswersFuture {
+        (self.0)(questions)
+    }
+}
+
+impl std::fmt::Debug for UserAsker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("UserAsker")
+    }
+}

@@ -1,0 +1,137 @@
+//! `ask_user` asks the person whom the agent works for.
+
+use std::sync::Arc;
+
+use gantry_tool::{Text, Tool, ToolError, Toolset, UserQuestion};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::Native;
+
+type Ctx = gantry_tool::Ctx<Native>;
+
+const MAX_QUESTIONS: usize = 10;
+const MAX_CHARS: usize = 2_000;
+/// When nobody could answer.
+const NOT_AVAILABLE: &str = "Interactive input not available";
+
+/// Ask the user instead of guessing a preference or a decision. Give options whenever the possible answers are few; leave
+/// them out for what is truly open. Several questions at once go into `questions`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The question; beside `questions`, what they are about.
+    question: Option<String>,
+    /// 2 to 5 clear, distinct answers to choose from. Another answer may be given all the same.
+    options: Option<Vec<String>>,
+    /// Several questions, shown side by side; at most 10.
+    questions: Option<Vec<Tab>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Tab {
+    /// The question.
+    question: String,
+    /// A word or two for its tab.
+    header: Option<String>,
+    /// 2 to 5 answers to choose from.
+    options: Option<Vec<String>>,
+}
+
+pub(crate) fn tool(native: &Arc<Native>) -> Tool {
+    Tool::new("ask_user", Toolset::Assistant, native, run).read_only()
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
+    let questions = questions(input)?;
+    let Some(asker) = &ctx.call.asker else { return Ok(Text(NOT_AVAILABLE.to_owned())) };
+    let answers = tokio::select! {
+        answers = asker.ask(questions.clone()) => answers,
+        () = ctx.call.cancel.cancelled() => return Err(ToolError::Cancelled),
+    };
+    let Some(answers) = answers else { return Err(ToolError::failed("the user gave no answer")) };
+    Ok(Text(match questions.as_slice() {
+        [_] => answers.join("\n"),
+        several => {
+            let lines =
+                several.iter().zip(&answers).map(|(asked, answer)| format!("{}: {answer}", asked.question));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    }))
+}
+
+/// What is asked, or which rule between the fields is broken.
+fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
+    let asked = match (input.question, input.options, input.questions) {
+        (_, Some(_), Some(_)) => {
+            return Err(ToolError::input("options belong to each of the questions when there are several"));
+        }
+        (_, None, Some(tabs)) => tabs
+            .into_iter()
+            .map(|tab| UserQuestion {
+                question: tab.question,
+                header: tab.header,
+                options: tab.options.unwrap_or_default(),
+            })
+            .collect(),
+        (Some(question), options, None) => {
+            vec![UserQuestion { question, header: None, options: options.unwrap_or_default() }]
+        }
+        (None, _, None) => return Err(ToolError::input("there is no question")),
+    };
+    if asked.is_empty() || asked.len() > MAX_QUESTIONS {
+        return Err(ToolError::input(format!("there are 1 to {MAX_QUESTIONS} questions")));
+    }
+    for one in &asked {
+        let texts = std::iter::once(&one.question).chain(&one.header).chain(&one.options);
+        if texts.into_iter().any(|text| text.trim().is_empty() || text.chars().count() > MAX_CHARS) {
+            return Err(ToolError::input(format!("questions and options have 1 to {MAX_CHARS} characters")));
+        }
+        if !one.options.is_empty() && !(2..=5).contains(&one.options.len()) {
+            return Err(ToolError::input("a question has 2 to 5 options, or none"));
+        }
+    }
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::testing::call_as;
+    use gantry_tool::{Call, Principal, Surface, UserAsker};
+    use serde_json::{Value, json};
+
+    use crate::testing::Bench;
+
+    async fn check(input: Value, answers: Option<Vec<&str>>) -> Result<Value, Value> {
+        let bench = Bench::new();
+        let answers = answers.map(|answers| answers.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        let mut call = Call::new(Principal::Operator, Surface::Agent, "/".into());
+        call.asker = Some(UserAsker::new(move |_| std::future::ready(answers.clone())));
+        call_as(&bench.gate, call, "ask_user", input).await
+    }
+
+    #[tokio::test]
+    async fn one_answer_is_told_as_it_is_and_several_by_their_questions() {
+        let one = json!({"question": "Deploy?", "options": ["Yes", "No"]});
+        assert_eq!(check(one.clone(), Some(vec!["Yes"])).await, Ok(json!("Yes")));
+        let two = json!({"questions": [{"question": "Where?"}, {"question": "When?", "options": ["now", "later"]}]});
+        assert_eq!(check(two, Some(vec!["here", "now"])).await, Ok(json!("Where?: here\nWhen?: now")));
+        assert_eq!(check(one, None).await, Err(json!("the user gave no answer")));
+    }
+
+    #[tokio::test]
+    async fn rules_between_the_fields_are_kept_and_without_a_user_it_says_so() {
+        for wrong in [
+            json!({}),
+            json!({"question": "x", "options": ["only"]}),
+            json!({"question": " "}),
+            json!({"questions": []}),
+            json!({"question": "x", "options": ["a", "b"], "questions": [{"question": "y"}]}),
+        ] {
+            assert!(check(wrong.clone(), Some(vec!["a"])).await.is_err(), "{wrong}");
+        }
+        let alone = Bench::new().call("ask_user", json!({"question": "Deploy?"})).await;
+        assert_eq!(alone, Ok(json!("Interactive input not available")));
+    }
+}
