@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
-use gantry_tool::{Answer, Label, Outcome, Refusal, Reply, Tool, View};
+use gantry_tool::{Answer, Call, Label, Outcome, Refusal, Reply, Tool, View};
 use serde_json::Value;
 
 use crate::entry::CallResult;
@@ -72,15 +72,20 @@ impl Toolbox {
         self.by_model_name.get(name).map_or(name, |named| &named.name).to_owned()
     }
 
+    pub(crate) fn tool(&self, name: &str, view: &View) -> Option<Arc<Tool>> {
+        self.by_model_name.get(name).map(|named| named.tool.clone()).or_else(|| view.find(name))
+    }
+
     /// What is unknown is taken for the worst; the gate will not run it.
-    pub(crate) fn kind(&self, name: &str, view: &View) -> Kind {
-        let tool = self.by_model_name.get(name).map(|named| named.tool.clone()).or_else(|| view.find(name));
-        let Some(tool) = tool else { return Kind { read_only: false, polls: false, reaches_outside: true } };
+    pub(crate) fn kind(&self, name: &str, view: &View, call: &Call) -> Kind {
+        let Some(tool) = self.tool(name, view) else {
+            return Kind { read_only: false, polls: false, reaches_outside: true };
+        };
         let bare = tool.name().split_once("__").map_or(tool.name(), |(_, bare)| bare);
         Kind {
             read_only: tool.is_read_only(),
             polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
-            reaches_outside: tool.is_open_world(),
+            reaches_outside: tool.reaches_outside(call),
         }
     }
 }
@@ -176,14 +181,16 @@ mod tests {
         let names: Vec<_> = toolbox.specs.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(names, ["Bash", "tool__file_read"]);
         assert_eq!(toolbox.real_name("tool__file_read"), "tool::file_read");
+        let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
         assert_eq!(
-            toolbox.kind("Bash", &view),
+            toolbox.kind("Bash", &view, &call),
             Kind { read_only: false, polls: false, reaches_outside: true }
         );
         assert!(
-            toolbox.kind("tool__file_read", &view).read_only && !toolbox.kind("nothing", &view).read_only
+            toolbox.kind("tool__file_read", &view, &call).read_only
+                && !toolbox.kind("nothing", &view, &call).read_only
         );
-        assert!(toolbox.kind("a__Bash", &view).reaches_outside);
+        assert!(toolbox.kind("a__Bash", &view, &call).reaches_outside);
     }
 
     #[test]
