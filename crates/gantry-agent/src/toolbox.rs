@@ -85,9 +85,19 @@ impl Toolbox {
         Kind {
             read_only: tool.is_read_only(),
             polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
-            reaches_outside: tool.reaches_outside(call),
+            // Of a tool that several machines have, one may reach what another cannot.
+            reaches_outside: tool.reaches_outside(call)
+                || view
+                    .entries()
+                    .iter()
+                    .any(|other| is_on_a_node(other, bare) && other.reaches_outside(call)),
         }
     }
+}
+
+fn is_on_a_node(tool: &Tool, bare: &str) -> bool {
+    tool.toolset() == gantry_tool::Toolset::Node
+        && tool.name().split_once("__").is_some_and(|(_, name)| name == bare)
 }
 
 /// `tool::file_read` is `tool__file_read`; what does not fit becomes a stable form with a hash.

@@ -84,8 +84,10 @@ impl Driver {
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
         let told = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
         let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
-        let view = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
-        let toolbox = Toolbox::new(&view);
+        let shown = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
+        let toolbox = Toolbox::new(&shown);
+        // Also what it is not told of, it may call.
+        let view = parts.gate.registry().view(&agent.scope);
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
         let max_tokens = facts.max_output.min(quarter).max(256);

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
+mod flow;
 mod kills;
 
 /// Nothing that runs on this machine takes part.
