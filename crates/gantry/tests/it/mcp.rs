@@ -1,7 +1,7 @@
 //! Gantry as an MCP server: over standard input and output, and over HTTP at the gateway.
 
 mod clients;
-mod http;
+pub(crate) mod http;
 mod install;
 mod stdio;
 mod through;
