@@ -31,7 +31,7 @@ fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> (u16, Optio
 }
 
 /// A conversation of an older revision.
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     up: &'a Up,
     path: String,
     id: String,
@@ -39,7 +39,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
+    pub(crate) fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
         let bearer = format!("Bearer {token}");
         let (status, id, answer) = post(up, path, &initialize(revision), &[("Authorization", &bearer)]);
         assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(revision)), "{answer}");
@@ -54,7 +54,7 @@ impl Session<'_> {
         post(self.up, &self.path, body, &headers)
     }
 
-    fn ask(&self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> Value {
         let (status, _, answer) =
             self.say(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
         assert_eq!(status, 200, "{answer}");
