@@ -278,8 +278,14 @@ impl Driver {
         if running && self.loaded.as_ref().is_some_and(|loaded| loaded.prepared.is_none()) {
             match self.prepare(&agent).await {
                 Ok(prepared) => {
+                    let mut labels = prepared.labels.clone();
                     if let Some(loaded) = &mut self.loaded {
                         loaded.prepared = Some(Arc::new(prepared));
+                        let known = loaded.state.flow.labels();
+                        labels.retain(|label| !known.contains(label));
+                    }
+                    if !labels.is_empty() {
+                        self.stage(vec![Entry::Labelled { labels, by: "the agent's own files".into() }])?;
                     }
                 }
                 Err(error) => {

@@ -20,6 +20,11 @@ pub enum Entry {
     Joined {
         messages: Vec<String>,
     },
+    /// The model is told what carries these labels.
+    Labelled {
+        labels: Vec<Label>,
+        by: String,
+    },
     /// The model is being asked.
     RequestBegun {
         model: String,
@@ -111,6 +116,7 @@ impl Entry {
             Entry::MessageIn(_) => "message_in",
             Entry::RunBegun { .. } => "run_begun",
             Entry::Joined { .. } => "joined",
+            Entry::Labelled { .. } => "labelled",
             Entry::RequestBegun { .. } => "request_begun",
             Entry::Replied { .. } => "replied",
             Entry::RequestLost => "request_lost",

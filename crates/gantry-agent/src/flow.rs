@@ -47,6 +47,11 @@ impl Flow {
         untrusted.into_iter().chain(private).collect()
     }
 
+    /// Where what others may have written comes from, if there is such a thing.
+    pub(crate) fn source(&self) -> Option<String> {
+        (!self.untrusted.is_empty()).then(|| self.untrusted.join(", "))
+    }
+
     /// What a call that reaches outside meets in this session.
     pub(crate) fn outward(&self, autonomy: Autonomy) -> Outward {
         if self.untrusted.is_empty() || self.private.is_empty() {

@@ -12,6 +12,7 @@ mod flow;
 mod key;
 mod loop_guard;
 mod model;
+mod places;
 mod prompt;
 mod reset;
 mod sessions;

@@ -2,12 +2,14 @@
 //! always the same, what changes least comes first, so that providers' caches hit.
 
 use gantry_model::SystemPart;
-use gantry_store::{Depth, Objects};
+use gantry_store::{DatabaseError, Depth, Marks, Objects};
+use gantry_tool::Label;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::agent::Agent;
 use crate::context::shorten;
+use crate::places::object_key;
 
 /// Of one file, in characters; a longer one is shown in part, and says so.
 const FILE_CHARS: usize = 20_000;
@@ -39,20 +41,47 @@ pub(crate) struct Around<'a> {
     pub(crate) now: i64,
 }
 
-pub(crate) async fn assemble(id: &str, agent: &Agent, key: &str, around: &Around<'_>) -> Vec<SystemPart> {
+/// What a model is told, and the objects that it comes from.
+pub(crate) struct Told {
+    pub(crate) system: Vec<SystemPart>,
+    objects: Vec<String>,
+}
+
+impl Told {
+    /// What the owner's files and memories say is private; what a run wrote into them after it had read the words of others
+    /// may be those.
+    pub(crate) async fn labels(&self, marks: &Marks) -> Result<Vec<Label>, DatabaseError> {
+        let is_private = |key: &String| {
+            key.ends_with("/USER.md") || key.ends_with("/MEMORY.md") || key.contains("/memory/")
+        };
+        let mut labels: Vec<Label> =
+            self.objects.iter().any(is_private).then_some(Label::Private).into_iter().collect();
+        for key in &self.objects {
+            if marks.covering(&object_key(key)).await?.is_some() {
+                labels.push(Label::Untrusted);
+                break;
+            }
+        }
+        Ok(labels)
+    }
+}
+
+pub(crate) async fn assemble(id: &str, agent: &Agent, key: &str, around: &Around<'_>) -> Told {
+    let mut objects = Vec::new();
     let mut stable = vec![BASE.to_owned()];
     stable.extend(agent.prompt.clone());
     for name in FILES.into_iter().chain(["TOOLS.md"]) {
-        stable.extend(file(around.objects, id, name).await);
+        stable.extend(file(around.objects, id, name, &mut objects).await);
     }
-    stable.extend(skills(id, around).await);
+    stable.extend(skills(id, around, &mut objects).await);
     let mut parts = vec![SystemPart { text: stable.join("\n\n"), cache: true }];
 
     let today = Timestamp::from_millisecond(around.now).unwrap_or(Timestamp::UNIX_EPOCH);
     let today = today.to_zoned(around.zone.clone());
     let mut changing = Vec::new();
     for day in [today.yesterday().ok(), Some(today.clone())].into_iter().flatten() {
-        changing.extend(file(around.objects, id, &format!("memory/{}.md", day.date())).await);
+        let name = format!("memory/{}.md", day.date());
+        changing.extend(file(around.objects, id, &name, &mut objects).await);
     }
     let nodes = around.nodes.iter().map(|node| {
         let platform = node.platform.as_deref().unwrap_or("unknown platform");
@@ -68,11 +97,13 @@ pub(crate) async fn assemble(id: &str, agent: &Agent, key: &str, around: &Around
         agent.workspace.display()
     ));
     parts.push(SystemPart { text: changing.join("\n\n"), cache: false });
-    parts
+    Told { system: parts, objects }
 }
 
-async fn file(objects: &Objects, agent: &str, name: &str) -> Option<String> {
-    let text = read(objects, &format!("agents/{agent}/{name}")).await?;
+async fn file(objects: &Objects, agent: &str, name: &str, known: &mut Vec<String>) -> Option<String> {
+    let key = format!("agents/{agent}/{name}");
+    let text = read(objects, &key).await?;
+    known.push(key);
     let text = text.trim();
     let shown = shorten(text, FILE_CHARS, &format!("; read {name} for the rest"));
     (!text.is_empty()).then(|| format!("# {name}\n{shown}"))
@@ -85,7 +116,7 @@ async fn read(objects: &Objects, key: &str) -> Option<String> {
 }
 
 /// Skills by name and description; their text is read when one is needed. An agent's own hides a shared one.
-async fn skills(agent: &str, around: &Around<'_>) -> Option<String> {
+async fn skills(agent: &str, around: &Around<'_>, known: &mut Vec<String>) -> Option<String> {
     let mut names = std::collections::BTreeMap::new();
     for prefix in ["skills/".to_owned(), format!("agents/{agent}/skills/")] {
         let listed = around.objects.list(&prefix, Depth::One).await.unwrap_or_default();
@@ -99,6 +130,7 @@ async fn skills(agent: &str, around: &Around<'_>) -> Option<String> {
         let Some(text) = read(around.objects, &key).await else { continue };
         let skill = Skill::parse(&text);
         if skill.fits(around.nodes) {
+            known.push(key);
             let title = skill.name.unwrap_or(name.clone());
             let about = skill.description.unwrap_or_default();
             lines.push(format!(
@@ -195,7 +227,7 @@ mod tests {
         let now = "2026-03-02T12:00:00Z".parse::<Timestamp>().unwrap().as_millisecond();
         let nodes = [node("local", true, &["shell.exec"]), node("far", false, &["gpu"])];
         let around = Around { objects: &objects, nodes: &nodes, zone: &TimeZone::UTC, now };
-        let parts = assemble("main", &Agent::default(), "agent:main:main", &around).await;
+        let parts = assemble("main", &Agent::default(), "agent:main:main", &around).await.system;
         let (stable, changing) = (&parts[0].text, &parts[1].text);
         let at = |text: &str| stable.find(text).unwrap_or_else(|| panic!("no {text:?} in {stable}"));
         assert!(at("be kind") < at("use rg") && at("use rg") < at("- Mail: reads mail"));
@@ -204,7 +236,8 @@ mod tests {
             changing.contains("it rained") && changing.contains("- far (linux-x64, offline)"),
             "{changing}"
         );
-        assert_eq!(parts, assemble("main", &Agent::default(), "agent:main:main", &around).await);
+        let again = assemble("main", &Agent::default(), "agent:main:main", &around).await;
+        assert_eq!(parts, again.system);
         assert!(parts[0].cache && !parts[1].cache);
     }
 }

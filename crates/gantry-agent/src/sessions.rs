@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gantry_store::{DatabaseError, Journal, JournalEvent, Objects, SessionRow};
+use gantry_store::{DatabaseError, Journal, JournalEvent, Marks, Objects, SessionRow};
 use gantry_tool::{Gate, Label, ResultStore, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -56,6 +56,7 @@ pub struct Sessions {
 
 pub(crate) struct Shared {
     pub(crate) parts: SessionsParts,
+    pub(crate) marks: Marks,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
     tasks: TaskTracker,
@@ -115,6 +116,7 @@ pub enum Sent {
 impl Sessions {
     pub fn new(parts: SessionsParts) -> Sessions {
         let shared = Shared {
+            marks: parts.journal.marks(),
             parts,
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),

@@ -197,6 +197,7 @@ impl State {
             Entry::MessageIn(message) => self.take_in(message),
             Entry::RunBegun { run, at } => self.begin(run, at),
             Entry::Joined { messages } => self.join(&messages),
+            Entry::Labelled { labels, by } => self.flow.add(&labels, &by),
             Entry::RequestBegun { .. } => {
                 if let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Ready) {
                     run.phase = Phase::Asking;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
-use gantry_tool::{Answer, Label, Outcome, Refusal, Reply, Tool, Toolset, View};
+use gantry_tool::{Answer, Call, Label, Outcome, Refusal, Reply, Tool, Toolset, View};
 use serde_json::Value;
 
 use crate::entry::CallResult;
@@ -73,17 +73,31 @@ impl Toolbox {
         self.by_model_name.get(name).map_or(name, |named| &named.name).to_owned()
     }
 
+    pub(crate) fn tool(&self, name: &str, view: &View) -> Option<Arc<Tool>> {
+        self.by_model_name.get(name).map(|named| named.tool.clone()).or_else(|| view.find(name))
+    }
+
     /// What is unknown is taken for the worst; the gate will not run it.
-    pub(crate) fn kind(&self, name: &str, view: &View) -> Kind {
-        let tool = self.by_model_name.get(name).map(|named| named.tool.clone()).or_else(|| view.find(name));
-        let Some(tool) = tool else { return Kind { read_only: false, polls: false, reaches_outside: true } };
+    pub(crate) fn kind(&self, name: &str, view: &View, call: &Call) -> Kind {
+        let Some(tool) = self.tool(name, view) else {
+            return Kind { read_only: false, polls: false, reaches_outside: true };
+        };
         let bare = tool.name().split_once("__").map_or(tool.name(), |(_, bare)| bare);
         Kind {
             read_only: tool.is_read_only(),
             polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
-            reaches_outside: tool.is_open_world(),
+            // Of a tool that several machines have, one may reach what another cannot.
+            reaches_outside: tool.reaches_outside(call)
+                || view
+                    .entries()
+                    .iter()
+                    .any(|other| is_on_a_node(other, bare) && other.reaches_outside(call)),
         }
     }
+}
+
+fn is_on_a_node(tool: &Tool, bare: &str) -> bool {
+    tool.toolset() == Toolset::Node && tool.name().split_once("__").is_some_and(|(_, name)| name == bare)
 }
 
 /// `tool::file_read` is `tool__file_read`; what does not fit becomes a stable form with a hash.
@@ -179,14 +193,16 @@ mod tests {
         let names: Vec<_> = toolbox.specs.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(names, ["Bash", "box__Bash", "tool__file_read"]);
         assert_eq!(toolbox.real_name("tool__file_read"), "tool::file_read");
+        let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
         assert_eq!(
-            toolbox.kind("Bash", &view),
+            toolbox.kind("Bash", &view, &call),
             Kind { read_only: false, polls: false, reaches_outside: true }
         );
         assert!(
-            toolbox.kind("tool__file_read", &view).read_only && !toolbox.kind("nothing", &view).read_only
+            toolbox.kind("tool__file_read", &view, &call).read_only
+                && !toolbox.kind("nothing", &view, &call).read_only
         );
-        assert!(toolbox.kind("a__Bash", &view).reaches_outside);
+        assert!(toolbox.kind("a__Bash", &view, &call).reaches_outside);
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct Gateway {
     pub(crate) linger: Linger,
     links: Mutex<HashMap<u64, ClientLink>>,
     next_link: AtomicU64,
+    /// Names of client tokens, when they are revoked.
+    pub(crate) revoked: broadcast::Sender<String>,
 }
 
 struct ClientLink {
@@ -107,6 +109,7 @@ impl Gateway {
             ending: CancellationToken::new(),
             links: Mutex::default(),
             next_link: AtomicU64::new(0),
+            revoked: broadcast::channel(EVENTS).0,
         };
         Arc::new(gateway)
     }
@@ -194,6 +197,8 @@ impl Gateway {
         let links = self.links();
         let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
         theirs.for_each(|client| client.link.close("the token was revoked"));
+        // Nobody may be listening.
+        let _ = self.revoked.send(token.to_owned());
     }
 
     fn links(&self) -> std::sync::MutexGuard<'_, HashMap<u64, ClientLink>> {

@@ -103,11 +103,9 @@ fn with_schema() -> Tool {
         "type": "object",
         "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
     });
-    let remote = RemoteTool {
-        name: "json_schema_2020_12_tool".into(),
-        toolset: Toolset::Gantry,
-        description: "Tool with JSON Schema 2020-12 features".into(),
-        input_schema: json!({
+    remote(
+        "json_schema_2020_12_tool",
+        json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
             "$defs": {"address": street_and_city},
@@ -124,6 +122,15 @@ fn with_schema() -> Tool {
             "else": {"required": ["email"]},
             "additionalProperties": false,
         }),
+    )
+}
+
+fn remote(name: &str, input_schema: Value) -> Tool {
+    let remote = RemoteTool {
+        name: name.into(),
+        toolset: Toolset::Gantry,
+        description: "A tool from elsewhere".into(),
+        input_schema,
         output_schema: None,
         read_only: true,
         destructive: false,

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 /// Bounds that only say what a number can be at all.
 const LARGEST_SAFE: u64 = (1 << 53) - 1;
 
+/// How other servers mark parameters that are to be sent as headers too. That was between them and us.
+const BY_HEADER: &str = "x-mcp-header";
+
 /// An input's: fields that may be left out need not be said to take null, and defaults are told in words.
 pub(crate) fn input(schema: Value) -> JsonObject {
     let mut schema = object(schema);
@@ -14,6 +17,7 @@ pub(crate) fn input(schema: Value) -> JsonObject {
     schema.entry("type").or_insert_with(|| json!("object"));
     let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return schema };
     for field in fields.values_mut().filter_map(Value::as_object_mut) {
+        without_headers(field);
         let is_told = field.get("description").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         if is_told {
             field.shift_remove("default");
@@ -44,6 +48,16 @@ fn object(value: Value) -> JsonObject {
         Value::Object(object) => object,
         _ => JsonObject::new(),
     }
+}
+
+fn without_headers(field: &mut JsonObject) {
+    field.shift_remove(BY_HEADER);
+    let inner = field.get_mut("properties").and_then(Value::as_object_mut);
+    inner
+        .into_iter()
+        .flat_map(JsonObject::values_mut)
+        .filter_map(Value::as_object_mut)
+        .for_each(without_headers);
 }
 
 /// `["string", "null"]` is `"string"`: who has nothing to say leaves the field out.
@@ -122,6 +136,13 @@ mod tests {
         });
         assert_eq!(Value::Object(input(schema)), lean);
         assert_eq!(Value::Object(input(json!(true))), json!({"type": "object"}));
+    }
+
+    #[test]
+    fn nobody_is_asked_for_headers_that_another_server_wants() {
+        let inner = json!({"type": "object", "properties": {"b": {"type": "string", "x-mcp-header": "B"}}});
+        let schema = json!({"properties": {"a": {"type": "string", "x-mcp-header": "A"}, "inner": inner}});
+        assert!(!Value::Object(input(schema)).to_string().contains("x-mcp-header"));
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub(crate) fn result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
 
 fn success(value: Value) -> CallToolResult {
     if let Some(blocks) = blocks(&value) {
-        return CallToolResult::success(blocks);
+        let mut result = CallToolResult::success(blocks);
+        // An MCP server's answer with both goes on as it came.
+        result.structured_content = value.get("structuredContent").filter(|own| own.is_object()).cloned();
+        return result;
     }
     let mut blocks = vec![ContentBlock::text(value.to_string())];
     if let Some(handle) = value.get(RESULT_HANDLE).and_then(Value::as_str) {

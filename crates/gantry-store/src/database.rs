@@ -15,6 +15,7 @@ use crate::DataDir;
 pub(crate) mod client_tokens;
 pub(crate) mod idempotency;
 pub(crate) mod journal;
+pub(crate) mod marks;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
@@ -26,11 +27,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
     include_str!("database/4.sql"),
+    include_str!("database/5.sql"),
 ];
 
 /// The database, open. Cheap to clone.

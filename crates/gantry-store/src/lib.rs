@@ -29,6 +29,7 @@ pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::journal::{
     Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
 };
+pub use database::marks::Marks;
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;

@@ -183,7 +183,7 @@ impl Gate {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
             answer,
-            labels: call.found.with(tool.result_labels()),
+            labels: call.found.with(&tool.result_labels(&call)),
             warnings,
         }
     }

@@ -325,6 +325,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_name_does_not_speak_for_what_a_server_calls_its_tools() {
+        let allow = rule("Read", Decision::Allow);
+        assert!(allow.is_about(&echo_tool("box__Read", Toolset::Node)));
+        assert!(!allow.is_about(&echo_tool("evil__Read", Toolset::Mcp)));
+        assert!(rule("evil__*", Decision::Deny).is_about(&echo_tool("evil__Read", Toolset::Mcp)));
+    }
+
+    #[test]
     fn conditions_test_dotted_paths() {
         let cases = [
             (condition("command", Operator::Contains("rm ".into())), json!({"command": "rm -rf x"}), true),

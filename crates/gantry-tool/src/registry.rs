@@ -460,6 +460,27 @@ mod tests {
     }
 
     #[test]
+    fn a_server_brings_its_tools_and_takes_nobodys_name() {
+        let registry = registry();
+        let tool = |name: &str| echo_tool(name, Toolset::Mcp);
+        assert!(registry.set_server("fs", vec![tool("fs__a"), tool("fs__b")]).is_empty());
+        assert!(registry.has_server("fs") && registry.registered("fs__a"));
+        assert!(!registry.registered("a"), "only nodes' tools have bare names");
+        let refused = registry.set_server("fs", vec![tool("fs__a::x"), tool("fs__a__x"), tool("fs__c")]);
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(registry.registered("fs__c") && !registry.registered("fs__b"), "in place of those it had");
+        let refused = registry.set_server("tool", vec![tool("tool__file_read")]);
+        assert!(matches!(&refused[..], [RegistryError::Shadows { .. }]), "{refused:?}");
+        registry.set_node("box", NodeState::default(), vec![echo_tool("box__Read", Toolset::Node)]);
+        let refused = registry.set_server("box", vec![tool("box__x")]);
+        assert!(matches!(&refused[..], [RegistryError::IsNode(_)]), "{refused:?}");
+        registry.remove_server("fs");
+        assert!(
+            !registry.has_server("fs") && !registry.registered("fs__c") && registry.registered("box__Read")
+        );
+    }
+
+    #[test]
     fn finds_by_both_spellings_and_bare_node_names() {
         let registry = registry();
         for name in ["tool::file_read", "tool__file_read", "Bash", "local__Bash", "read"] {

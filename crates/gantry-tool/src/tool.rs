@@ -173,6 +173,7 @@ impl IntoReply for Text {
 
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
+type Offline = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
 type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, String> + Send + Sync>;
 
 /// What the types of a tool say about it.
@@ -223,6 +224,8 @@ pub struct Tool {
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
     touches: Option<Touches>,
+    /// For which calls it has no network.
+    offline: Option<Offline>,
     run: Run,
 }
 
@@ -274,6 +277,7 @@ impl Tool {
             labels: &[],
             validator: Arc::default(),
             touches: None,
+            offline: None,
             run: erased,
         }
     }
@@ -300,6 +304,7 @@ impl Tool {
             labels: &[Label::Untrusted, Label::Private],
             validator: Arc::default(),
             touches: None,
+            offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }
     }
@@ -325,6 +330,12 @@ impl Tool {
     /// The tool can reach beyond this machine.
     pub fn open_world(mut self) -> Self {
         self.open_world = true;
+        self
+    }
+
+    /// For some calls it cannot, after all: their commands start without sockets.
+    pub fn offline_when(mut self, offline: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
+        self.offline = Some(Arc::new(offline));
         self
     }
 
@@ -413,8 +424,19 @@ impl Tool {
         &self.capabilities
     }
 
-    pub fn result_labels(&self) -> &'static [Label] {
-        self.labels
+    /// Whether this call of it can reach beyond this machine.
+    pub fn reaches_outside(&self, call: &Call) -> bool {
+        self.open_world && !self.is_offline(call)
+    }
+
+    fn is_offline(&self, call: &Call) -> bool {
+        self.offline.as_ref().is_some_and(|offline| offline(call))
+    }
+
+    /// The labels of what the call answers. Without network nobody else can have written it, but for what is in files.
+    pub fn result_labels(&self, call: &Call) -> Vec<Label> {
+        let offline = self.is_offline(call);
+        self.labels.iter().copied().filter(|label| !offline || *label != Label::Untrusted).collect()
     }
 
     /// Every violation of the input schema. Whole floats in the input become integers.

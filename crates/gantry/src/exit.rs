@@ -79,6 +79,11 @@ impl Exit {
 
     /// Help and version are answers; a command line that does not parse is an error like any other.
     pub(crate) fn from_parser(err: &clap::Error) -> Exit {
+        if err.use_stderr() && speaks_mcp(std::env::args()) {
+            // Standard output is the client's: nothing but the protocol is written there.
+            let _ = err.print();
+            return Exit::Usage;
+        }
         if err.use_stderr() {
             output::print_usage_error(err);
             return Exit::Usage;
@@ -87,4 +92,11 @@ impl Exit {
         let _ = err.print();
         Exit::Success
     }
+}
+
+/// Whether a command line that does not parse was to serve the protocol.
+fn speaks_mcp(args: impl Iterator<Item = String>) -> bool {
+    const OTHERS: [&str; 8] = ["install", "add", "list", "show", "test", "accept", "login", "remove"];
+    let mut args = args.skip_while(|arg| arg != "mcp").skip(1).peekable();
+    args.peek().is_some() && !args.any(|arg| OTHERS.contains(&arg.as_str()))
 }

@@ -1,5 +1,6 @@
 //! Gantry against real programs: each pair measured in turns in one run, medians and ratios in one table.
 
+mod agent;
 mod corpus;
 mod gateway;
 mod mcp;
@@ -66,16 +67,17 @@ fn forget(program: &Path) -> Result<()> {
 }
 
 /// Programs that the benchmarks measure with.
-const PROGRAMS: [(&str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("in-process", &["gantry-toolsets", "--features", "testing", "--example", "in_process"]),
     ("in-process", &["gantry-process", "--bins"]),
     ("gateway", &["gantry-gateway", "--example", "routed"]),
     ("web", &["gantry-net", "--example", "fetch"]),
+    ("agent", &["gantry-agent", "--example", "journal"]),
 ];
 
 type Bench = fn(&Path, &Corpus) -> Result<Vec<Row>>;
 
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("grep", grep),
     ("glob", glob),
     ("read", read),
@@ -86,6 +88,7 @@ const BENCHES: [(&str, Bench); 10] = [
     ("web", web::run),
     ("web-pages", web_pages::run),
     ("mcp", mcp::run),
+    ("agent", agent::run),
 ];
 
 fn call(gantry: &Path, corpus: &Corpus, tool: &str, input: &Value) -> Side {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
 use gantry_store::DatabaseError;
 use gantry_tool::{
-    Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Outcome, Principal, ProgressSink,
-    Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion, View,
+    Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
+    ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
+    View,
 };
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -21,6 +22,7 @@ use crate::entry::{CallResult, Entry};
 use crate::event::Event;
 use crate::flow::{self, Outward};
 use crate::model::{Asker, ModelFailure};
+use crate::places::Places;
 use crate::prompt::{self, Around};
 use crate::sessions::{Shared, now_ms};
 use crate::state::{CallStatus, PendingCall, Phase};
@@ -68,6 +70,8 @@ pub(super) struct Prepared {
     view: View,
     /// Without its messages.
     request: Request,
+    /// Of what it is told.
+    pub(super) labels: Vec<Label>,
 }
 
 impl Driver {
@@ -78,15 +82,18 @@ impl Driver {
         let facts = parts.model.facts(wanted.as_deref()).await?;
         let nodes = (parts.nodes)();
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
-        let system = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
-        let view = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
-        let toolbox = Toolbox::new(&view);
+        let told = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
+        let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
+        let shown = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
+        let toolbox = Toolbox::new(&shown);
+        // Also what it is not told of, it may call.
+        let view = parts.gate.registry().view(&agent.scope);
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
         let max_tokens = facts.max_output.min(quarter).max(256);
         let request = Request {
             model: facts.name,
-            system,
+            system: told.system,
             messages: Vec::new(),
             tools: toolbox.specs.clone(),
             native_web_search: false,
@@ -94,7 +101,7 @@ impl Driver {
             thinking: state.and_then(|state| state.thinking).unwrap_or(agent.thinking),
             effort: agent.effort,
         };
-        Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request })
+        Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request, labels })
     }
 
     pub(super) async fn begin_request(&mut self) -> Result<(), DatabaseError> {
@@ -129,9 +136,22 @@ impl Driver {
             (prepared.window.results_chars() / calls.len().max(1)).min(prepared.window.result_chars());
         for id in waiting.into_iter().take(SIDE_BY_SIDE.saturating_sub(begun)) {
             let Some(call) = loaded.state.call(&id) else { continue };
-            let kind = prepared.toolbox.kind(&call.name, &prepared.view);
+            let name = prepared.toolbox.real_name(&call.name);
+            let about = call_of(&self.key.agent, &agent);
+            let kind = prepared.toolbox.kind(&call.name, &prepared.view, &about);
+            let (gate, tool) = (&self.shared.parts.gate, prepared.toolbox.tool(&call.name, &prepared.view));
+            let places = Places::of(gate, tool.as_deref(), &about, &name, &call.input).await;
             let outward = match agent.flow {
-                FlowRule::Ask if kind.reaches_outside => loaded.state.flow.outward(agent.autonomy),
+                FlowRule::Ask if kind.reaches_outside => {
+                    let mut flow = loaded.state.flow.clone();
+                    if places.takes_along() {
+                        flow.add(&[Label::Private], &format!("what {name} itself can read"));
+                    }
+                    if let Some(source) = places.source(&self.shared.marks).await? {
+                        flow.add(&[Label::Untrusted], &format!("files written after {source}"));
+                    }
+                    flow.outward(agent.autonomy)
+                }
                 FlowRule::Ask | FlowRule::Off => Outward::Free,
             };
             if let Outward::Deny(reason) = outward {
@@ -141,8 +161,8 @@ impl Driver {
             }
             let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
-            let name = prepared.toolbox.real_name(&call.name);
-            starting.push(Starting { call: call.clone(), name, flow_reason, limit });
+            let source = loaded.state.flow.source();
+            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, source });
         }
         if entries.is_empty() {
             return Ok(false);
@@ -157,10 +177,7 @@ impl Driver {
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-        let principal = Principal::Agent { id: self.key.agent.clone() };
-        let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
-        call.autonomy = agent.autonomy;
-        call.scope = agent.scope.clone();
+        let mut call = call_of(&self.key.agent, agent);
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
@@ -276,6 +293,14 @@ impl Driver {
     }
 }
 
+fn call_of(id: &str, agent: &Agent) -> Call {
+    let principal = Principal::Agent { id: id.to_owned() };
+    let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
+    call.autonomy = agent.autonomy;
+    call.scope = agent.scope.clone();
+    call
+}
+
 /// A call that is written down as begun.
 struct Starting {
     call: PendingCall,
@@ -284,6 +309,9 @@ struct Starting {
     flow_reason: Option<String>,
     /// Characters its result may have.
     limit: usize,
+    places: Places,
+    /// Where what the run has read may come from, if others may have written it.
+    source: Option<String>,
 }
 
 /// The way of a call's questions to its session.
@@ -318,7 +346,7 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, limit } = start;
+    let Starting { call: pending, name, flow_reason, limit, places, source } = start;
     let principal = call.principal.to_string();
     if let Some(reason) = flow_reason {
         let about =
@@ -336,8 +364,26 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
             return toolbox::result(outcome, "", |text| text);
         }
     }
-    let outcome = shared.parts.gate.dispatch(call, &name, pending.input).await;
+    // Before the effect: a gateway that ends in between leaves a mark too many, never one too few.
+    if let Err(err) = mark(shared, &places, source).await {
+        let refusal = Refusal::new(RefusalCode::Unavailable, format!("labels cannot be kept: {err}"));
+        return toolbox::result(Outcome::refused(&call, &name, refusal), "", |text| text);
+    }
+    let mut outcome = shared.parts.gate.dispatch(call, &name, pending.input).await;
+    // Asked again: what it read may have been written meanwhile. Who cannot be asked says the worst.
+    let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
+    if untrusted && !outcome.labels.contains(&Label::Untrusted) {
+        outcome.labels.push(Label::Untrusted);
+    }
     fitted(shared, &principal, outcome, limit).await
+}
+
+/// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
+async fn mark(shared: &Shared, places: &Places, source: Option<String>) -> Result<(), DatabaseError> {
+    match source.or(places.source(&shared.marks).await?) {
+        Some(source) => places.mark(&shared.marks, &source, now_ms()).await,
+        None => Ok(()),
+    }
 }
 
 /// The result, short enough; what is left out can be read on.

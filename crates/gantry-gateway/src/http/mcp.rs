@@ -10,12 +10,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use gantry_mcp::{
     Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
 };
 use gantry_tool::{Call, Outcome, Refusal, RefusalCode, Surface};
-use http_body_util::Full;
-use tokio::sync::watch;
+use http_body_util::{BodyExt, Full};
+use tokio::sync::{broadcast, watch};
 
 use super::call::{agent_of, read_body};
 use super::problem;
@@ -72,6 +73,7 @@ pub(super) async fn mcp(
     if gateway.stopping.is_cancelled() {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
     }
+    let revoked = gateway.revoked.subscribe();
     let (parts, body) = request.into_parts();
     let owner = identity.owner();
     let session = text(&parts.headers, SESSION);
@@ -94,7 +96,22 @@ pub(super) async fn mcp(
     if let Some(session) = text(response.headers(), SESSION) {
         mcp.remember(session, &owner).await;
     }
-    response.map(Body::new)
+    match identity {
+        Identity::Operator => response.map(Body::new),
+        Identity::Client(token) => response.map(|body| {
+            let until = is_revoked(revoked, token.name.clone());
+            Body::from_stream(body.into_data_stream().take_until(Box::pin(until)))
+        }),
+    }
+}
+
+/// Comes back when that token is revoked. Who misses so many of them that it cannot tell has to come again.
+async fn is_revoked(mut revoked: broadcast::Receiver<String>, token: String) {
+    while let Ok(name) = revoked.recv().await {
+        if name == token {
+            return;
+        }
+    }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

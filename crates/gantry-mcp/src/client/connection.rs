@@ -29,6 +29,7 @@ use super::wire::Lists;
 /// Of one list of tools. A list without end is no list.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 2_000;
+const MAX_LIST_BYTES: usize = 16 << 20;
 /// For a page of the list.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// How often a tool may ask back before it is told that nobody answers.
@@ -78,6 +79,8 @@ pub(super) struct Listing {
     pub(super) tools: Vec<Value>,
     /// Names of those that the SDK took for tools.
     pub(super) usable: Vec<String>,
+    /// Of all definitions, as text.
+    bytes: usize,
 }
 
 pub(super) struct Connection {
@@ -144,7 +147,8 @@ impl Connection {
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
+        let broken = self.program.as_ref().is_some_and(Program::is_broken);
+        broken || self.service.is_closed() || self.service.is_transport_closed()
     }
 
     /// Comes back when the other side is gone, whether we notice by its process or by its silence.
@@ -177,6 +181,11 @@ impl Connection {
             if listing.tools.len() > MAX_TOOLS {
                 return Err(TalkError::Refused(format!("it offers more than {MAX_TOOLS} tools")));
             }
+            if listing.bytes > MAX_LIST_BYTES {
+                return Err(TalkError::Refused(format!(
+                    "its list of tools is longer than {MAX_LIST_BYTES} bytes"
+                )));
+            }
             if cursor.is_none() {
                 return Ok(listing);
             }
@@ -193,10 +202,11 @@ impl Connection {
         };
         listing.usable.extend(read.tools.iter().map(|tool| tool.name.to_string()));
         // An answer that came another way than our transports read it would be ours to mend.
-        let raw = self.lists.take(&id);
-        listing.tools.extend(raw.unwrap_or_else(|| {
+        let raw = self.lists.take(&id).unwrap_or_else(|| {
             read.tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect()
-        }));
+        });
+        listing.bytes += raw.iter().map(|tool| tool.to_string().len()).sum::<usize>();
+        listing.tools.extend(raw);
         Ok(read.next_cursor)
     }
 

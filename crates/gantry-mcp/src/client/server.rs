@@ -2,7 +2,8 @@
 //!
 //! Whoever calls waits for this server alone, and never longer than the call may take.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_net::{Client, ClientOptions, HostPattern};
@@ -19,11 +20,12 @@ use super::definition;
 use super::http::Guarded;
 use super::oauth::Login;
 use super::spec::{AddressSpec, Place, ServerSpec, Surroundings};
-use super::standing::{State, standings};
+use super::standing::{Standing, State, standings};
 use super::wire::Lists;
 
 /// For the handshake and the first list; programs that fetch themselves first take their time.
 const START_LIMIT: Duration = Duration::from_secs(60);
+const ENDED: &str = "it has ended by itself";
 /// After a failure; doubled with each that follows.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -31,6 +33,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A server that ran for so long has shown that it can.
 const PROVEN: Duration = Duration::from_secs(60);
+/// For a server to show that it is alive.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// At once; more are refused.
 const MAX_CALLS: usize = 64;
 /// A list is read again at most this often, however often a server says that it has changed.
@@ -68,6 +72,12 @@ impl ServerError {
     }
 }
 
+/// A server's record, and what follows from it. Made once for each state of the record.
+pub(super) struct Known {
+    pub(super) record: ServerRecord,
+    pub(super) standings: Vec<Standing>,
+}
+
 pub(super) struct Server {
     pub(super) spec: ServerSpec,
     around: Arc<Surroundings>,
@@ -75,7 +85,9 @@ pub(super) struct Server {
     busy: Semaphore,
     used: Mutex<Instant>,
     /// What was read last of its record.
-    known: Mutex<Option<(RecordVersion, Arc<ServerRecord>)>>,
+    known: Mutex<Option<(RecordVersion, Arc<Known>)>>,
+    /// Whether somebody is finding out if it still answers.
+    probing: AtomicBool,
 }
 
 #[derive(Default)]
@@ -94,6 +106,11 @@ struct Running {
 }
 
 impl Slot {
+    /// What runs now, if it is this.
+    fn running(&self, connection: &Arc<Connection>) -> Option<Running> {
+        self.connection.clone().filter(|now| Arc::ptr_eq(&now.connection, connection))
+    }
+
     fn failed(&mut self, reason: String) {
         let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.min(8));
         self.failures += 1;
@@ -111,6 +128,7 @@ impl Server {
             busy: Semaphore::new(MAX_CALLS),
             used: Mutex::new(Instant::now()),
             known: Mutex::default(),
+            probing: AtomicBool::new(false),
         })
     }
 
@@ -118,17 +136,18 @@ impl Server {
         &self.spec.name
     }
 
-    /// Its record as it is on disk now.
-    pub(super) fn record(&self) -> Result<Arc<ServerRecord>, ServerError> {
+    /// What is known of it, as it is on disk now.
+    pub(super) fn known(&self) -> Result<Arc<Known>, ServerError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.around.records.version(self.name());
         match known.as_ref() {
-            Some((read, record)) if *read == version => Ok(record.clone()),
+            Some((read, seen)) if *read == version => Ok(seen.clone()),
             _ => {
-                let record =
-                    Arc::new(self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?);
-                *known = Some((version, record.clone()));
-                Ok(record)
+                let record = self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?;
+                let standings = standings(&record);
+                let seen = Arc::new(Known { record, standings });
+                *known = Some((version, seen.clone()));
+                Ok(seen)
             }
         }
     }
@@ -151,8 +170,10 @@ impl Server {
         };
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let Value::Object(input) = input else { return Err(ToolError::input("the input is no object")) };
+        let asked = OnceLock::new();
         let work = async {
             let connection = self.connected().await.map_err(unavailable)?;
+            let _ = asked.set(connection.clone());
             // It may have come back with other definitions than those that were accepted.
             self.check(&tool)?;
             let answer = connection.call(&tool, input, call.progress.clone()).await;
@@ -160,8 +181,12 @@ impl Server {
         };
         let answer = tokio::select! {
             biased;
-            () = call.cancel.cancelled() => Err(ToolError::Cancelled),
+            () = call.cancel.cancelled() => {
+                self.probe(asked.get());
+                Err(ToolError::Cancelled)
+            }
             answer = tokio::time::timeout(self.spec.timeout, work) => answer.unwrap_or_else(|_| {
+                self.probe(asked.get());
                 let message =
                     format!("the MCP server {} did not answer within {}", self.name(), seconds(&self.spec.timeout));
                 Err(ToolError::failed(message).with_hint(format!("mcpServers.{}.timeoutSeconds is the limit", self.name())))
@@ -171,12 +196,34 @@ impl Server {
         answer
     }
 
+    /// After a call that was not answered: a server that answers nothing any more is ended, and starts anew when it is
+    /// needed.
+    fn probe(self: &Arc<Self>, connection: Option<&Arc<Connection>>) {
+        let Some(connection) = connection.cloned() else { return };
+        if self.probing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let server = self.clone();
+        tokio::spawn(async move {
+            let answer = tokio::time::timeout(PROBE_LIMIT, connection.list()).await;
+            if !matches!(answer, Ok(Ok(_) | Err(TalkError::Refused(_) | TalkError::Login(_)))) {
+                let mut slot = server.slot.lock().await;
+                if let Some(running) = slot.running(&connection) {
+                    server.lost(&mut slot, &running, "it has stopped answering");
+                }
+                drop(slot);
+                connection.close().await;
+            }
+            server.probing.store(false, Ordering::Release);
+        });
+    }
+
     /// Only what the operator has accepted runs.
     fn check(&self, tool: &str) -> Result<(), ToolError> {
-        let record = self.record().map_err(unavailable)?;
-        let standing = standings(&record).into_iter().find(|standing| standing.name == tool);
+        let seen = self.known().map_err(unavailable)?;
+        let standing = seen.standings.iter().find(|standing| standing.name == tool);
         let (server, name) = (self.name(), format!("{}__{tool}", self.name()));
-        let (why, hint) = match standing.map(|standing| standing.state) {
+        let (why, hint) = match standing.map(|standing| &standing.state) {
             Some(State::Ready) => return Ok(()),
             Some(State::Changed) => (
                 format!("{name} is held: the server defines it otherwise than it was accepted"),
@@ -243,7 +290,7 @@ impl Server {
             if !running.connection.is_lost() {
                 return Ok(running.connection);
             }
-            self.lost(&mut slot, &running);
+            self.lost(&mut slot, &running, ENDED);
         }
         let failed =
             |reason: &str| ServerError::Failed { server: self.name().to_owned(), reason: reason.to_owned() };
@@ -305,7 +352,7 @@ impl Server {
 
     /// Whether it spoke a revision before 2026-07-28 when it was listed last.
     fn speaks_older(&self) -> bool {
-        let about = self.record().ok().and_then(|record| record.about.clone());
+        let about = self.known().ok().and_then(|seen| seen.record.about.clone());
         let revision = about.as_ref().and_then(|about| about["protocolVersion"].as_str());
         revision.is_some_and(|revision| revision < "2026-07-28")
     }
@@ -370,7 +417,7 @@ impl Server {
 
     /// Writes down what was listed, for everybody who asks what there is.
     fn note(&self, connection: &Connection, listing: Listing) -> Result<(), TalkError> {
-        let Listing { mut tools, usable } = listing;
+        let Listing { mut tools, usable, .. } = listing;
         // What the protocol itself forbids is as good as not offered; what we cannot use is shown as such.
         tools.retain(|tool| {
             definition::problem(tool).is_some()
@@ -388,12 +435,12 @@ impl Server {
         Ok(())
     }
 
-    fn lost(&self, slot: &mut Slot, running: &Running) {
+    fn lost(&self, slot: &mut Slot, running: &Running, why: &str) {
         slot.connection = None;
         if running.since.elapsed() >= PROVEN {
             slot.failures = 0;
         }
-        slot.failed("it has ended by itself".to_owned());
+        slot.failed(why.to_owned());
     }
 
     /// The process that runs now, if there is one.
@@ -437,8 +484,8 @@ async fn attend(server: Weak<Server>, running: Running, mut heard: watch::Receiv
             () = running.connection.ended() => {
                 if let Some(server) = server.upgrade() {
                     let mut slot = server.slot.lock().await;
-                    if slot.connection.as_ref().is_some_and(|now| Arc::ptr_eq(&now.connection, &running.connection)) {
-                        server.lost(&mut slot, &running);
+                    if slot.running(&running.connection).is_some() {
+                        server.lost(&mut slot, &running, ENDED);
                     }
                 }
                 return running.connection.close().await;
@@ -458,7 +505,7 @@ async fn attend(server: Weak<Server>, running: Running, mut heard: watch::Receiv
                 if server.idle_at() > Instant::now() {
                     continue;
                 }
-                if slot.connection.as_ref().is_some_and(|now| Arc::ptr_eq(&now.connection, &running.connection)) {
+                if slot.running(&running.connection).is_some() {
                     slot.connection = None;
                     (slot.failures, slot.again) = (0, None);
                 }

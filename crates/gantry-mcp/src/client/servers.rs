@@ -93,8 +93,9 @@ impl Servers {
         }
     }
 
-    pub fn record(&self, name: &str) -> Result<Arc<ServerRecord>, ServerError> {
-        self.inner.server(name)?.record()
+    /// What is kept of a server.
+    pub fn record(&self, name: &str) -> Result<ServerRecord, ServerError> {
+        Ok(self.inner.server(name)?.known()?.record.clone())
     }
 
     pub fn spec(&self, name: &str) -> Result<ServerSpec, ServerError> {
@@ -103,8 +104,7 @@ impl Servers {
 
     /// How each tool of a server stands, as far as is known without asking it.
     pub fn standings(&self, name: &str) -> Result<Vec<Standing>, ServerError> {
-        let record = self.record(name)?;
-        Ok(standings(&record))
+        Ok(self.inner.server(name)?.known()?.standings.clone())
     }
 
     /// Starts a server and reads its list.
@@ -152,7 +152,7 @@ impl Servers {
 
     /// What a server said last when it wanted another login than it was given.
     pub fn wanted(&self, name: &str) -> Option<String> {
-        self.record(name).ok()?.wanted.clone()
+        self.record(name).ok()?.wanted
     }
 
     /// The login of a server at an address; `None` for programs.
@@ -196,12 +196,13 @@ impl Inner {
     /// Puts what was accepted of a server into the registry.
     fn registered(&self, server: &Arc<Server>) -> Entry {
         let registered = server.version();
-        let (standings, mut problems) = match server.record() {
-            Ok(record) => (standings(&record), Vec::new()),
-            Err(err) => (Vec::new(), vec![err.to_string()]),
+        let (seen, mut problems) = match server.known() {
+            Ok(seen) => (Some(seen), Vec::new()),
+            Err(err) => (None, vec![err.to_string()]),
         };
+        let standings = seen.iter().flat_map(|seen| &seen.standings);
         let mut tools = Vec::new();
-        for standing in &standings {
+        for standing in standings {
             match &standing.state {
                 State::Unusable(why) => problems.push(format!("{} is held: {why}", standing.name)),
                 State::Changed => problems.push(format!(

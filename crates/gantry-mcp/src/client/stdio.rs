@@ -60,6 +60,11 @@ impl Program {
         if said.is_empty() { why } else { format!("{why}; it said: {}", said.join(" / ")) }
     }
 
+    /// Whether it is not worth listening to any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
     /// Lets it leave by itself for a moment, then ends it and all it has started.
     pub(super) async fn end(&self) {
         if self.process.wait(LEAVE_LIMIT).await.is_none() {

@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::database::marks::Marks;
 use crate::database::{Database, DatabaseError, query_error};
 
 /// Appends that wait for the one transaction under way.
@@ -84,6 +85,11 @@ impl Journal {
         let (appends, waiting) = mpsc::channel(WAITING);
         tokio::spawn(write(database.clone(), waiting));
         Journal { database, appends }
+    }
+
+    /// The marks of the same database.
+    pub fn marks(&self) -> Marks {
+        Marks::new(self.database.clone())
     }
 
     /// Appends; on disk when it returns.

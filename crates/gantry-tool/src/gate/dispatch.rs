@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
 use crate::registry::{NODE_ARGUMENT, OnNode};
-use crate::tool::Reply;
+use crate::tool::{Reply, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
 const FAN_OUT: usize = 16;
@@ -54,6 +54,32 @@ impl Gate {
             Ok(Selected::All) => nodes,
         };
         self.fan_out(call, name, nodes, input).await
+    }
+
+    /// What a call would touch on this machine, as the policy sees it; nothing for what runs elsewhere, or would be refused.
+    pub async fn touches(&self, call: &Call, name: &str, input: &Value) -> Vec<Touch> {
+        let mut input = input.clone();
+        let tools = match self.parts.registry.nodes_with(&call.scope, name) {
+            None => self.parts.registry.resolve(&call.scope, name).into_iter().collect(),
+            Some(nodes) => {
+                let selected = selected(&nodes, &mut input);
+                let is_meant = |found: &OnNode| match &selected {
+                    Ok(Selected::One(node)) => found.node == *node,
+                    Ok(Selected::Tagged(tag)) => found.state.tags.contains(tag),
+                    Ok(Selected::Implicit | Selected::All) => true,
+                    Err(_) => false,
+                };
+                nodes.into_iter().filter(is_meant).map(|found| found.tool).collect::<Vec<_>>()
+            }
+        };
+        let mut touches = Vec::new();
+        for tool in tools {
+            let mut input = input.clone();
+            if tool.validate(&mut input).is_ok() {
+                touches.extend(tool.touched(call, &input).await.unwrap_or_default());
+            }
+        }
+        touches
     }
 
     async fn on_the_only_one(&self, call: Call, name: &str, nodes: Vec<OnNode>, input: Value) -> Outcome {

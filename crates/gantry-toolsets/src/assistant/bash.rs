@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
-use crate::run_to_end::{network_note, run_to_end};
+use crate::run_to_end::{network_note, offline, run_to_end};
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
@@ -48,6 +48,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(offline(machine))
         .touches(move |call, _: NoField| vec![Touch::write(own.touched_free(call, "."))])
 }
 

@@ -34,7 +34,12 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let memories = &ctx.state.memories;
     match memories.store(&ctx.call.agent, name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
-        Ok(Remembered::Known(known)) => Ok(Text(format!("Already known in {name}: {known}"))),
+        Ok(Remembered::Known(known)) => {
+            // What is shown was stored by some earlier run.
+            ctx.call.found.add(Label::Untrusted);
+            ctx.call.found.add(Label::Private);
+            Ok(Text(format!("Already known in {name}: {known}")))
+        }
         Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
         Err(err) => Err(ToolError::failed(err.to_string())),
     }

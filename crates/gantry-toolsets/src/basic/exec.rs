@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
-use crate::run_to_end::{exit_code, network_note, run_to_end};
+use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
 use crate::{Ctx, Machine};
 
 const DEFAULT_SHELL: &str = "bash";
@@ -116,6 +116,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(offline(machine))
         .touches(move |call, input: Touched| {
             let cwd = input.cwd.as_deref().unwrap_or(".");
             vec![Touch::write(own.touched_free(call, cwd))]

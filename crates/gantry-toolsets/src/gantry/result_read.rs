@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{ResultError, Tool, ToolError, Toolset};
+use gantry_tool::{Label, ResultError, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,9 @@ struct Output {
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("result_read", Toolset::Gantry, machine, run).read_only().paged()
+    // What was kept is not known to have been the owner's own, nor anybody's.
+    let labels = &[Label::Untrusted, Label::Private];
+    Tool::new("result_read", Toolset::Gantry, machine, run).read_only().paged().labels(labels)
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

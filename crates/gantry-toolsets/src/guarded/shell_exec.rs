@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{SYSTEM_READABLE, file_error, process_error};
-use crate::run_to_end::{exit_code, network_note, run_to_end};
+use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
 use crate::{Ctx, Machine, SandboxMode};
 
 const ALLOWED: &[&str] = &[
@@ -86,6 +86,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(offline(machine))
         .touches(move |call, input: Touched| {
             let cwd = input.cwd.as_deref().unwrap_or(".");
             vec![Touch::write(own.touched_contained(call, cwd))]

@@ -51,6 +51,7 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(crate::run_to_end::offline(machine))
         .touches(move |call, input: Touched| {
             vec![Touch::write(own.touched_free(call, input.workdir.as_deref().unwrap_or(".")))]
         })

@@ -174,6 +174,7 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
+        .offline_when(crate::run_to_end::offline(machine))
         .touches(move |call: &Call, input: Touched| {
             let workdir = input.session_id.and_then(|id| known.workdir(own.processes(), call, &id));
             workdir.into_iter().map(Touch::write).collect()

@@ -58,7 +58,8 @@ async fn a_rule_that_denies_or_asks_stops_every_tool_for_every_caller_on_every_s
                     let told = format!("{} {} {:?} {surface:?}", tool.name(), call.principal, call.autonomy);
                     let asks = decision == Decision::Ask && call.autonomy != Autonomy::Autonomous;
                     let expected = if asks { RefusalCode::ApprovalNeeded } else { RefusalCode::Denied };
-                    let outcome = gate.call(call, tool.name(), valid_input(&tool, &bench.workspace())).await;
+                    let outcome =
+                        gate.call(call, tool.name(), valid_input(tool.name(), &bench.workspace())).await;
                     let Answer::Refused(refusal) = outcome.answer else {
                         panic!("{told}: {:?}", outcome.answer)
                     };
@@ -93,7 +94,7 @@ async fn the_same_calls_go_through_when_the_rule_is_about_somebody_else() {
         let before = tree(&bench.workspace());
         let rule = Rule::new("stop-it", "*", Decision::Deny, "as tested").unwrap();
         let (gate, _) = gate_with(&bench, rule.for_principals(vec![gantry_tool::PrincipalKind::Agent]));
-        let input = valid_input(&tool, &bench.workspace());
+        let input = valid_input(tool.name(), &bench.workspace());
         let outcome = gate.call(bench.operator_call(), tool.name(), input).await;
         let refused = matches!(outcome.answer, Answer::Refused(_));
         assert!(!refused, "{}: {:?}", tool.name(), outcome.answer);

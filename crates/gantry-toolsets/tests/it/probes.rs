@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use gantry_tool::Tool;
 use serde_json::{Value, json};
 
 /// One way to hand a path to a tool.
@@ -148,10 +147,10 @@ fn on_path(path: &str) -> String {
 }
 
 /// An input that the tool's schema takes and that would have an effect in the workspace, if the tool can have one.
-pub(crate) fn valid_input(tool: &Tool, workspace: &Path) -> Value {
-    let mut known = probes(tool.name());
+pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
+    let mut known = probes(tool);
     known.sort_by_key(|probe| probe.access != Access::Write);
-    match (tool.name(), known.first()) {
+    match (tool, known.first()) {
         ("local__Bash" | "bash" | "exec", _) => json!({"command": "echo planted-by-a-probe > planted-file"}),
         ("local__Process", _) => json!({"action": "list"}),
         ("gsv__LogsGet" | "gsv__SessionsList", _) => json!({}),

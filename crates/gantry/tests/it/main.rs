@@ -12,6 +12,7 @@ mod apis;
 mod audit;
 mod cli;
 mod config;
+mod denials;
 mod end_to_end;
 mod exit_codes;
 mod faults;

@@ -2,7 +2,7 @@
 
 mod clients;
 mod hostile;
-mod http;
+pub(crate) mod http;
 mod install;
 mod reference;
 mod remote;

@@ -9,25 +9,26 @@ use tokio::runtime::Runtime;
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
+mod flow;
 mod kills;
 
 /// Nothing that runs on this machine takes part.
 const NOBODY: &str = "[models]\n";
 
-struct Model {
+pub(crate) struct Model {
     _runtime: Runtime,
     server: ScriptedServer,
 }
 
 impl Model {
-    fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
+    pub(crate) fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(ScriptedServer::deciding(Script::default(), decide));
         Model { _runtime: runtime, server }
     }
 
     /// A world whose agents speak with this model.
-    fn world(&self, agent: &str) -> World {
+    pub(crate) fn world(&self, agent: &str) -> World {
         let world = World::new();
         world.configure(&format!(
             "{NOBODY}[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n\
@@ -37,17 +38,17 @@ impl Model {
         world
     }
 
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         assert_eq!(self.server.violations(), [""; 0]);
     }
 }
 
 /// How many results the model was given since the last message of the user.
-fn results(heard: &Heard) -> usize {
+pub(crate) fn results(heard: &Heard) -> usize {
     heard.body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").count()
 }
 
-fn call(name: &str, input: Value) -> Turn {
+pub(crate) fn call(name: &str, input: Value) -> Turn {
     Turn { say: vec![Say::Call { name: name.into(), input }], ..Turn::default() }
 }
 
@@ -59,7 +60,7 @@ fn events(body: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::gateway::Response {
+pub(crate) fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -> crate::gateway::Response {
     let path = format!("/v1/sessions/{key}/messages");
     up.ask("POST", &path, headers, body.to_string().as_bytes())
 }

@@ -68,11 +68,11 @@ impl Drop for Running {
     }
 }
 
-struct Gateway {
+pub(super) struct Gateway {
     gantry: PathBuf,
     data: tempfile::TempDir,
     running: Running,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Gateway {
@@ -80,7 +80,7 @@ impl Gateway {
         Gateway::on(gantry, tempfile::tempdir()?)
     }
 
-    fn on(gantry: &Path, data: tempfile::TempDir) -> Result<Gateway> {
+    pub(super) fn on(gantry: &Path, data: tempfile::TempDir) -> Result<Gateway> {
         let mut command = Command::new(gantry);
         // The data directory itself is closed to tools, so the workspace is elsewhere.
         command.args(["up", "--listen", "127.0.0.1:0", "--json", "--workspace", "/"]);
@@ -91,7 +91,7 @@ impl Gateway {
         Ok(Gateway { gantry: gantry.to_owned(), data, running, url })
     }
 
-    fn token(&self) -> Result<String> {
+    pub(super) fn token(&self) -> Result<String> {
         Ok(std::fs::read_to_string(self.data.path().join("operator.token"))?.trim().to_owned())
     }
 

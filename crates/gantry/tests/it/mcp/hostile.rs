@@ -102,6 +102,24 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
 }
 
 #[test]
+fn a_server_that_has_frozen_is_ended_and_comes_back() {
+    let world = World::new();
+    let fake = Fake::added(&world, "fake");
+    let up = Up::start(&world);
+    assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
+    let frozen = *fake.pids().last().unwrap();
+    let ran = world.run(&["call", "fake__freeze", "--deadline", "1s"]);
+    assert_eq!(ran.code, 124, "{ran:?}");
+    assert!(is_alive(frozen));
+    eventually("another one answers", Duration::from_secs(30), || {
+        world.run(&["call", "fake__echo", r#"{"text": "y"}"#, "--deadline", "2s"]).stdout == "y"
+    });
+    eventually("the frozen one is gone", Duration::from_secs(10), || !is_alive(frozen));
+    drop(up);
+    eventually("none is left", Duration::from_secs(10), || fake.all_are_gone());
+}
+
+#[test]
 fn a_server_that_keeps_failing_rests_longer_each_time() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");

@@ -31,7 +31,7 @@ fn post(up: &Up, path: &str, body: &Value, more: &[(&str, &str)]) -> (u16, Optio
 }
 
 /// A conversation of an older revision.
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     up: &'a Up,
     path: String,
     id: String,
@@ -39,7 +39,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
+    pub(crate) fn open<'a>(up: &'a Up, path: &str, token: &str, revision: &str) -> Session<'a> {
         let bearer = format!("Bearer {token}");
         let (status, id, answer) = post(up, path, &initialize(revision), &[("Authorization", &bearer)]);
         assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(revision)), "{answer}");
@@ -54,7 +54,7 @@ impl Session<'_> {
         post(self.up, &self.path, body, &headers)
     }
 
-    fn ask(&self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> Value {
         let (status, _, answer) =
             self.say(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
         assert_eq!(status, 200, "{answer}");
@@ -150,6 +150,42 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
     assert!(log.contains("mcp:plain/http-client"), "whose token it is comes first");
     assert_eq!(world.run(&["tokens", "revoke", "plain"]).code, 0);
     assert_eq!(long.say(&list).0, 401, "a revoked token ends its sessions");
+}
+
+#[test]
+fn a_stream_ends_when_its_token_is_revoked() {
+    use std::io::{Read, Write};
+    let world = World::new();
+    let up = Up::start(&world);
+    let (mine, other) = (up.client_token(&world, "mine", &[]), up.client_token(&world, "other", &[]));
+    let stream = |token: &str| {
+        let session = Session::open(&up, "/mcp", token, "2025-11-25");
+        let mut stream = std::net::TcpStream::connect(up.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        write!(
+            stream,
+            "GET /mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\nmcp-session-id: {}\r\n\r\n",
+            up.address, session.id
+        )
+        .unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    let (mut revoked, mut kept) = (stream(&mine), stream(&other));
+    assert_eq!(world.run(&["tokens", "revoke", "mine"]).code, 0);
+    let mut rest = Vec::new();
+    let mut buffer = [0; 4096];
+    eventually("the stream is at its end", Duration::from_secs(10), || {
+        if let Ok(count) = revoked.read(&mut buffer) {
+            rest.extend_from_slice(&buffer[..count]);
+        }
+        rest.ends_with(b"0\r\n\r\n")
+    });
+    while let Ok(count) = kept.read(&mut buffer) {
+        assert!(count > 0 && !buffer[..count].ends_with(b"0\r\n\r\n"), "another's stream goes on");
+    }
 }
 
 #[test]

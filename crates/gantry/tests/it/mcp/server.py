@@ -34,7 +34,7 @@ def tools():
     if os.path.exists(path):
         with open(path) as file:
             return json.load(file)
-    names = ["echo", "sleep", "hang", "die", "flood", "babble", "huge", "child", "env", "heard", "fail", "picture", "progress"]
+    names = ["echo", "sleep", "hang", "die", "flood", "babble", "huge", "child", "env", "heard", "fail", "picture", "progress", "freeze", "read"]
     anything = {"type": "object"}
     return [{"name": name, "description": f"the tool {name}", "inputSchema": anything} for name in names]
 
@@ -51,6 +51,8 @@ def call(number, name, arguments, meta):
         return text("slept")
     if name == "hang":
         threading.Event().wait()
+    if name == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if name == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "flood":
@@ -68,6 +70,11 @@ def call(number, name, arguments, meta):
         return text(str(child.pid))
     if name == "env":
         return text(json.dumps(dict(os.environ)))
+    if name == "read":
+        try:
+            return text(open(arguments["path"]).read())
+        except OSError as err:
+            return text(type(err).__name__)
     if name == "heard":
         return text(json.dumps(heard))
     if name == "fail":

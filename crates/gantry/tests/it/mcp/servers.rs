@@ -128,15 +128,19 @@ fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
 #[test]
 fn a_server_cannot_read_what_is_gantrys_own() {
     let world = World::new();
-    let fake = Fake::new(&world, "fake");
-    let data = world.data();
-    std::fs::create_dir_all(&data).unwrap();
-    std::fs::write(data.join("operator.token"), "gto_private").unwrap();
-    // The list of tools is read through a link: a server that follows it gets nowhere.
-    std::os::unix::fs::symlink(data.join("operator.token"), fake.folder.join("tools.json")).unwrap();
-    let ran = fake.add(&world, "good", &[]);
-    assert_ne!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("fake") && !ran.stderr.contains("gto_private"), "{ran:?}");
+    let fake = Fake::added(&world, "fake");
+    let own = world.data().join("gantry.toml");
+    let other = world.write("other.txt", "not Gantry's");
+    let read = |path: &std::path::Path| {
+        world.run(&["call", "fake__read", &json!({"path": path}).to_string()]).stdout
+    };
+    assert_eq!(read(&own), "PermissionError");
+    assert_eq!(read(&other), "not Gantry's");
+    let link = fake.folder.join("link");
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    assert_eq!(read(&link), "PermissionError");
+    assert_eq!(fake.add(&world, "good", &["--replace", "--unconfined"]).code, 0);
+    assert!(read(&own).contains("[mcpServers.fake]"), "the operator may say otherwise");
 }
 
 #[test]

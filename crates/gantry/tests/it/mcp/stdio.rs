@@ -349,3 +349,15 @@ fn nonsense_does_not_end_the_conversation() {
     assert!(client.answer(78).get("error").is_some());
     assert_eq!(client.tool_names(), DEFAULT_TOOLS);
 }
+
+#[test]
+fn a_command_line_that_does_not_parse_writes_nothing_to_the_client() {
+    let world = World::new();
+    for args in [&["mcp", "--no-such-flag"][..], &["mcp", "nonsense"], &["--json", "mcp", "--toolset"]] {
+        let ran = world.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.stderr.contains("error:"), "{ran:?}");
+    }
+    let other = world.run(&["mcp", "show", "--no-such-flag"]);
+    assert!(other.code == 2 && other.stdout.contains("\"usage\""), "{other:?}");
+}

@@ -1,0 +1,207 @@
+//! What the benchmark measures sessions with: many that write at once, and one with a long past that is taken up again.
+//! Prints one line of JSON.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a measuring program"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gantry_agent::{
+    Agent, AnswerFuture, Asker, CallResult, DmScope, End, Entry, FactsFuture, Incoming, Model, ModelFacts,
+    ModelFailure, Sessions, SessionsParts, State,
+};
+use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
+use gantry_store::{Append, DataDir, Database, Journal, NewEvent, Objects};
+use gantry_tool::testing::{MemoryResults, gate};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const SESSIONS: usize = 64;
+const EVENTS_EACH: i64 = 400;
+const LONG: i64 = 100_000;
+const RESUMES: usize = 11;
+/// A run's end leaves a checkpoint after so many events, as the driver does.
+const CHECKPOINT: usize = 1_000;
+/// A conversation is summed up before it is longer than this.
+const KEPT_MESSAGES: usize = 200;
+const KEY: &str = "agent:main:main";
+
+#[tokio::main]
+async fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let per_second = appends(&folder.path().join("many")).await;
+    let resumed = resume(&folder.path().join("long"), Past::Checkpointed).await;
+    let bare = resume(&folder.path().join("bare"), Past::Bare).await;
+    println!("{}", json!({"appendsPerSecond": per_second, "resumeMs": resumed, "resumeBareMs": bare}));
+}
+
+/// Each session waits for its event to be on disk before it writes the next.
+async fn appends(folder: &Path) -> f64 {
+    let database = Database::open(&DataDir::new(folder.to_owned())).await.unwrap();
+    let journal = Journal::new(database.clone());
+    for number in 0..SESSIONS {
+        journal.open(&format!("agent:main:{number}"), "main", 1).await.unwrap();
+    }
+    let began = Instant::now();
+    let writing: Vec<_> = (0..SESSIONS)
+        .map(|number| {
+            let journal = journal.clone();
+            tokio::spawn(async move {
+                for seq in 0..EVENTS_EACH {
+                    let event = NewEvent { kind: "call_ended", data: "x".repeat(500), checkpoint: false };
+                    let key = format!("agent:main:{number}");
+                    let append = Append { key, expected: seq, at: 7, events: vec![event], has_work: true };
+                    journal.append(append).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for written in writing {
+        written.await.unwrap();
+    }
+    let per_second = SESSIONS as f64 * EVENTS_EACH as f64 / began.elapsed().as_secs_f64();
+    database.close().await;
+    per_second
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Past {
+    /// With what the ends of runs leave behind.
+    Checkpointed,
+    /// One run that has not ended: nothing but what happened.
+    Bare,
+}
+
+/// Milliseconds from asking for a session until it is there, at the median; with a database opened anew each time.
+async fn resume(folder: &Path, past: Past) -> f64 {
+    let data = DataDir::new(folder.to_owned());
+    write_past(&data, past).await;
+    let mut times = Vec::new();
+    for _ in 0..RESUMES {
+        let database = Database::open(&data).await.unwrap();
+        let sessions = sessions(&data, &database);
+        let key = sessions.key("main", None).unwrap();
+        let began = Instant::now();
+        let status = sessions.status(&key).await.unwrap();
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        assert!(status.events >= LONG && status.messages > 0, "{status:?}");
+        sessions.stop(Duration::from_secs(1)).await;
+        database.close().await;
+    }
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+async fn write_past(data: &DataDir, past: Past) {
+    let database = Database::open(data).await.unwrap();
+    let journal = Journal::new(database.clone());
+    journal.open(KEY, "main", 1).await.unwrap();
+    let (mut state, mut waiting, mut written) = (State::default(), Vec::new(), 0);
+    for number in 0.. {
+        let mut entries = one_run(number);
+        if past == Past::Checkpointed {
+            let before = Entry::Snapshot { state: Box::new(std::mem::take(&mut state)) };
+            state = State::fold([before].into_iter().chain(entries.clone()));
+            state.messages.drain(..state.messages.len().saturating_sub(KEPT_MESSAGES));
+            if waiting.len() >= CHECKPOINT {
+                entries.push(Entry::Snapshot { state: Box::new(state.clone()) });
+            }
+        }
+        waiting.extend(entries.iter().map(|entry| NewEvent {
+            kind: "event",
+            data: serde_json::to_string(entry).unwrap(),
+            checkpoint: matches!(entry, Entry::Snapshot { .. }),
+        }));
+        if waiting.len() > CHECKPOINT {
+            let events = std::mem::take(&mut waiting);
+            let expected = written;
+            written += events.len() as i64;
+            let append = Append { key: KEY.into(), expected, at: 7, events, has_work: false };
+            journal.append(append).await.unwrap();
+        }
+        if written >= LONG {
+            break;
+        }
+    }
+    database.close().await;
+}
+
+/// A question, a call of a tool, an answer.
+fn one_run(number: i64) -> Vec<Entry> {
+    let (message, call) = (format!("m{number}"), format!("c{number}"));
+    let asked = Incoming {
+        id: message.clone(),
+        text: format!("What does the file number {number} say?"),
+        at: number,
+        from: "operator".into(),
+        reply_to: Value::Null,
+        labels: Vec::new(),
+    };
+    let calls = Block::ToolUse {
+        id: call.clone(),
+        name: "Read".into(),
+        input: json!({"path": format!("notes/{number}.txt")}),
+        malformed: None,
+    };
+    let content = vec![Block::text("a line\n".repeat(30))];
+    let text = "It says that there is a line, again and again.";
+    vec![
+        Entry::MessageIn(asked),
+        Entry::RunBegun { run: format!("r{number}"), at: number },
+        Entry::Joined { messages: vec![message] },
+        Entry::RequestBegun { model: "scripted".into() },
+        replied(calls, StopReason::ToolUse),
+        Entry::CallBegun { call: call.clone(), read_only: true, polls: false },
+        Entry::CallEnded { call, result: CallResult { content, is_error: false, labels: Vec::new() } },
+        Entry::RequestBegun { model: "scripted".into() },
+        replied(Block::text(text), StopReason::EndTurn),
+        Entry::RunEnded { end: End::Final { text: text.into() } },
+    ]
+}
+
+fn replied(block: Block, stop: StopReason) -> Entry {
+    let message = Message { role: Role::Assistant, content: vec![block] };
+    let reply = Reply { message, stop, usage: Usage::default(), model: "scripted".into() };
+    Entry::Replied { reply: Box::new(reply) }
+}
+
+fn sessions(data: &DataDir, database: &Database) -> Sessions {
+    let (gate, _) = gate([]);
+    Sessions::new(SessionsParts {
+        journal: Journal::new(database.clone()),
+        gate: Arc::new(gate),
+        model: Arc::new(Silent),
+        results: Arc::new(MemoryResults::default()),
+        objects: Objects::folder(data),
+        agents: BTreeMap::from([("main".to_owned(), Agent::default())]),
+        dm_scope: DmScope::Main,
+        zone: jiff::tz::TimeZone::UTC,
+        nodes: Arc::new(Vec::new),
+    })
+}
+
+/// A model that nobody asks anything.
+struct Silent;
+
+impl Model for Silent {
+    fn answer<'a>(
+        &'a self,
+        _: &'a Asker,
+        _: &'a Request,
+        _: &'a CancellationToken,
+        _: &'a mut (dyn FnMut(StreamEvent) + Send),
+    ) -> AnswerFuture<'a> {
+        Box::pin(std::future::ready(Err(ModelFailure::Failed("nobody is asked".into()))))
+    }
+
+    fn facts<'a>(&'a self, _: Option<&'a str>) -> FactsFuture<'a> {
+        let facts = ModelFacts { name: "scripted".into(), window: 100_000, max_output: 1_000 };
+        Box::pin(std::future::ready(Ok(facts)))
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a call reads and writes, so that labels stay with what a run leaves behind: a file that was written after a page
+//! was read may hold the page's words, whoever reads it next.
+
+use gantry_store::{DatabaseError, Marks};
+use gantry_tool::{Access, Call, Capability, Gate, Tool, ToolScope};
+use serde_json::{Value, json};
+
+/// Of where something comes from, as it is told.
+const SOURCE_CHARS: usize = 300;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    reads: Vec<String>,
+    writes: Vec<String>,
+    /// Another machine that content comes from.
+    foreign: Option<String>,
+    /// It runs commands, which read and write what they like.
+    runs_commands: bool,
+}
+
+impl Places {
+    pub(crate) async fn of(
+        gate: &Gate,
+        tool: Option<&Tool>,
+        call: &Call,
+        name: &str,
+        input: &Value,
+    ) -> Places {
+        let mut places = Places::default();
+        let text = |field: &str| input.get(field).and_then(Value::as_str);
+        match tool.map_or(name, Tool::name) {
+            "gsv__ReadFile" => places.reads.extend(text("path").map(|path| object(call, path))),
+            "gsv__WriteFile" | "gsv__EditFile" => {
+                places.writes.extend(text("path").map(|path| object(call, path)));
+            }
+            "gsv__Transfer" => {
+                let (source, destination) = (text("source"), text("destination"));
+                let (from, foreign) = endpoint(gate, call, source.unwrap_or_default()).await;
+                let (to, _) = endpoint(gate, call, destination.unwrap_or_default()).await;
+                (places.reads, places.writes, places.foreign) = (from, to, foreign);
+            }
+            _ => {
+                for touch in gate.touches(call, name, input).await {
+                    let place = touch.path.to_string_lossy().into_owned();
+                    match touch.access {
+                        Access::Read => places.reads.push(place),
+                        Access::Write => places.writes.push(place),
+                    }
+                }
+            }
+        }
+        places.runs_commands =
+            tool.is_some_and(|tool| tool.capability_ids().contains(&Capability::ShellExec));
+        if places.runs_commands && !places.writes.is_empty() {
+            places.writes.push(call.workspace.to_string_lossy().into_owned());
+        }
+        places
+    }
+
+    /// Whether the call itself takes something of the owner's along.
+    pub(crate) fn takes_along(&self) -> bool {
+        self.runs_commands || !self.reads.is_empty() || !self.writes.is_empty()
+    }
+
+    /// Where what the call reads may come from, if others may have written it.
+    pub(crate) async fn source(&self, marks: &Marks) -> Result<Option<String>, DatabaseError> {
+        if self.foreign.is_some() {
+            return Ok(self.foreign.clone());
+        }
+        for place in self.reads.iter().chain(&self.writes) {
+            if let Some(source) = marks.touching(place).await? {
+                return Ok(Some(source));
+            }
+        }
+        Ok(None)
+    }
+
+    /// From now on others may have written what is there.
+    pub(crate) async fn mark(&self, marks: &Marks, source: &str, now: i64) -> Result<(), DatabaseError> {
+        let source: String = source.chars().take(SOURCE_CHARS).collect();
+        for place in &self.writes {
+            marks.add(place, &source, now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An object of an agent's own.
+fn object(call: &Call, path: &str) -> String {
+    object_key(&format!("agents/{}/{}", call.agent, path.trim_matches('/')))
+}
+
+pub(crate) fn object_key(key: &str) -> String {
+    format!("gsv:{}", key.trim_end_matches('/'))
+}
+
+/// The place that one end of a transfer is, or the machine that it is on.
+async fn endpoint(gate: &Gate, call: &Call, text: &str) -> (Vec<String>, Option<String>) {
+    match text.split_once(':') {
+        Some(("gsv", path)) => (vec![object(call, path)], None),
+        Some(("local", path)) => {
+            // As the file engine resolves it, also for those who may not read.
+            let anybody = Call { scope: ToolScope::default(), ..call.clone() };
+            let touches = gate.touches(&anybody, "local__Read", &json!({ "path": path })).await;
+            (touches.into_iter().map(|touch| touch.path.to_string_lossy().into_owned()).collect(), None)
+        }
+        Some((node, _)) => (Vec::new(), Some(format!("the machine {node}"))),
+        None => (Vec::new(), None),
+    }
+}

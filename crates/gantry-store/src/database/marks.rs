@@ -1,0 +1,152 @@
+//! Places whose content others may have written. A mark on a directory counts for all beneath it.
+
+use crate::database::{Database, DatabaseError, query_error};
+
+/// Beyond so many, a directory is marked in place of the files in it.
+const MAX_MARKS: i64 = 10_000;
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    database: Database,
+}
+
+impl Marks {
+    pub fn new(database: Database) -> Marks {
+        Marks { database }
+    }
+
+    /// Marks a place; on disk when it returns.
+    pub async fn add(&self, place: &str, source: &str, now: i64) -> Result<(), DatabaseError> {
+        const DOING: &str = "mark a place";
+        if self.covering(place).await?.is_some() {
+            return Ok(());
+        }
+        let failed = query_error(DOING);
+        let mut transaction = self.database.write(DOING).await?;
+        let count = "SELECT COUNT(*) FROM marks";
+        let mut count: i64 = sqlx::query_scalar(count).fetch_one(&mut *transaction).await.map_err(&failed)?;
+        let mut place = place;
+        while count >= MAX_MARKS
+            && let Some(parent) = parent(place)
+        {
+            let (from, to) = beneath(parent);
+            let gone = sqlx::query("DELETE FROM marks WHERE place >= $1 AND place < $2")
+                .bind(from)
+                .bind(to)
+                .execute(&mut *transaction)
+                .await
+                .map_err(&failed)?;
+            count -= i64::try_from(gone.rows_affected()).unwrap_or(0);
+            place = parent;
+        }
+        sqlx::query("INSERT INTO marks (place, source, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+            .bind(place)
+            .bind(source)
+            .bind(now)
+            .execute(&mut *transaction)
+            .await
+            .map_err(&failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Where the content of a place may come from, if it is marked, or a directory that it is in.
+    pub async fn covering(&self, place: &str) -> Result<Option<String>, DatabaseError> {
+        let (mut places, mut next) = (vec![place], parent(place));
+        while let Some(above) = next {
+            places.push(above);
+            next = parent(above);
+        }
+        let places = serde_json::json!(places).to_string();
+        sqlx::query_scalar(
+            "SELECT source FROM marks WHERE place IN (SELECT value FROM json_each($1)) LIMIT 1",
+        )
+        .bind(places)
+        .fetch_optional(&self.database.readers)
+        .await
+        .map_err(query_error("look for marks"))
+    }
+
+    /// As [`Marks::covering`], or the first one beneath it.
+    pub async fn touching(&self, place: &str) -> Result<Option<String>, DatabaseError> {
+        if let Some(source) = self.covering(place).await? {
+            return Ok(Some(source));
+        }
+        let (from, to) = beneath(place);
+        sqlx::query_scalar("SELECT source FROM marks WHERE place >= $1 AND place < $2 LIMIT 1")
+            .bind(from)
+            .bind(to)
+            .fetch_optional(&self.database.readers)
+            .await
+            .map_err(query_error("look for marks"))
+    }
+
+    /// Takes the marks at and beneath a place away; how many there were.
+    pub async fn remove(&self, place: &str) -> Result<u64, DatabaseError> {
+        let (from, to) = beneath(place);
+        let gone = sqlx::query("DELETE FROM marks WHERE place = $1 OR (place >= $2 AND place < $3)")
+            .bind(place)
+            .bind(from)
+            .bind(to)
+            .execute(&self.database.writer)
+            .await
+            .map_err(query_error("take marks away"))?;
+        Ok(gone.rows_affected())
+    }
+}
+
+/// `/a` of `/a/b`, `/` of `/a`.
+fn parent(place: &str) -> Option<&str> {
+    let at = place.rfind('/')?;
+    let above = &place[..at.max(1)];
+    (above.len() < place.len()).then_some(above)
+}
+
+/// From the first to behind the last that begins with the place and a slash.
+fn beneath(place: &str) -> (String, String) {
+    let folder = place.trim_end_matches('/');
+    // 0 is what comes after the slash.
+    (format!("{folder}/"), format!("{folder}0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::testing::database;
+
+    #[tokio::test]
+    async fn a_mark_counts_for_what_is_beneath_and_is_found_from_above() {
+        let (_folder, database) = database().await;
+        let marks = Marks::new(database);
+        marks.add("/work/a/file.txt", "a page", 1).await.unwrap();
+        marks.add("/other", "a mail", 1).await.unwrap();
+        let covering = async |place| marks.covering(place).await.unwrap();
+        let touching = async |place| marks.touching(place).await.unwrap();
+        assert_eq!(covering("/work/a/file.txt").await.as_deref(), Some("a page"));
+        assert_eq!(covering("/other/deep/down").await.as_deref(), Some("a mail"));
+        for free in ["/work/a", "/work/a/file.txt2", "/work/b", "/othe", "/", "gsv:agents/x"] {
+            assert_eq!(covering(free).await, None, "{free}");
+        }
+        for (place, found) in [("/work", true), ("/", true), ("/work/a/file.txt", true), ("/work/ab", false)]
+        {
+            assert_eq!(touching(place).await.is_some(), found, "{place}");
+        }
+        assert_eq!(marks.remove("/work").await.unwrap(), 1);
+        assert_eq!((touching("/work").await, covering("/other").await.is_some()), (None, true));
+        marks.add("/", "all", 1).await.unwrap();
+        assert_eq!(covering("/anything").await.as_deref(), Some("all"));
+    }
+
+    #[tokio::test]
+    async fn many_marks_become_one_of_their_directory() {
+        let (_folder, database) = database().await;
+        let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+            INSERT INTO marks SELECT '/many/' || i, 'a page', 1 FROM n";
+        sqlx::raw_sql(fill).execute(&database.writer).await.unwrap();
+        let marks = Marks::new(database.clone());
+        marks.add("/many/more", "a page", 2).await.unwrap();
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM marks").fetch_one(&database.readers).await.unwrap();
+        assert_eq!((count, marks.covering("/many/77").await.unwrap().is_some()), (1, true));
+    }
+}
