@@ -6,12 +6,14 @@ mod client;
 mod commands;
 mod config;
 mod exit;
+mod line_editor;
 mod local;
 mod models;
 mod open_files;
 mod output;
 mod places;
 mod served;
+mod typing;
 
 use std::process::ExitCode;
 
