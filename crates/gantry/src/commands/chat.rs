@@ -222,7 +222,7 @@ impl<'a> Chat<'a> {
             }
             match self.send(&line).await {
                 Ok(Some(id)) => {
-                    if let Went::Away = self.turn(&id, &mut typing).await? {
+                    if let Went::Away = self.turn(id, &mut typing).await? {
                         return Ok(Exit::Success);
                     }
                 }
@@ -235,13 +235,15 @@ impl<'a> Chat<'a> {
     }
 
     /// One run of a conversation: what is typed meanwhile answers questions, or is said.
-    async fn turn(&mut self, id: &str, typing: &mut Typing) -> Result<Went> {
+    async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
+        // Messages that were said and are not answered: those typed during a run may have one of their own.
+        let mut open = vec![id];
         let mut asked: Option<Value> = None;
         let mut asks: Option<Asks> = None;
         let mut stopping = false;
         loop {
             tokio::select! {
-                event = self.next_event(id) => {
+                event = self.next_event(&open[0]) => {
                     let event = event?;
                     typing.put_away();
                     self.show(&event);
@@ -251,7 +253,8 @@ impl<'a> Chat<'a> {
                         Some("asked") => asks = Some(Asks::new(&event["asked"])),
                         _ => {}
                     }
-                    if settles(&event, id) {
+                    open.retain(|id| !settles(&event, id));
+                    if open.is_empty() {
                         return Ok(Went::On);
                     }
                 }
@@ -266,10 +269,11 @@ impl<'a> Chat<'a> {
                             self.answer(question, word).await?;
                             asked = None;
                         }
-                    } else if !line.trim().is_empty()
-                        && let Err(err) = self.send(&line).await
-                    {
-                        Exit::report(self.output, &err);
+                    } else if !line.trim().is_empty() {
+                        match self.send(&line).await {
+                            Ok(id) => open.extend(id),
+                            Err(err) => _ = Exit::report(self.output, &err),
+                        }
                     }
                 }
                 () = interrupted() => {
