@@ -70,7 +70,7 @@ pub(crate) fn post(up: &Up, key: &str, body: &Value, headers: &[(&str, &str)]) -
 fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
     let model = Model::deciding(|heard| match results(heard) {
         0 => call("Read", json!({"path": "a.txt"})),
-        _ => Turn::text(&format!(
+        _ => Turn::text(format!(
             "it says {}",
             if heard.last_text().contains("forty-two") { "42" } else { "?" }
         )),

@@ -86,7 +86,7 @@ fn model() -> Model {
                 pause_ms: 50,
                 ..Turn::default()
             },
-            other => Turn::text(&format!("heard <{}>", other.replace('\n', "|"))),
+            other => Turn::text(format!("heard <{}>", other.replace('\n', "|"))),
         }
     })
 }
