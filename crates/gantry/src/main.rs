@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod config;
 mod exit;
+mod line_editor;
 mod local;
 mod mcp_servers;
 mod models;
@@ -13,6 +14,7 @@ mod open_files;
 mod output;
 mod places;
 mod served;
+mod typing;
 
 use std::process::ExitCode;
 

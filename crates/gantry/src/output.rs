@@ -148,6 +148,26 @@ impl Output {
         RunningNotes { warnings, all }
     }
 
+    /// What an agent does, a line each, for who watches: on a terminal, or when asked to say more.
+    pub(crate) fn activity(&self, text: &str, tone: Tone) {
+        if self.running_notes().all {
+            let code = match tone {
+                Tone::Quiet => "2",
+                Tone::Bad => "1;31",
+            };
+            eprintln!("{}", self.stderr_styled(&printable(text), code));
+        }
+    }
+
+    /// Takes the last line of activity away, for one that says more. Only a terminal can.
+    pub(crate) fn takes_activity_back(&self) -> bool {
+        let can = self.running_notes().all && std::io::stderr().is_terminal();
+        if can {
+            question("\x1b[1A\r\x1b[J");
+        }
+        can
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         styled(text, "1", self.stdout_color)
     }
@@ -188,6 +208,13 @@ impl Output {
             self.error(&format!("the output could not be written: {err}"));
         }
     }
+}
+
+/// How a line of activity looks where there are colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Quiet,
+    Bad,
 }
 
 /// How much of what a long-running command does is shown.

@@ -1,9 +1,10 @@
 //! `gantry chat`: talk with an agent. One message and its answer, or a conversation line by line.
 
-use std::io::{BufRead, IsTerminal, Read};
+use std::collections::HashMap;
+use std::io::{IsTerminal, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -16,15 +17,23 @@ use tokio::sync::mpsc;
 use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
 use crate::commands::interrupted;
 use crate::exit::{Exit, Refused, UsageError};
-use crate::output::{Output, question};
+use crate::output::{Output, Tone, question};
 use crate::places::Places;
 use crate::served::{LocalNode, Served};
+use crate::typing::Typing;
+
+mod questions;
+
+use questions::{Asks, approval_prompt, word};
 
 /// Events that may wait to be shown; what is missed is told, and the answer is asked for.
 const WAITING: usize = 4096;
 /// How often the answer is asked for once events were missed.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 const MAX_INPUT: u64 = 1024 * 1024;
+/// Of what a call is made with, in a line about it.
+const SHOWN_CHARS: usize = 60;
+const PROMPT: &str = "> ";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -126,6 +135,10 @@ struct Chat<'a> {
     missed: Arc<AtomicBool>,
     /// A line of the answer is half said.
     is_in_line: bool,
+    /// Calls under way: since when, and what was told of them.
+    calls: HashMap<String, (Instant, String)>,
+    /// The call that the last line on the screen is about.
+    last_line: Option<String>,
 }
 
 /// What became of a message.
@@ -135,13 +148,20 @@ enum Turn {
     Waits(Value),
 }
 
+/// Whether the conversation goes on after a run.
+enum Went {
+    On,
+    Away,
+}
+
 impl<'a> Chat<'a> {
     async fn open(address: &Address, output: &'a Output, key: String) -> Result<Chat<'a>> {
         let (told, events) = mpsc::channel(WAITING);
         let missed = Arc::new(AtomicBool::new(false));
         let listener = Arc::new(Listener { told, missed: missed.clone() });
         let (link, _, _) = open(address, listener).await.map_err(Refused)?;
-        let mut chat = Chat { output, key, link, events, missed, is_in_line: false };
+        let calls = HashMap::new();
+        let mut chat = Chat { output, key, link, events, missed, is_in_line: false, calls, last_line: None };
         let status = chat.request(method::SESSIONS_LISTEN, json!({"sessionKey": chat.key})).await?;
         if let Some(key) = status["sessionKey"].as_str() {
             key.clone_into(&mut chat.key);
@@ -174,22 +194,38 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Line by line, until the input ends.
+    /// Message by message, until the input ends.
     async fn converse(mut self) -> Result<Exit> {
-        self.output.done(&format!("{}; /help shows the commands, Ctrl-D ends", self.key));
-        let mut lines = typed_lines();
+        let keys = "Alt-Enter or \\ begins a new line, Ctrl-C stops a run, Ctrl-D ends";
+        self.output.done(&format!("{}; /help shows the commands; {keys}", self.key));
+        let mut typing = Typing::start();
+        let mut leaves = false;
         loop {
-            question("> ");
+            typing.ask(PROMPT);
             let line = tokio::select! {
-                line = lines.recv() => line,
-                () = interrupted() => None,
+                line = typing.next() => line,
+                () = interrupted() => {
+                    if !typing.clear() {
+                        if std::mem::replace(&mut leaves, true) {
+                            return Ok(Exit::Success);
+                        }
+                        typing.put_away();
+                        self.output.activity("Ctrl-C again leaves", Tone::Quiet);
+                    }
+                    continue;
+                }
             };
+            leaves = false;
             let Some(line) = line else { return Ok(Exit::Success) };
             if line.trim().is_empty() {
                 continue;
             }
             match self.send(&line).await {
-                Ok(Some(id)) => self.turn(&id, &mut lines).await?,
+                Ok(Some(id)) => {
+                    if let Went::Away = self.turn(id, &mut typing).await? {
+                        return Ok(Exit::Success);
+                    }
+                }
                 Ok(None) => {}
                 Err(err) => {
                     Exit::report(self.output, &err);
@@ -199,59 +235,73 @@ impl<'a> Chat<'a> {
     }
 
     /// One run of a conversation: what is typed meanwhile answers questions, or is said.
-    async fn turn(&mut self, id: &str, lines: &mut mpsc::Receiver<String>) -> Result<()> {
+    async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
+        // Messages that were said and are not answered: those typed during a run may have one of their own.
+        let mut open = vec![id];
         let mut asked: Option<Value> = None;
         let mut asks: Option<Asks> = None;
+        let mut stopping = false;
         loop {
             tokio::select! {
-                event = self.next_event(id) => {
+                event = self.next_event(&open[0]) => {
                     let event = event?;
+                    typing.put_away();
                     self.show(&event);
-                    if event["event"] == "approval" {
-                        self.put(&event["question"]);
-                        asked = Some(event["question"].clone());
+                    match event["event"].as_str() {
+                        Some("approval") => asked = Some(event["question"].clone()),
+                        Some("approval_answered") => asked = None,
+                        Some("asked") => asks = Some(Asks::new(&event["asked"])),
+                        _ => {}
                     }
-                    if event["event"] == "asked" {
-                        asks = Some(Asks::new(&event["asked"])).inspect(Asks::put);
-                    }
-                    if settles(&event, id) {
-                        return Ok(());
+                    open.retain(|id| !settles(&event, id));
+                    if open.is_empty() {
+                        return Ok(Went::On);
                     }
                 }
-                Some(line) = lines.recv() => {
+                line = typing.next() => {
+                    let Some(line) = line else { return Ok(Went::Away) };
                     if asks.is_some() {
                         if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
                             self.reply(&asks).await?;
                         }
-                        asks.as_ref().inspect(|asks| asks.put());
-                        continue;
-                    }
-                    match (asked.take(), word(&line)) {
-                        (Some(question), Some(word)) => self.answer(&question, word).await?,
-                        (Some(question), None) => {
-                            self.put(&question);
-                            asked = Some(question);
+                    } else if let Some(question) = &asked {
+                        if let Some(word) = word(&line) {
+                            self.answer(question, word).await?;
+                            asked = None;
                         }
-                        (None, _) if line.trim().is_empty() => {}
-                        (None, _) => {
-                            if let Err(err) = self.send(&line).await {
-                                Exit::report(self.output, &err);
-                            }
+                    } else if !line.trim().is_empty() {
+                        match self.send(&line).await {
+                            Ok(id) => open.extend(id),
+                            Err(err) => _ = Exit::report(self.output, &err),
                         }
                     }
                 }
                 () = interrupted() => {
+                    if std::mem::replace(&mut stopping, true) {
+                        return Ok(Went::Away);
+                    }
+                    typing.put_away();
+                    self.end_line();
                     self.send("/stop").await?;
                 }
+            }
+            if let Some(prompt) = asks.as_ref().and_then(Asks::prompt).or(asked.as_ref().map(approval_prompt))
+            {
+                self.end_line();
+                typing.ask(&prompt);
             }
         }
     }
 
     async fn until_settled(&mut self, id: &str, asks: bool) -> Result<Turn> {
+        let mut stopping = false;
         loop {
             let event = tokio::select! {
                 event = self.next_event(id) => event?,
                 () = interrupted() => {
+                    if std::mem::replace(&mut stopping, true) {
+                        return Ok(Turn::Settled(Exit::Failure));
+                    }
                     self.send("/stop").await?;
                     continue;
                 }
@@ -269,7 +319,7 @@ impl<'a> Chat<'a> {
                 }
                 let mut asked = Asks::new(&event["asked"]);
                 loop {
-                    asked.put();
+                    question(&asked.prompt().unwrap_or_default());
                     let mut line = String::new();
                     let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
                     if !matches!(read, Ok(1..)) || asked.take(&line) {
@@ -283,7 +333,7 @@ impl<'a> Chat<'a> {
                     return Ok(Turn::Waits(event["question"].clone()));
                 }
                 let answer = loop {
-                    self.put(&event["question"]);
+                    question(&approval_prompt(&event["question"]));
                     let mut line = String::new();
                     let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
                     match (read, word(&line)) {
@@ -358,17 +408,6 @@ impl<'a> Chat<'a> {
         serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
     }
 
-    /// Asks whoever sits here.
-    fn put(&self, asked: &Value) {
-        question(&format!(
-            "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments: ",
-            text_of(&asked["tool"]),
-            asked["input"],
-            text_of(&asked["reason"]),
-            text_of(&asked["rule"])
-        ));
-    }
-
     fn show(&mut self, event: &Value) {
         if self.output.json {
             return self.output.value(event);
@@ -378,64 +417,67 @@ impl<'a> Chat<'a> {
             "text" if streams => {
                 self.output.piece(&text_of(&event["delta"]));
                 self.is_in_line = true;
+                self.last_line = None;
             }
-            "restart" => self.note(&format!("asked again: {}", text_of(&event["reason"]))),
-            "tool_start" => self.note(&format!("{} {}", text_of(&event["tool"]), shown(&event["input"]))),
-            "tool_end" if event["isError"] == true => {
-                self.note(&format!("{} failed: {}", text_of(&event["tool"]), shown(&event["result"])));
-            }
-            "compacted" => self.note("the conversation was summed up"),
-            "final" if streams && self.is_in_line => {
-                self.output.line("");
-                self.is_in_line = false;
-            }
+            "restart" => self.note(&format!("asked again: {}", text_of(&event["reason"])), Tone::Bad),
+            "tool_start" => self.call_began(event),
+            "tool_end" => self.call_ended(event),
+            "approval" | "asked" => self.end_line(),
+            "compacted" => self.note("the conversation was summed up", Tone::Quiet),
+            "final" if streams && self.is_in_line => self.end_line(),
             "final" => self.output.page(&text_of(&event["text"])),
-            "stopped" => self.note("stopped"),
-            "error" => self.output.error(&text_of(&event["message"])),
+            "stopped" => self.note("stopped", Tone::Quiet),
+            "error" => {
+                self.end_line();
+                self.output.error(&text_of(&event["message"]));
+            }
             "suspended" => self.output.warning("the gateway is stopping; the run goes on when it is back"),
             _ => {}
         }
     }
 
+    fn call_began(&mut self, event: &Value) {
+        let told = format!("{} {}", text_of(&event["tool"]), shown(&event["input"]));
+        self.note(&format!("\u{2026} {told}"), Tone::Quiet);
+        let call = text_of(&event["call"]);
+        self.last_line = Some(call.clone());
+        self.calls.insert(call, (Instant::now(), told));
+    }
+
+    /// One line a call, where nothing came in between.
+    fn call_ended(&mut self, event: &Value) {
+        let call = text_of(&event["call"]);
+        let Some((began, told)) = self.calls.remove(&call) else { return };
+        let took = duration(began.elapsed());
+        if self.last_line.take() == Some(call) {
+            self.output.takes_activity_back();
+        }
+        match event["isError"] == true {
+            false => self.note(&format!("\u{2713} {told} ({took})"), Tone::Quiet),
+            true => {
+                self.note(&format!("\u{2717} {told} ({took}): {}", shown(&event["result"])), Tone::Bad);
+            }
+        }
+    }
+
     /// What the agent does, for who watches.
-    fn note(&mut self, text: &str) {
+    fn note(&mut self, text: &str, tone: Tone) {
+        self.end_line();
+        self.last_line = None;
+        self.output.activity(text, tone);
+    }
+
+    fn end_line(&mut self) {
         if std::mem::take(&mut self.is_in_line) {
             self.output.line("");
         }
-        self.output.running_notes().info(text);
     }
 }
 
-/// What an agent asks, and what was answered so far.
-struct Asks {
-    id: String,
-    questions: Vec<Value>,
-    answers: Vec<String>,
-}
-
-impl Asks {
-    fn new(asked: &Value) -> Asks {
-        let questions = asked["questions"].as_array().cloned().unwrap_or_default();
-        Asks { id: text_of(&asked["id"]), questions, answers: Vec::new() }
-    }
-
-    fn put(&self) {
-        let Some(next) = self.questions.get(self.answers.len()) else { return };
-        let options = next["options"].as_array().into_iter().flatten().enumerate();
-        let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
-        question(&format!("\n{}{}\n? ", text_of(&next["question"]), options.collect::<String>()));
-    }
-
-    /// An answer: a number of an option, or words. Whether all are given.
-    fn take(&mut self, line: &str) -> bool {
-        let options = self.questions.get(self.answers.len()).map(|next| next["options"].clone());
-        let chosen = line.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let chosen = chosen.and_then(|at| options?.get(at).map(text_of));
-        let answer = chosen.unwrap_or_else(|| line.trim().to_owned());
-        if !answer.is_empty() {
-            self.answers.push(answer);
-        }
-        self.answers.len() >= self.questions.len()
+fn duration(took: Duration) -> String {
+    match took.as_millis() {
+        millis @ 0..1_000 => format!("{millis} ms"),
+        _ => format!("{:.1} s", took.as_secs_f64()),
     }
 }
 
@@ -451,42 +493,9 @@ fn text_of(value: &Value) -> String {
 /// A value in a few words.
 fn shown(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let short: String = text.chars().take(120).collect();
+    let short: String = text.chars().take(SHOWN_CHARS).collect();
     let dots = if short.len() < text.len() { "…" } else { "" };
     format!("{}{dots}", short.replace('\n', " "))
-}
-
-fn word(line: &str) -> Option<&'static str> {
-    match line.trim().to_lowercase().as_str() {
-        "y" | "yes" => Some("yes"),
-        "n" | "no" => Some("no"),
-        "a" | "always" => Some("always"),
-        _ => None,
-    }
-}
-
-/// What is typed, a line at a time; one that ends with a backslash goes on. Ends with the input.
-fn typed_lines() -> mpsc::Receiver<String> {
-    let (typed, lines) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        let mut whole = String::new();
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            match line.strip_suffix('\\') {
-                Some(begun) => {
-                    whole.push_str(begun);
-                    whole.push('\n');
-                }
-                None => {
-                    whole.push_str(&line);
-                    if typed.blocking_send(std::mem::take(&mut whole)).is_err() {
-                        break;
-                    }
-                }
-            }
-        }
-    });
-    lines
 }
 
 /// Hears what happens in the session.

@@ -187,7 +187,7 @@ fn next_step(cases: &'static [Case], places: &[(&'static str, String)], heard: &
     let done = messages.iter().filter(|message| message["role"] == "tool").count();
     let mut steps = cases[number].parts[part].iter().filter(|(tool, _)| *tool != ELSEWHERE);
     match steps.nth(done) {
-        Some(("say", text)) => Turn::text(&filled(text, number, places)),
+        Some(("say", text)) => Turn::text(filled(text, number, places)),
         Some((tool, input)) => {
             let input = filled(input, number, places);
             let parsed = serde_json::from_str(&input).unwrap_or_else(|err| panic!("{err}: {input}"));
