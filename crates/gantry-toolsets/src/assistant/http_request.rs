@@ -25,6 +25,7 @@ mod credentials;
 mod form;
 mod oauth2;
 mod plan;
+mod spelling;
 mod used;
 
 pub use credentials::missing_secrets;
