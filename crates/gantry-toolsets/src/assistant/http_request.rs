@@ -269,7 +269,8 @@ fn send_error(err: NetError, hops: usize) -> ToolError {
     let sent = match (was_not_sent(&err), hops) {
         (true, 0) => return net_error(err),
         (true, _) => {
-            format!("; this was after {hops} redirects, so the request itself was sent and answered")
+            let redirects = if hops == 1 { "redirect" } else { "redirects" };
+            format!("; this was after {hops} {redirects}, so the request itself was sent and answered")
         }
         (false, _) => "; the request may have been carried out".to_owned(),
     };
