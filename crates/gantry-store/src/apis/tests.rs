@@ -159,7 +159,8 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_broken_at_once() {
     let (_folder, data) = world();
     let apis = Apis::new(&data);
     apis.save(&profile("good", "https://good.example"), Saving::New).unwrap();
-    let pipe = |path: PathBuf| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    let pipe =
+        |path: PathBuf| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
     pipe(data.apis().join("pipe.json"));
     let _socket = std::os::unix::net::UnixListener::bind(data.apis().join("socket.json")).unwrap();
     pipe(data.secrets());
@@ -170,7 +171,8 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_broken_at_once() {
             ApiFile::Profile(_) => "a profile".into(),
         };
         let secrets = crate::Secrets::new(&data, None).all().map_err(|err| err.to_string());
-        tell.send((problems("pipe"), problems("socket"), covering(&apis, "https://good.example/x"), secrets)).unwrap();
+        tell.send((problems("pipe"), problems("socket"), covering(&apis, "https://good.example/x"), secrets))
+            .unwrap();
     };
     std::thread::spawn(look);
     let (pipe, socket, covered, secrets) = told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
