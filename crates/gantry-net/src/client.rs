@@ -224,7 +224,14 @@ impl Client {
         *message.method_mut() = hop.method.clone();
         *message.uri_mut() = uri;
         *message.headers_mut() = self.headers(target, hop);
-        self.wire().http.request(message).await.map_err(|err| told(target, &err))
+        let answer = self.wire().http.request(message).await.map_err(|err| told(target, &err))?;
+        match has_known_end(answer.headers()) {
+            true => Ok(answer),
+            false => Err(NetError::Protocol {
+                host: target.host.clone(),
+                reason: "its transfer encoding is not chunked, so where it ends cannot be told".into(),
+            }),
+        }
     }
 
     fn headers(&self, target: &Target, hop: &Hop) -> HeaderMap {
@@ -285,6 +292,13 @@ fn has_body(method: &Method, status: StatusCode) -> bool {
 }
 
 /// The guard's own words, if it was the guard that refused.
+/// An answer in an unknown transfer encoding would be waited for until the server hangs up.
+fn has_known_end(headers: &HeaderMap) -> bool {
+    let Some(last) = headers.get_all(header::TRANSFER_ENCODING).iter().next_back() else { return true };
+    let last = last.to_str().unwrap_or_default().rsplit(',').next().unwrap_or_default().trim();
+    last.eq_ignore_ascii_case("chunked") || last.eq_ignore_ascii_case("identity")
+}
+
 fn told(target: &Target, err: &legacy::Error) -> NetError {
     let mut source = err.source();
     while let Some(inner) = source {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::DataDir;
-use crate::data_dir::replace_private;
+use crate::data_dir::{open_file, replace_private};
 
 mod place;
 mod profile;
@@ -323,7 +323,7 @@ fn profile_name(path: &Path) -> Option<String> {
 }
 
 fn load(path: &Path, id: &str, known: Option<(FileVersion, ApiFile)>) -> io::Result<(FileVersion, ApiFile)> {
-    let file = File::open(path)?;
+    let file = open_file(path)?;
     let meta = file.metadata()?;
     let version = FileVersion {
         inode: meta.ino(),

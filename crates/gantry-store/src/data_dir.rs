@@ -1,7 +1,7 @@
 //! The data directory: who may enter (its owner), and what lies where.
 
 use std::fs::{DirBuilder, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ impl DataDir {
     pub fn operator_token(&self) -> io::Result<String> {
         self.create()?;
         let path = self.operator_token_file();
-        match std::fs::read_to_string(&path) {
+        match read_text(&path) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
             Ok(text) if text.trim().is_empty() => {
                 return Err(io::Error::other(format!(
@@ -95,7 +95,7 @@ impl DataDir {
         }
         // The token of whoever is first stays: two starts at once must not hand out two.
         make_private(&path, PlainToken::make("gto_")?.expose().as_bytes())?;
-        Ok(std::fs::read_to_string(&path)?.trim().to_owned())
+        Ok(read_text(&path)?.trim().to_owned())
     }
 
     pub fn operator_token_file(&self) -> PathBuf {
@@ -148,6 +148,25 @@ impl FileVersion {
     pub(crate) fn of_file(path: &Path) -> Option<FileVersion> {
         std::fs::metadata(path).ok().map(|meta| FileVersion::of(&meta))
     }
+}
+
+/// Opens a small file to read it. What is no file (a pipe, a device, a folder) is refused at once: to open a pipe would
+/// wait for somebody to write into it.
+pub(crate) fn open_file(path: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let at_once = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = std::fs::File::options().read(true).custom_flags(at_once).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_file(path)?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Replaces a small file of our own: temp, fsync, rename, fsync of the folder; mode 0600.

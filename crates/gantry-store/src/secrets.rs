@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::DataDir;
-use crate::data_dir::{FileVersion, replace_private};
+use crate::data_dir::{FileVersion, open_file, replace_private};
 
 mod reference;
 mod seal;
@@ -201,7 +201,7 @@ impl Inner {
         {
             return Ok(());
         }
-        let file = match File::open(&path) {
+        let file = match open_file(&path) {
             Ok(file) => file,
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 *read = Known { looked: read.looked, ..Known::default() };

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::DataDir;
-use crate::data_dir::{FileVersion, replace_private};
+use crate::data_dir::{FileVersion, open_file, replace_private};
 
 /// What is more was not written here.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -74,7 +74,7 @@ impl ServerRecords {
     pub fn read(&self, server: &str) -> Result<ServerRecord, RecordError> {
         let path = self.data.server_record(server);
         let failed = |cause| RecordError::Io { path: path.clone(), cause };
-        let file = match File::open(&path) {
+        let file = match open_file(&path) {
             Ok(file) => file,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(ServerRecord::default()),
             Err(err) => return Err(failed(err)),

@@ -37,7 +37,7 @@ pub use call::{
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};
 pub use labels::Label;
-pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_in_bytes, mask_in_text};
+pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use metrics::{Metrics, Status};
 pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};

@@ -1,5 +1,6 @@
 //! Secrets out of audit lines and results: known values everywhere, secret-looking names in inputs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -126,7 +127,7 @@ fn mask_text(lists: &Lists, text: &mut String) {
 }
 
 /// One secret masked wherever it stands in the text, in place.
-pub fn mask_in_text(text: &mut String, secret: &str) {
+fn mask_in_text(text: &mut String, secret: &str) {
     if secret.is_empty() || !text.contains(secret) {
         return;
     }
@@ -136,18 +137,29 @@ pub fn mask_in_text(text: &mut String, secret: &str) {
     *text = String::from_utf8(bytes).unwrap_or_default();
 }
 
-/// As [`mask_in_text`]. A mask is never longer than what it hides, so nothing has to move out of the way.
-pub fn mask_in_bytes(bytes: &mut Vec<u8>, secret: &str) {
-    let (finder, mask) = (memmem::Finder::new(secret), &MASK.as_bytes()[..MASK.len().min(secret.len())]);
+/// As [`mask_in_text`].
+fn mask_in_bytes(bytes: &mut Vec<u8>, secret: &str) {
+    if secret.is_empty() {
+        return;
+    }
+    let finder = memmem::Finder::new(secret);
+    mask_found(bytes, |bytes, from| {
+        let start = from + finder.find(&bytes[from..])?;
+        Some(start..start + secret.len())
+    });
+}
+
+/// Masks, in place, every range that `find` tells: the first one at or after where it is told to look. A mask is never
+/// longer than what it hides, so nothing has to move out of the way.
+pub fn mask_found(bytes: &mut Vec<u8>, mut find: impl FnMut(&[u8], usize) -> Option<Range<usize>>) {
     let (mut read, mut written) = (0, 0);
-    while let Some(at) =
-        Some(&bytes[read..]).filter(|_| !secret.is_empty()).and_then(|rest| finder.find(rest))
-    {
-        bytes.copy_within(read..read + at, written);
-        written += at;
+    while let Some(found) = find(bytes, read).filter(|found| found.start >= read && !found.is_empty()) {
+        bytes.copy_within(read..found.start, written);
+        written += found.start - read;
+        let mask = &MASK.as_bytes()[..MASK.len().min(found.len())];
         bytes[written..written + mask.len()].copy_from_slice(mask);
         written += mask.len();
-        read += at + secret.len();
+        read = found.end;
     }
     if read > 0 {
         bytes.copy_within(read.., written);

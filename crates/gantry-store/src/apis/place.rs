@@ -35,9 +35,13 @@ impl Place {
         self.segments.len()
     }
 
-    /// Dots that only some servers resolve: where the request ends up cannot be told.
+    /// Dots that only some servers resolve, since they were encoded or have a parameter (`..;`): where the request ends up
+    /// cannot be told.
     pub(super) fn is_unclear(&self) -> bool {
-        self.segments.iter().any(|segment| matches!(segment.as_slice(), b"." | b".."))
+        let without_parameter = |segment: &[u8]| segment.iter().position(|byte| *byte == b';');
+        self.segments.iter().any(|segment| {
+            matches!(&segment[..without_parameter(segment).unwrap_or(segment.len())], b"." | b"..")
+        })
     }
 
     /// The segments as text, for those who look for words in them.
@@ -117,7 +121,12 @@ mod tests {
             assert_ne!(place(other).key(), plain.key());
         }
         assert_ne!(place("https://a.example/ab").key(), place("https://a.example/a/b").key());
-        assert!(place("https://a.example/a/..%2fb").is_unclear() && !plain.is_unclear());
+        for unclear in ["/a/..%2fb", "/a/..;/b", "/a/.;x=1/b", "/a/..%3bx/b"] {
+            assert!(place(&format!("https://a.example{unclear}")).is_unclear(), "{unclear}");
+        }
+        for clear in ["/a/b", "/a/b;x=1/c", "/a/...;/b", "/;/a"] {
+            assert!(!place(&format!("https://a.example{clear}")).is_unclear(), "{clear}");
+        }
         assert_eq!(place("https://a.example/100%/%zz%4").words(), ["100%", "%zz%4"]);
     }
 }

@@ -21,7 +21,7 @@ const MAX_ITEMS: usize = 500;
 /// Of a window; the newest this many requests are remembered.
 const MAX_REQUESTS: u32 = 1_000_000;
 /// Of a draft.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 10] = [
     "id",
     "name",
     "base_url",
@@ -32,7 +32,6 @@ const FIELDS: [&str; 11] = [
     "guidelines",
     "avoid",
     "notes",
-    "made_by",
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
@@ -70,8 +69,9 @@ pub struct ProfileDraft {
     /// Anything else worth knowing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
-    /// Who made it, unless it is the operator's. Kept by Gantry; not for you to give.
+    /// Who made it, unless it is the operator's. Kept by Gantry, so it is no field that others are told of.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub made_by: Option<String>,
 }
 
@@ -143,10 +143,18 @@ impl ProfileDraft {
     pub fn read(value: Value) -> (ProfileDraft, Vec<Violation>) {
         let mut problems = Vec::new();
         let mut value = value;
+        let made_by = match value.as_object_mut().and_then(|object| object.remove("made_by")) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(maker)) => Some(maker),
+            Some(_) => {
+                problems.push(Violation { path: "made_by".into(), message: "not a text".into() });
+                None
+            }
+        };
         // Each time at least one field less.
         loop {
             let found = match parse_checked::<ProfileDraft>(value.clone()) {
-                Ok(draft) => return (draft, problems),
+                Ok(draft) => return (ProfileDraft { made_by, ..draft }, problems),
                 Err(found) => found,
             };
             let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
@@ -158,13 +166,17 @@ impl ProfileDraft {
                 before > object.len()
             });
             if known != Some(true) {
-                return (ProfileDraft::default(), problems);
+                return (ProfileDraft { made_by, ..ProfileDraft::default() }, problems);
             }
         }
     }
 
     /// A profile from what somebody wrote, or everything that is wrong with it.
     pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
+        if !value.is_object() {
+            let message = "a profile is a JSON object".to_owned();
+            return Err(vec![Violation { path: String::new(), message }]);
+        }
         let (draft, problems) = ProfileDraft::read(value);
         draft.check_beside(problems)
     }

@@ -153,3 +153,31 @@ fn limits_hold_over_a_restart_and_over_removal() {
     assert!(ask(30).is_err());
     assert_eq!(ask(60_000), Ok(()));
 }
+
+#[test]
+fn a_pipe_or_a_socket_in_the_place_of_a_file_is_broken_at_once() {
+    let (_folder, data) = world();
+    let apis = Apis::new(&data);
+    apis.save(&profile("good", "https://good.example"), Saving::New).unwrap();
+    let pipe =
+        |path: PathBuf| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    pipe(data.apis().join("pipe.json"));
+    let _socket = std::os::unix::net::UnixListener::bind(data.apis().join("socket.json")).unwrap();
+    pipe(data.secrets());
+    let (tell, told) = std::sync::mpsc::channel();
+    let look = move || {
+        let problems = |id: &str| match apis.get(id).unwrap() {
+            ApiFile::Broken(broken) => format!("{:?}", broken.problems),
+            ApiFile::Profile(_) => "a profile".into(),
+        };
+        let secrets = crate::Secrets::new(&data, None).all().map_err(|err| err.to_string());
+        tell.send((problems("pipe"), problems("socket"), covering(&apis, "https://good.example/x"), secrets))
+            .unwrap();
+    };
+    std::thread::spawn(look);
+    let (pipe, socket, covered, secrets) = told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    assert!(pipe.contains("not a regular file"), "{pipe}");
+    assert!(socket.contains("cannot be read"), "{socket}");
+    assert_eq!(covered, "good");
+    assert!(secrets.unwrap_err().contains("not a regular file"));
+}

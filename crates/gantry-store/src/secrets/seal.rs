@@ -11,7 +11,7 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
 use super::SecretsError;
-use crate::data_dir::make_private;
+use crate::data_dir::{make_private, open_file};
 
 const NONCE_BYTES: usize = 24;
 const KEY_BYTES: usize = 32;
@@ -102,7 +102,7 @@ pub(super) fn file_key(path: &Path, make: bool) -> Result<[u8; KEY_BYTES], Secre
 fn read_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     use std::os::unix::fs::PermissionsExt;
 
-    let file = File::open(path)?;
+    let file = open_file(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         return Err(io::Error::other("it is open to other users; `chmod 600` closes it"));
     }

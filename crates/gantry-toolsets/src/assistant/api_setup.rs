@@ -124,7 +124,7 @@ fn delete(ctx: &Ctx, apis: &Apis, id: &str) -> Result<String, ToolError> {
 }
 
 fn create(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> Result<String, ToolError> {
-    let (mut draft, problems) = read(given.unwrap_or_else(|| Map::new().into()));
+    let (mut draft, problems) = read(given.unwrap_or_else(|| Map::new().into()))?;
     same_id(id.as_deref(), &draft)?;
     draft.id = draft.id.or(id);
     draft.made_by = operators::maker(ctx);
@@ -143,7 +143,7 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
         .filter(|(_, value)| value.is_null())
         .map(|(name, _)| name.clone())
         .collect();
-    let (draft, mut problems) = read(given);
+    let (draft, mut problems) = read(given)?;
     same_id(id.as_deref(), &draft)?;
     let id = wanted(id.or_else(|| draft.id.clone()))?;
     let old = apis.get(&id).map_err(api_error)?;
@@ -186,12 +186,16 @@ fn checked(draft: ProfileDraft, problems: Vec<Violation>) -> Result<Profile, Too
 }
 
 /// Who made a profile is not for the caller to say.
-fn read(given: Value) -> (ProfileDraft, Vec<Violation>) {
+fn read(given: Value) -> Result<(ProfileDraft, Vec<Violation>), ToolError> {
+    if !given.is_object() {
+        let message = "a profile is a JSON object, not a text or a list".to_owned();
+        return Err(unusable(&[Violation { path: "profile".into(), message }]));
+    }
     let (draft, mut problems) = ProfileDraft::read(given);
     if draft.made_by.is_some() {
         problems.push(Violation { path: "made_by".into(), message: "kept by Gantry; leave it out".into() });
     }
-    (draft, problems)
+    Ok((draft, problems))
 }
 
 fn same_id(id: Option<&str>, draft: &ProfileDraft) -> Result<(), ToolError> {

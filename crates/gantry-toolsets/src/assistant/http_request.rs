@@ -25,6 +25,7 @@ mod credentials;
 mod form;
 mod oauth2;
 mod plan;
+mod spelling;
 mod used;
 
 pub use credentials::missing_secrets;
@@ -145,7 +146,7 @@ async fn exchange(
     deadline: tokio::time::Instant,
 ) -> Result<String, ToolError> {
     let Prepared { plan, credentials, profile, mut counted, file } = prepared;
-    let Credentials { mut secret_headers, mut used, url, body, token, in_body } = credentials;
+    let Credentials { mut secret_headers, mut used, url, parameter, body, token, in_body } = credentials;
     if let Some(wanted) = &token {
         match oauth2::token(ctx, wanted, deadline, &mut used).await {
             Ok(fetched) => secret_headers.insert(header::AUTHORIZATION, fetched),
@@ -181,7 +182,14 @@ async fn exchange(
         let redirected = request.redirected(response.status, &response.headers);
         match next_hop(ctx, redirected, hops, in_body, current.clone()).await? {
             Next::Stay(why) => break (response, why),
-            Next::Go(next) => (request, current, counted) = *next,
+            Next::Go(next) => {
+                // Its profile as it was when the request began: what it says now may be for another place.
+                let stays = next.1.is_some() && profile.as_ref().is_some_and(|own| own.covers(&next.0.url));
+                (request, current, counted) = *next;
+                if let Some(parameter) = parameter.as_ref().filter(|_| stays) {
+                    parameter.add_again(&mut request.url);
+                }
+            }
         }
         hops += 1;
     };
@@ -268,7 +276,8 @@ fn send_error(err: NetError, hops: usize) -> ToolError {
     let sent = match (was_not_sent(&err), hops) {
         (true, 0) => return net_error(err),
         (true, _) => {
-            format!("; this was after {hops} redirects, so the request itself was sent and answered")
+            let redirects = if hops == 1 { "redirect" } else { "redirects" };
+            format!("; this was after {hops} {redirects}, so the request itself was sent and answered")
         }
         (false, _) => "; the request may have been carried out".to_owned(),
     };

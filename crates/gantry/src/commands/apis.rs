@@ -108,8 +108,11 @@ fn list(output: &Output, apis: &Apis) -> Result<Exit> {
         match file {
             ApiFile::Profile(profile) => {
                 let mut facts = vec![profile.name.clone(), profile.base_url.to_string()];
-                let limit = |(window, _, limit): (&str, i64, u32)| format!("{limit} a {window}");
+                let limit = |(window, _, limit): (&str, i64, u32)| {
+                    format!("{limit} {} {window}", if window == "hour" { "an" } else { "a" })
+                };
                 facts.extend(profile.rate_limit.windows().map(limit));
+                facts.extend(profile.draft.made_by.as_ref().map(|maker| format!("made by {maker}")));
                 output.line(&format!("{}  {}", output.bold(&profile.id), facts.join(" · ")));
             }
             ApiFile::Broken(broken) => {
@@ -129,6 +132,7 @@ fn row(file: &ApiFile) -> Value {
         ApiFile::Profile(profile) => json!({
             "id": profile.id, "usable": true, "name": profile.name, "baseUrl": profile.base_url.as_str(),
             "description": profile.description, "rateLimit": profile.rate_limit,
+            "madeBy": profile.draft.made_by,
         }),
         ApiFile::Broken(broken) => {
             let problem = |problem: &Violation| json!({"path": problem.path, "message": problem.message});

@@ -1,5 +1,5 @@
 //! What the operator has set up, nobody else loosens: where a profile's requests go, what proves who they are, and how
-//! often they may be made. The rest of a profile teaches, and whoever learns may write it down.
+//! often they may be made. The rest of it teaches, and whoever learns may write it down. What others made is theirs.
 
 use gantry_store::{ApiFile, Profile};
 use gantry_tool::{Principal, ToolError};
@@ -42,7 +42,8 @@ pub(super) fn may_update(
     }
     let old = match old {
         ApiFile::Profile(old) if old.is_operators() => old,
-        ApiFile::Profile(_) => return may_create(ctx, new, files),
+        ApiFile::Profile(old) if old.draft.made_by == maker(ctx) => return may_create(ctx, new, files),
+        ApiFile::Profile(old) => return Err(somebody_elses(old)),
         ApiFile::Broken(broken) => return Err(whose_is_unknown(&broken.id)),
     };
     let mut loosened = Vec::new();
@@ -72,9 +73,15 @@ pub(super) fn may_delete(ctx: &Ctx, file: &ApiFile) -> Result<(), ToolError> {
             "the API profile \"{}\" is the operator's: without it its limits would no longer count",
             profile.id
         ))),
-        ApiFile::Profile(_) => Ok(()),
+        ApiFile::Profile(profile) if profile.draft.made_by == maker(ctx) => Ok(()),
+        ApiFile::Profile(profile) => Err(somebody_elses(profile)),
         ApiFile::Broken(broken) => Err(whose_is_unknown(&broken.id)),
     }
+}
+
+fn somebody_elses(profile: &Profile) -> ToolError {
+    let maker = profile.draft.made_by.as_deref().unwrap_or_default();
+    denied(format!("the API profile \"{}\" was made by {maker}", profile.id))
 }
 
 fn whose_is_unknown(id: &str) -> ToolError {

@@ -97,7 +97,14 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
         assert!(error.contains(part), "{part} is not in {error}");
     }
     let error = setup(&bench, json!({"action": "create", "profile": "{}"})).await.unwrap_err();
-    assert!(error.contains("- guidelines: missing"), "{error}");
+    assert!(
+        error.ends_with("these problems:\n- profile: a profile is a JSON object, not a text or a list"),
+        "{error}"
+    );
+    let mut unknown = stripe();
+    unknown["colour"] = json!("red");
+    let error = setup(&bench, json!({"action": "create", "profile": unknown})).await.unwrap_err();
+    assert!(error.contains("known fields: ") && !error.contains("made_by"), "{error}");
     for (input, expected) in [
         (json!({"action": "create", "id": "a", "profile": stripe()}), "give one id"),
         (json!({"action": "update", "profile": {}}), "needs the id of a profile"),
@@ -161,7 +168,11 @@ fn other(id: &str) -> Value {
 }
 
 async fn as_agent(bench: &Bench, input: Value) -> Result<String, String> {
-    let mut call = bench.agent_call("a");
+    by_agent(bench, "a", input).await
+}
+
+async fn by_agent(bench: &Bench, agent: &str, input: Value) -> Result<String, String> {
+    let mut call = bench.agent_call(agent);
     call.autonomy = gantry_tool::Autonomy::Autonomous;
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     bench.call_as(call, "api_setup", input).await.map(text).map_err(text)
@@ -213,6 +224,15 @@ async fn what_an_agent_made_it_can_change_and_remove() {
     assert_eq!(serde_json::from_str::<Value>(&viewed).unwrap()["made_by"], "agent:a");
     let change = json!({"rate_limit": null, "base_url": "https://api.stripe.com/v2"});
     as_agent(&bench, json!({"action": "update", "id": "stripe", "profile": change})).await.unwrap();
+    // Another agent may not touch it.
+    for input in [
+        json!({"action": "delete", "id": "stripe"}),
+        json!({"action": "update", "id": "stripe", "profile": {"auth": {"type": "none"}}}),
+        json!({"action": "update", "id": "stripe", "profile": {"notes": ["Mine."]}}),
+    ] {
+        let error = by_agent(&bench, "b", input).await.unwrap_err();
+        assert!(error.contains("was made by agent:a; nothing was saved"), "{error}");
+    }
     // It may not move to where it would take the place of the operator's.
     let mut whole = stripe();
     whole["id"] = json!("operators");

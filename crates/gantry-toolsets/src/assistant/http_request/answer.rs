@@ -61,7 +61,7 @@ pub(super) async fn show(
     }
     for note in notes {
         text.push_str(if text.ends_with('\n') { "" } else { "\n" });
-        text.push_str(&format!("[{note}]\n"));
+        text.push_str(&format!("[{}]\n", used.mask_name(note)));
     }
     Ok(used.mask_text(text))
 }
@@ -87,7 +87,7 @@ fn shown_headers(headers: &HeaderMap, used: &Used, masker: &Masker) -> String {
                 format!("{}{cut}", value.chars().take(MAX_SHOWN_VALUE).collect::<String>())
             }
         };
-        text.push_str(&format!("{name}: {value}\n"));
+        text.push_str(&format!("{}: {value}\n", used.mask_name(name.to_string())));
     }
     if headers.len() > MAX_SHOWN_HEADERS {
         text.push_str(&format!("[{} more headers]\n", headers.len() - MAX_SHOWN_HEADERS));

@@ -50,6 +50,7 @@ mod tests {
                 method: None,
                 url: None,
                 headers: Vec::new(),
+                written: Vec::new(),
                 content: Content::None,
                 timeout: super::super::DEFAULT_TIMEOUT,
             };

@@ -71,7 +71,7 @@ fn look_up(
             ids.join(", ")
         ),
         Covering::Unclear { id } => format!(
-            "its path holds encoded dots that servers read in different ways, and the API profile \"{id}\" is for that \
+            "its path holds dots, encoded or before a ;, that servers read in different ways, and the API profile \"{id}\" is for that \
              host; write the path out"
         ),
         Covering::Hidden(broken) => format!(
@@ -128,7 +128,14 @@ pub(super) fn count(ctx: &Ctx, profile: &Arc<Profile>) -> Result<Result<Counted,
     let Some(apis) = apis(ctx) else { return Ok(Ok(counted)) };
     let taken = apis.count_request(profile, at).map_err(|err| ToolError::failed(err.to_string()))?;
     Ok(taken.map(|()| counted).map_err(|full| Full {
-        text: format!("the API profile \"{}\" allows {} requests a {}", profile.id, full.limit, full.window),
+        text: format!(
+            "the API profile \"{}\" allows {} request{} {} {}",
+            profile.id,
+            full.limit,
+            if full.limit == 1 { "" } else { "s" },
+            if full.window == "hour" { "an" } else { "a" },
+            full.window
+        ),
         hint: format!("try again in {} s", full.wait_ms.max(1).cast_unsigned().div_ceil(1_000)),
     }))
 }

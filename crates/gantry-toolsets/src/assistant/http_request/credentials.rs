@@ -23,12 +23,37 @@ pub(super) struct Credentials {
     pub(super) secret_headers: HeaderMap,
     /// With the profile's parameter, where it has one.
     pub(super) url: Url,
+    /// That parameter, for a redirect that stays with the profile.
+    pub(super) parameter: Option<Parameter>,
     pub(super) body: Vec<u8>,
     /// The body holds a secret.
     pub(super) in_body: bool,
     /// To be fetched first.
     pub(super) token: Option<WantedToken>,
     pub(super) used: Used,
+}
+
+/// A credential in the query: name and value.
+#[derive(Clone)]
+pub(super) struct Parameter(String, String);
+
+impl Parameter {
+    fn add_to(&self, url: &mut Url) {
+        url.query_pairs_mut().append_pair(&self.0, &self.1);
+    }
+
+    /// Adds it to where a redirect leads, unless it stands there already.
+    pub(super) fn add_again(&self, url: &mut Url) {
+        if !url.query_pairs().any(|(name, _)| name == self.0.as_str()) {
+            self.add_to(url);
+        }
+    }
+}
+
+impl std::fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parameter({})", self.0)
+    }
 }
 
 /// The credentials of a request; `None` where a problem says why not.
@@ -39,10 +64,11 @@ pub(super) fn resolve(
     problems: &mut Vec<Violation>,
 ) -> Option<Credentials> {
     let mut url = plan.url.clone()?;
-    let mut resolver = Resolver { web: ctx.state.web(), stored: None, used: Used::default(), problems };
+    let mut resolver =
+        Resolver { web: ctx.state.web(), stored: None, used: Used::default(), parameter: None, problems };
     let mut secret_headers = HeaderMap::new();
     for (name, value) in plan.headers.iter().filter(|(name, value)| holds_credential(name, value)) {
-        let place = format!("headers.{name}");
+        let place = plan.place(name);
         if references(value).next().is_none() {
             resolver.used.add_written_out(value);
         }
@@ -54,17 +80,20 @@ pub(super) fn resolve(
         None => None,
         Some(profile) => resolver.profile(plan, profile, &mut secret_headers, &mut url),
     };
-    Some(Credentials { secret_headers, url, body, in_body, token, used: resolver.used })
+    let Resolver { used, parameter, .. } = resolver;
+    Some(Credentials { secret_headers, url, parameter, body, in_body, token, used })
 }
 
 /// What is still to be stored before a profile's requests can be sent.
 pub fn missing_secrets(web: &Web, profile: &Profile) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut resolver = Resolver { web, stored: None, used: Used::default(), problems: &mut problems };
+    let mut resolver =
+        Resolver { web, stored: None, used: Used::default(), parameter: None, problems: &mut problems };
     let plan = Planned {
         method: None,
         url: None,
         headers: Vec::new(),
+        written: Vec::new(),
         content: Content::None,
         timeout: Duration::ZERO,
     };
@@ -77,6 +106,8 @@ struct Resolver<'a> {
     /// Read when the first name is met.
     stored: Option<Arc<BTreeMap<String, Secret>>>,
     used: Used,
+    /// What the profile adds to the query.
+    parameter: Option<Parameter>,
     problems: &'a mut Vec<Violation>,
 }
 
@@ -98,7 +129,7 @@ impl Resolver<'_> {
         if let Some(own) = own.as_ref().filter(|own| plan.headers.iter().any(|(name, _)| name == *own)) {
             let message =
                 format!("the API profile \"{}\" adds this header by itself; leave it out", profile.id);
-            self.problem(&format!("headers.{own}"), message);
+            self.problem(&plan.place(own), message);
             return None;
         }
         let target = url.clone();
@@ -128,7 +159,9 @@ impl Resolver<'_> {
                     self.problem("url", message);
                 }
                 let value = self.fill(&place, value, &target);
-                url.query_pairs_mut().append_pair(name, &value);
+                let parameter = Parameter(name.clone(), value);
+                parameter.add_to(url);
+                self.parameter = Some(parameter);
             }
             Auth::OAuth2 { token_url, client_id, client_secret, scope, style } => {
                 // What the secret buys goes to the API: it has to be meant for that host, too.

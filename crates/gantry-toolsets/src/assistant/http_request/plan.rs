@@ -21,6 +21,8 @@ pub(super) struct Planned {
     pub(super) url: Option<Url>,
     /// As given; values may hold references.
     pub(super) headers: Vec<(HeaderName, String)>,
+    /// The names of `headers` as the caller wrote them.
+    pub(super) written: Vec<String>,
     pub(super) content: Content,
     pub(super) timeout: Duration,
 }
@@ -55,6 +57,13 @@ impl Content {
 }
 
 impl Planned {
+    /// Where a problem with a header is, in the caller's words.
+    pub(super) fn place(&self, header: &HeaderName) -> String {
+        let at = self.headers.iter().position(|(name, _)| name == header);
+        let written = at.and_then(|at| self.written.get(at)).map_or(header.as_str(), String::as_str);
+        format!("headers.{written}")
+    }
+
     /// The plan, once nothing is missing. Headers that hold a credential are left to the credentials.
     pub(super) fn complete(self) -> Option<Plan> {
         let mut headers = HeaderMap::new();
@@ -84,7 +93,7 @@ pub(super) fn plan(input: Input) -> (Planned, Vec<Violation>) {
     let mut problems = Problems(Vec::new());
     let method = check_method(&mut problems, input.method.as_deref());
     let url = check_url(&mut problems, &input.url);
-    let headers = check_headers(&mut problems, input.headers.unwrap_or_default());
+    let (headers, written) = check_headers(&mut problems, input.headers.unwrap_or_default());
     let mut contents = Vec::new();
     contents.extend(input.body.map(|text| ("body", Content::Text(text))));
     contents.extend(input.json.map(|value| ("json", Content::Json(value))));
@@ -112,7 +121,7 @@ pub(super) fn plan(input: Input) -> (Planned, Vec<Violation>) {
         }
     };
     let content = contents.into_iter().next().map_or(Content::None, |(_, content)| content);
-    (Planned { method, url, headers, content, timeout }, problems.0)
+    (Planned { method, url, headers, written, content, timeout }, problems.0)
 }
 
 struct Problems(Vec<Violation>);
@@ -179,12 +188,16 @@ fn check_url(problems: &mut Problems, text: &str) -> Option<Url> {
     (problems.0.len() == before).then_some(url)
 }
 
-fn check_headers(problems: &mut Problems, given: BTreeMap<String, String>) -> Vec<(HeaderName, String)> {
+/// Names and values, and the names as they were written.
+fn check_headers(
+    problems: &mut Problems,
+    given: BTreeMap<String, String>,
+) -> (Vec<(HeaderName, String)>, Vec<String>) {
+    let (mut headers, mut written) = (Vec::<(HeaderName, String)>::new(), Vec::new());
     if given.len() > MAX_HEADERS {
         problems.add("headers", "more than 100");
-        return Vec::new();
+        return (headers, written);
     }
-    let mut headers: Vec<(HeaderName, String)> = Vec::new();
     for (name, value) in given {
         let shown: String = name.chars().take(60).collect::<String>().escape_debug().to_string();
         let path = format!("headers.{shown}");
@@ -210,8 +223,9 @@ fn check_headers(problems: &mut Problems, given: BTreeMap<String, String>) -> Ve
             continue;
         }
         headers.push((parsed, value));
+        written.push(name);
     }
-    headers
+    (headers, written)
 }
 
 fn check_form(problems: &mut Problems, form: Map<String, Value>) -> Vec<(String, String)> {

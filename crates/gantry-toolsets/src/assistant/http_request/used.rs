@@ -2,37 +2,31 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError, mask_in_bytes, mask_in_text};
+use gantry_tool::{Masker, Message, SHORTEST_SECRET, ToolError, mask_found};
 
-use super::form;
+use super::spelling::{Finder, LONGEST_SPELLING, Told};
 
-/// What was sent, in every form in which a server is likely to say it back.
+/// What was sent, as it is and as base64. However a server spells these, they are found.
 #[derive(Clone, Default)]
 pub(super) struct Used {
-    forms: Vec<String>,
+    values: Vec<Vec<char>>,
 }
 
 impl Used {
     pub(super) fn add(&mut self, value: &str) {
-        let json = serde_json::to_string(value).unwrap_or_default();
         let bytes = value.as_bytes();
         let forms = [
             value.to_owned(),
-            json.trim_matches('"').to_owned(),
-            percent_encoded(value, "%20"),
-            percent_encoded(value, "+"),
-            form::word(value),
             STANDARD.encode(bytes),
             STANDARD_NO_PAD.encode(bytes),
             URL_SAFE_NO_PAD.encode(bytes),
         ];
         for form in forms.into_iter().filter(|form| !form.is_empty()) {
-            if !self.forms.contains(&form) {
-                self.forms.push(form);
+            let form = form.chars().collect();
+            if !self.values.contains(&form) {
+                self.values.push(form);
             }
         }
-        // The longest first, so that one which contains another is masked whole.
-        self.forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     }
 
     /// The value of a header that holds a credential, written out by the caller: the credential is what follows the
@@ -47,24 +41,39 @@ impl Used {
         }
     }
 
-    pub(super) fn mask_bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        self.forms.iter().for_each(|form| mask_in_bytes(&mut bytes, form));
+    pub(super) fn mask_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        self.masked(bytes, Told::AsItCame)
+    }
+
+    pub(super) fn mask_text(&self, text: String) -> String {
+        as_text(self.masked(text.into_bytes(), Told::AsItCame))
+    }
+
+    /// In the name of a header, and in what tells of hosts and addresses: Gantry writes them in its own way.
+    pub(super) fn mask_name(&self, text: String) -> String {
+        as_text(self.masked(text.into_bytes(), Told::AsName))
+    }
+
+    fn masked(&self, mut bytes: Vec<u8>, told: Told) -> Vec<u8> {
+        if !self.values.is_empty() {
+            let finder = Finder::new(&self.values, told);
+            mask_found(&mut bytes, |bytes, from| finder.find(bytes, from));
+        }
         bytes
     }
 
-    pub(super) fn mask_text(&self, mut text: String) -> String {
-        self.forms.iter().for_each(|form| mask_in_text(&mut text, form));
-        text
-    }
-
-    /// In bytes.
+    /// The most bytes that one of them can take.
     pub(super) fn longest(&self) -> usize {
-        self.forms.first().map_or(0, String::len)
+        LONGEST_SPELLING * self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// Errors are masked by the gate too, but it knows neither fetched tokens nor other forms.
     pub(super) fn masked_error(&self, err: ToolError) -> ToolError {
-        let masked = |message: Message| Message { text: self.mask_text(message.text), ..message };
+        let masked = |message: Message| Message {
+            text: self.mask_name(message.text),
+            hint: message.hint.map(|hint| self.mask_name(hint)),
+            ..message
+        };
         match err {
             ToolError::Input(message) => ToolError::Input(masked(message)),
             ToolError::Failed(message) => ToolError::Failed(masked(message)),
@@ -77,7 +86,7 @@ impl Used {
 
 impl std::fmt::Debug for Used {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Used({})", self.forms.len())
+        write!(f, "Used({})", self.values.len())
     }
 }
 
@@ -88,18 +97,9 @@ pub(super) fn mask_all(used: &Used, masker: &Masker, text: String) -> String {
     text
 }
 
-fn percent_encoded(text: &str, space: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte))
-            }
-            b' ' => encoded.push_str(space),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+/// Whole characters were replaced by whole characters, so it is text still.
+fn as_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|err| String::from_utf8_lossy(err.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -116,6 +116,12 @@ mod tests {
             "se%22cret%2Fva%20lue",
             "se%22cret%2Fva+lue",
             "c2UiY3JldC92YSBsdWU=",
+            "c2UiY3JldC92YSBsdWU%3d",
+            "se\\u0022cret\\/va\\u0020lue",
+            "se\\\\\\\"cret\\\\/va lue",
+            "%73%65%22cret/va%20lu%65",
+            "se&quot;cret&#x2F;va&#032;lue",
+            "se&amp;quot;cret/va&nbsp;lue",
         ] {
             let text = format!("<{said}> and {said}");
             assert_eq!(used.mask_text(text.clone()), "<[masked]> and [masked]", "{said}");

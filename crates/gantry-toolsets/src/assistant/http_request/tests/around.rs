@@ -25,7 +25,9 @@ async fn another_spelling_of_a_path_is_the_same_path() {
     let (bench, site) = (bench(), Site::echo());
     create(&bench, limited("mine", &site.url("/a"))).await;
     send(&bench, json!({"url": site.url("/%61/x")})).await.unwrap();
-    for path in ["/a/x", "/%61/x", "//a/x", "/a%2Fx", "/b/%2e%2e%2fa/x", "/a/..%2fb"] {
+    for path in
+        ["/a/x", "/%61/x", "//a/x", "/a%2Fx", "/b/%2e%2e%2fa/x", "/a/..%2fb", "/a/..;/b", "/b/..;/a/x"]
+    {
         let error = send(&bench, json!({"url": site.url(path)})).await.unwrap_err();
         assert!(error.contains("nothing was sent"), "{path}: {error}");
     }
@@ -47,7 +49,7 @@ async fn a_redirect_is_counted_and_does_not_enter_what_needs_a_profile() {
         ("/go?to=/api/x", "it looks like an API"),
         ("/b/go?to=/a/x", "API profile \"mine\" covers that; request it by itself"),
         // The first request takes what there is, and the second would be one too many.
-        ("/a/go?to=/a/x", "allows 1 requests a day"),
+        ("/a/go?to=/a/x", "allows 1 request a day"),
     ] {
         let text = send(&bench, json!({"url": site.url(from)})).await.unwrap();
         assert!(text.starts_with("HTTP/1.1 307"), "{from}: {text}");
@@ -100,7 +102,7 @@ async fn a_new_id_does_not_forget_the_count_and_one_base_has_one_profile() {
     bench.call("api_setup", json!({"action": "delete", "id": "mine"})).await.unwrap();
     create(&bench, limited("other", &site.url("/a/"))).await;
     let error = send(&bench, json!({"url": site.url("/a/x")})).await.unwrap_err();
-    assert!(error.contains("allows 1 requests a day"), "{error}");
+    assert!(error.contains("allows 1 request a day"), "{error}");
     // Two files on one base, by hand: neither can be trusted to be the one that was meant.
     let text = std::fs::read_to_string(bench.data().join("apis/other.json")).unwrap();
     std::fs::write(bench.data().join("apis/z.json"), text.replace("\"other\"", "\"z\"")).unwrap();
@@ -134,5 +136,27 @@ async fn only_what_was_sent_is_counted() {
     }
     let bench = closed.restart_with(reach_this_machine).await;
     send(&bench, json!({"url": site.url("/a/x")})).await.unwrap();
-    assert!(send(&bench, json!({"url": site.url("/a/x")})).await.unwrap_err().contains("allows 1 requests"));
+    assert!(send(&bench, json!({"url": site.url("/a/x")})).await.unwrap_err().contains("allows 1 request "));
+}
+
+#[tokio::test]
+async fn a_credential_of_the_query_goes_along_within_the_base_and_no_further() {
+    let bench = bench();
+    let site = Site::start(|request| match request.split_whitespace().nth(1).unwrap_or_default() {
+        path if path.starts_with("/a/in") => answer("302 Found", "Location: /a/x?y=1\r\n", ""),
+        path if path.starts_with("/a/out") => answer("302 Found", "Location: /b/x?y=1\r\n", ""),
+        _ => page("text/plain", request),
+    });
+    bench.secrets().set("KEY", "Query/Key+value99", &["127.0.0.1".to_owned()], 1).unwrap();
+    let auth = json!({"type": "query", "query_param": "key", "value": "secret:KEY"});
+    create(&bench, profile("mine", &site.url("/a"), auth)).await;
+    let text = send(&bench, json!({"url": site.url("/a/in")})).await.unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && !text.contains("99"), "{text}");
+    assert!(
+        site.seen().last().unwrap().starts_with("GET /a/x?y=1&key=Query%2FKey%2Bvalue99 "),
+        "{:?}",
+        site.seen()
+    );
+    send(&bench, json!({"url": site.url("/a/out")})).await.unwrap();
+    assert!(site.seen().last().unwrap().starts_with("GET /b/x?y=1 "), "{:?}", site.seen());
 }

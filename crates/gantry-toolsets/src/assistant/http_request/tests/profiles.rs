@@ -132,7 +132,7 @@ async fn limits_hold_over_a_restart() {
     let error = send(&bench, json!({"url": url})).await.unwrap_err();
     assert!(
         error.starts_with(
-            "the API profile \"mine\" allows 2 requests a hour; nothing was sent (try again in "
+            "the API profile \"mine\" allows 2 requests an hour; nothing was sent (try again in "
         ),
         "{error}"
     );

@@ -174,3 +174,37 @@ async fn a_secret_stored_while_tools_run_is_masked_in_all_of_them() {
     bench.secrets().set("LATER", "stored-later-value", &["a.example".into()], 1).unwrap();
     assert_eq!(echo().await, json!("[masked]\n"));
 }
+
+#[tokio::test]
+async fn a_sent_secret_is_masked_however_it_is_said_back_and_wherever() {
+    const KEY: &str = r#"S3cr3t/Val+ue"AB?CDEF\GH12345678"#;
+    let bench = bench();
+    bench.secrets().set("KEY", KEY, &["127.0.0.1".to_owned()], 1).unwrap();
+    let told = |path: &str| match path {
+        "/php" => page("application/json", r#"{"k": "S3cr3t\/Val+ue\"AB?CDEF\\GH12345678"}"#),
+        "/nested" => {
+            page("application/json", r#"{"k": "{\"a\": \"S3cr3t/Val+ue\\\"AB?CDEF\\\\GH12345678\"}"}"#)
+        }
+        "/lower" => page("text/plain", "S3cr3t%2fVal%2bue%22AB%3fCDEF%5cGH12345678"),
+        "/html" => page("text/html", "<p>S3cr3t/Val+ue&quot;AB?CDEF&#x5C;GH12345678</p>"),
+        "/binary" => page("image/png", "\0%53%33cr3t/Val+ue%22AB?CDEF%5CGH12345678"),
+        "/name" => answer("200 OK", "X-Abcdefghij-S3cret99: 1\r\n", ""),
+        "/ftp" => answer("302 Found", &format!("Location: ftp://x/{KEY}\r\n"), ""),
+        "/hop" => answer("302 Found", &format!("Location: /end/{KEY}\r\n"), ""),
+        "/host" => answer("302 Found", "Location: http://Abcdefghij-S3cret99.invalid/\r\n", ""),
+        _ => page("text/plain", "here"),
+    };
+    let site = Site::start(move |request| told(request.split(' ').nth(1).unwrap_or_default()));
+    bench.secrets().set("NAME", "Abcdefghij-S3cret99", &["127.0.0.1".to_owned()], 1).unwrap();
+    for path in ["/php", "/nested", "/lower", "/html", "/binary", "/name", "/ftp", "/hop", "/host"] {
+        let headers = json!({"X-Api-Key": "secret:KEY", "X-Other": "secret:NAME"});
+        let said = match send(&bench, json!({"url": site.url(path), "headers": headers})).await {
+            Ok(text) | Err(text) => text,
+        };
+        assert!(said.contains("[masked]") || path == "/binary", "{path}: {said}");
+        for part in ["cr3t", "s3cret", "GH1234"] {
+            assert!(!said.contains(part), "{path} tells {part}: {said}");
+        }
+    }
+    assert_hidden(&bench, &["GH1234", "R0gxMjM0"]);
+}

@@ -1,0 +1,142 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// One way to write a character: the first number chooses it, the others vary it.
+fn escaped(character: char, [way, more]: [u8; 2]) -> String {
+    let cased = |text: String| if more % 2 == 0 { text } else { text.to_uppercase() };
+    let mut units = [0; 2];
+    let json = || -> String {
+        character
+            .encode_utf16(&mut units.clone())
+            .iter()
+            .map(|unit| format!("\\u{}", cased(format!("{unit:04x}"))))
+            .collect()
+    };
+    let code = u32::from(character);
+    let end = if more % 3 == 0 { "" } else { ";" };
+    match way % 8 {
+        0 => character.to_string().bytes().map(|byte| format!("%{}", cased(format!("{byte:02x}")))).collect(),
+        1 => json(),
+        2 if character.is_ascii_punctuation() => format!("\\{character}"),
+        3 if character == '\n' => "\\n".into(),
+        4 => format!("&#{}{code}{end}", "0".repeat(usize::from(more % 4))),
+        5 => format!("&#x{}{end}", cased(format!("{code:0width$x}", width = usize::from(more % 5)))),
+        6 if character == ' ' => "+".into(),
+        7 => match NAMED.iter().find(|(named, _)| *named == character) {
+            Some((_, name)) => format!("&{name}{end}"),
+            None => character.to_string(),
+        },
+        _ => {
+            units.fill(0);
+            character.to_string()
+        }
+    }
+}
+
+/// Each character in a way of its own, the characters of its escape in ways of theirs.
+fn spelt(value: &str, ways: &[[u8; 2]]) -> String {
+    let mut ways = ways.iter().cycle();
+    let mut way = || ways.next().copied().unwrap_or_default();
+    let mut text = String::new();
+    for character in value.chars() {
+        let [kind, level] = way();
+        match level % 4 {
+            0 => text.push(character),
+            1 | 2 => text.push_str(&escaped(character, [kind, level / 4])),
+            _ => {
+                for within in escaped(character, [kind, level / 4]).chars() {
+                    match way() {
+                        [_, plain] if plain % 2 == 0 => text.push(within),
+                        other => text.push_str(&escaped(within, other)),
+                    }
+                }
+            }
+        }
+    }
+    text
+}
+
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[A-Za-z0-9/+=_.-]{8,40}",
+        "[ -~]{8,30}",
+        "[\\\\%&+;#\"/ux0-9a]{8,20}",
+        "[a-zé€😀ß\n\t /]{8,20}",
+    ]
+}
+
+fn found(values: &[&str], told: Told, text: &str) -> Option<Range<usize>> {
+    let values: Vec<Vec<char>> = values.iter().map(|value| value.chars().collect()).collect();
+    Finder::new(&values, told).find(text.as_bytes(), 0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if std::env::var("GANTRY_SOAK").is_ok() { 200_000 } else { 4_000 },
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_mixture_of_spellings_is_found(value in value(), ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
+        let said = spelt(&value, &ways);
+        // Neither beginning nor end can be taken for a part of an escape.
+        let text = format!("<p>{said}<");
+        let range = found(&[&value], Told::AsItCame, &text);
+        prop_assert_eq!(range.clone().map(|range| range.end), Some(text.len() - 1), "{} in {}", value, text);
+        prop_assert!(range.is_some_and(|range| range.start <= 3), "{} in {}", value, text);
+        let name = text.to_lowercase();
+        if value.is_ascii() {
+            prop_assert!(found(&[&value], Told::AsName, &name).is_some(), "{} in {}", value, name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found(value in "[A-Z0-9]{8,20}", text in "[a-zé%&;#ux\\\\ ]{0,300}") {
+        prop_assert_eq!(found(&[&value], Told::AsItCame, &text), None);
+    }
+
+    #[test]
+    fn all_but_the_last_character_is_not_the_value(value in "[A-Za-z0-9/+]{8,20}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
+        let beginning = &value[..value.len() - 1];
+        let text = format!("{}<", spelt(beginning, &ways));
+        prop_assert_eq!(found(&[&value], Told::AsItCame, &text), None, "{} in {}", value, text);
+    }
+
+    #[test]
+    fn no_bytes_are_too_much(value in value(), bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let values = [value.chars().collect::<Vec<char>>()];
+        for told in [Told::AsItCame, Told::AsName] {
+            let _ = Finder::new(&values, told).find(&bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn the_furthest_end_counts_and_the_first_place() {
+    assert_eq!(found(&["key-with-end\\"], Told::AsItCame, "a key-with-end\\\\ b"), Some(2..16));
+    assert_eq!(found(&["first-value", "first-value="], Told::AsItCame, "first-value%3d"), Some(0..14));
+    assert_eq!(
+        found(&["second-value", "first-value"], Told::AsItCame, "first-value second-value"),
+        Some(0..11)
+    );
+    assert_eq!(found(&["Some-Value\\x"], Told::AsName, "http://some-value/x"), Some(7..19));
+    assert_eq!(found(&["Some-Value"], Told::AsItCame, "some-value"), None);
+}
+
+#[test]
+fn hostile_text_takes_no_longer_than_its_length_says() {
+    const LENGTH: usize = 100_000;
+    let values: Vec<Vec<char>> = ["S3cr3t/Val+ue\"AB", "UzNjcjN0L1ZhbCt1ZSJBQg==", "\\S3&cr%3t\\"]
+        .iter()
+        .map(|value| value.chars().collect())
+        .collect();
+    for part in ["\\", "%", "&", "%25", "&amp;", "&#0", "\\u005c", "S3cr3t", "+"] {
+        let text = part.repeat(LENGTH / part.len());
+        let started = std::time::Instant::now();
+        assert_eq!(Finder::new(&values, Told::AsItCame).find(text.as_bytes(), 0), None);
+        let took = started.elapsed();
+        println!("{part:8} {took:?}");
+        assert!(took < std::time::Duration::from_secs(20), "{part}: {took:?}");
+    }
+}
