@@ -1,6 +1,8 @@
 //! Where a call reads and writes, so that labels stay with what a run leaves behind: a file that was written after a page
 //! was read may hold the page's words, whoever reads it next.
 
+use std::path::{Path, PathBuf};
+
 use gantry_store::{DatabaseError, Marks};
 use gantry_tool::{Access, Call, Capability, Gate, Tool, ToolScope};
 use serde_json::{Value, json};
@@ -92,6 +94,17 @@ fn object(call: &Call, path: &str) -> String {
 
 pub(crate) fn object_key(key: &str) -> String {
     format!("gsv:{}", key.trim_end_matches('/'))
+}
+
+/// A place as its owner writes it: an object, or a path that may start at the workspace.
+pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
+    match text.strip_prefix("gsv:") {
+        Some(path) => object_key(&format!("agents/{agent}/{}", path.trim_matches('/'))),
+        None => {
+            let path: PathBuf = workspace.join(text).components().collect();
+            path.to_string_lossy().into_owned()
+        }
+    }
 }
 
 /// The place that one end of a transfer is, or the machine that it is on.

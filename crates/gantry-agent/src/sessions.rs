@@ -19,6 +19,7 @@ use crate::entry::{Answer, GrantScope, Incoming};
 use crate::event::Event;
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::model::Model;
+use crate::places;
 use crate::prompt::NodeLine;
 use crate::slash::{self, HELP, Slash};
 
@@ -239,6 +240,15 @@ impl Sessions {
             Slash::Think(thinking) => {
                 self.ask(key, |done| Command::Set { model: None, thinking: Some(thinking), done }).await?;
                 Ok(format!("thinking is now {thinking:?}"))
+            }
+            Slash::Trust(written) => {
+                let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
+                let place = places::written(&key.agent, &agent.workspace, &written);
+                let marks = self.shared.marks.remove(&place).await?;
+                Ok(match self.shared.marks.covering(&place).await? {
+                    Some(_) => format!("{written} is in a directory that is marked; trust that"),
+                    None => format!("{written} is trusted; {marks} marks were taken away"),
+                })
             }
             Slash::Approve(id) => self.answer(key, id, Answer::Yes, by).await,
             Slash::Deny(id) => self.answer(key, id, Answer::No, by).await,

@@ -16,11 +16,13 @@ pub enum Slash {
     Approve(Option<String>),
     Deny(Option<String>),
     Always(Option<String>),
+    /// A file, a directory or `gsv:` and an object: what is there counts as the owner's own again.
+    Trust(String),
     Help,
 }
 
 pub(crate) const HELP: &str = "/stop ends the run · /new begins anew · /compact sums up what was said · /status · /model [NAME] · \
-     /think off|on|TOKENS · /approve, /always, /deny [ID] answer a question";
+     /think off|on|TOKENS · /approve, /always, /deny [ID] answer a question · /trust PATH takes away the label of what others may have written";
 
 /// The command a message is, if it is one; what is wrong with it, if it looks like one.
 pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
@@ -43,6 +45,8 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
         ("approve" | "yes", id) => Ok(Slash::Approve(id)),
         ("deny" | "no", id) => Ok(Slash::Deny(id)),
         ("always", id) => Ok(Slash::Always(id)),
+        ("trust", Some(place)) => Ok(Slash::Trust(place)),
+        ("trust", None) => Err("say which file, directory or gsv:OBJECT to trust".into()),
         ("help" | "?", None) => Ok(Slash::Help),
         (word, _) => Err(format!("/{word} is no command, or takes nothing; {HELP}")),
     })

@@ -260,6 +260,20 @@ fn attacks_on_a_guided_agent_wait_for_a_human() {
 }
 
 #[test]
+fn the_owner_can_trust_a_file_again() {
+    const READ: Step = ("Read", r#"{"path": "plan.txt"}"#);
+    const CASES: &[Case] = &[case(
+        "trusted",
+        &[&[PAGE, ("Write", r#"{"path": "plan.txt", "content": "x"}"#)], &[READ, GET], &[READ, GET]],
+    )];
+    let stage = Stage::new(CASES, "autonomy = \"guided\"");
+    assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
+    let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
+    assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
+    assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
+}
+
+#[test]
 fn honest_work_is_not_asked_about() {
     // Commands without sockets, as an operator would have them who lets an agent work alone.
     let agent = "autonomy = \"guided\"\nisolation = { networkPolicy = \"allow-list\", allowedHosts = [\"127.0.0.1\"] }";
