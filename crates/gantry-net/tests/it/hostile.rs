@@ -167,6 +167,7 @@ async fn cases() -> Vec<Case> {
             forever("Transfer-Encoding: chunked\r\n", b"1;".iter().copied().chain([b'a'; 65536]).collect()),
             refused,
         ),
+        ("an unknown transfer encoding", forever("Transfer-Encoding: garbage\r\n", vec![b'x']), refused),
         ("1 byte a second", vec![Say::Bytes(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()), slow(b"x")], late),
         ("1 byte of header a second", vec![Say::Bytes(b"HTTP/1.1 200 OK\r\nX: ".to_vec()), slow(b"x")], late),
         ("nothing at all", vec![Say::Close], refused),

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "the size of a run comes from the environment")]
+
 use proptest::prelude::*;
 
 use super::*;
