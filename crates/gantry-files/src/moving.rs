@@ -1,4 +1,4 @@
-//! Moving and removing: neither ever overwrites, and neither follows a last link.
+//! Moving, copying and removing: none ever overwrites, and neither moving nor removing follows a last link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,6 +25,19 @@ pub struct Moved {
 }
 
 impl Scope {
+    /// A copy of a file, with its attributes, under a name that is free. Follows a last link of `from`.
+    pub fn copy_new(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        cancelled: &AtomicBool,
+    ) -> Result<(), FileError> {
+        let (asked_from, asked_to) = (from.as_ref(), to.as_ref());
+        let source = self.place(asked_from, LastLink::Follow, Missing::Refuse)?;
+        let target = self.place(asked_to, LastLink::Keep, Missing::Refuse)?;
+        self.copy_file(&source, &target, asked_from, asked_to, cancelled)
+    }
+
     /// Gives a file, link or directory a new name that is free. Across devices a file is copied, synced, then removed.
     pub fn rename_new(
         &self,

@@ -86,7 +86,7 @@ pub(crate) async fn settle(
         tool: tool.name().to_owned(),
         rule: verdict.rule.clone(),
         reason: verdict.reason.clone(),
-        input: audited::input(masker, input),
+        input: audited::asked(masker, input),
         fingerprint: fingerprint(call, tool, input, &verdict),
     };
     let until_deadline = call.deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));

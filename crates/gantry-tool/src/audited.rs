@@ -1,4 +1,5 @@
-//! What the audit log may hold of an input and of a refusal: masked, and bounded whatever the caller sends.
+//! What the audit log may hold of an input and of a refusal, and what a human who is asked gets to see of it: masked, and
+//! bounded whatever the caller sends.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -15,13 +16,24 @@ const STRING_CHARS: usize = 512;
 const HEAD_CHARS: usize = 128;
 /// An input that is still longer stands in the log as the names of its fields, its size and hash.
 const INPUT_BYTES: usize = 16 * 1024;
+/// Who is asked sees this much of a long string at each end, and is told what is between.
+const ASKED_END_CHARS: usize = 2_000;
+const ASKED_BYTES: usize = 64 * 1024;
 const SHOWN_NAMES: usize = 32;
 const NAME_CHARS: usize = 64;
 
 pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
-    let shortened = shortened(&masker.now(), input);
+    bounded(input, shortened(&masker.now(), input, string), INPUT_BYTES)
+}
+
+/// For who decides on a call: both ends of what is long, since harm need not stand at the beginning.
+pub(crate) fn asked(masker: &Masker, input: &Value) -> Value {
+    bounded(input, shortened(&masker.now(), input, both_ends), ASKED_BYTES)
+}
+
+fn bounded(input: &Value, shortened: Value, limit: usize) -> Value {
     let text = shortened.to_string();
-    if text.len() <= INPUT_BYTES {
+    if text.len() <= limit {
         return shortened;
     }
     let names = input.as_object().into_iter().flat_map(Map::keys);
@@ -47,14 +59,14 @@ pub(crate) fn bounded_text(text: &str) -> String {
     }
 }
 
-fn shortened(masker: &Masker, value: &Value) -> Value {
+fn shortened(masker: &Masker, value: &Value, string: fn(&Masker, &str) -> Value) -> Value {
     match value {
         Value::String(text) => string(masker, text),
-        Value::Array(items) => items.iter().map(|item| shortened(masker, item)).collect(),
+        Value::Array(items) => items.iter().map(|item| shortened(masker, item, string)).collect(),
         Value::Object(object) => {
             let field = |(name, item): (&String, &Value)| {
                 let secret = Masker::is_secret_name(name) && !item.is_null();
-                let item = if secret { json!("[masked]") } else { shortened(masker, item) };
+                let item = if secret { json!("[masked]") } else { shortened(masker, item, string) };
                 (name.clone(), item)
             };
             object.iter().map(field).collect()
@@ -74,6 +86,19 @@ fn string(masker: &Masker, text: &str) -> Value {
     masker.mask_text(&mut head);
     let head: String = masked_forms(&head).chars().take(HEAD_CHARS).collect();
     json!({"head": head, "bytes": text.len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
+}
+
+fn both_ends(masker: &Masker, text: &str) -> Value {
+    let mut text = text.to_owned();
+    masker.mask_text(&mut text);
+    let text = masked_forms(&text);
+    let total = text.chars().count();
+    if total <= 2 * ASKED_END_CHARS {
+        return Value::String(text);
+    }
+    let head: String = text.chars().take(ASKED_END_CHARS).collect();
+    let tail: String = text.chars().skip(total - ASKED_END_CHARS).collect();
+    json!({"begins": head, "ends": tail, "charactersNotShown": total - 2 * ASKED_END_CHARS})
 }
 
 /// Secrets by their form: what stands behind a secret-looking name, and values with a well-known shape.
@@ -134,6 +159,22 @@ mod tests {
         let recorded = input(&masker, &many).to_string();
         assert!(recorded.len() < 8 * 1024, "{}", recorded.len());
         assert!(recorded.contains("argv"), "{recorded}");
+    }
+
+    #[test]
+    fn who_is_asked_sees_both_ends() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned()]);
+        let usual = format!("{}ssh-rsa evil", "# harmless\n".repeat(60));
+        assert_eq!(asked(&masker, &json!({"content": usual}))["content"], json!(usual));
+        let long = format!("{}hunter2-hunter2 ssh-rsa evil", "# harmless\n".repeat(6_000));
+        let shown = asked(&masker, &json!({"content": long}));
+        let ends = shown["content"]["ends"].as_str().unwrap();
+        assert!(
+            ends.ends_with("[masked] ssh-rsa evil")
+                && shown["content"]["charactersNotShown"].as_u64() > Some(60_000)
+        );
+        let many = json!({"argv": vec!["x".repeat(3_000); 400]});
+        assert!(asked(&masker, &many).to_string().len() < ASKED_BYTES);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Gate {
 
     /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
     pub fn presentable(&self, input: &Value) -> Value {
-        audited::input(&self.parts.masker, input)
+        audited::asked(&self.parts.masker, input)
     }
 
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.

@@ -268,11 +268,16 @@ pub(crate) fn printable(text: &str) -> String {
         match c {
             '\n' | '\t' => shown.push(c),
             '\r' if rest.peek() == Some(&'\n') => shown.push(c),
-            c if c.is_control() => shown.extend(c.escape_default()),
+            c if c.is_control() || turns_text_around(c) => shown.extend(c.escape_default()),
             c => shown.push(c),
         }
     }
     shown
+}
+
+/// Marks that make a line read differently from what it holds.
+fn turns_text_around(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// As [`printable`], but for the colours that we put there ourselves.
@@ -300,7 +305,9 @@ fn tame_json(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' => shown.push(c),
-            c if c.is_control() => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c.is_control() || turns_text_around(c) => {
+                shown.push_str(&format!("\\u{:04x}", u32::from(c)))
+            }
             c => shown.push(c),
         }
     }

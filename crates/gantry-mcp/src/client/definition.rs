@@ -31,6 +31,10 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
         if !schema.is_object() {
             return Some(format!("its {field} is not a schema: it is not an object"));
         }
+        // Clients that check it would refuse the whole list for one such tool.
+        if schema.get("type").is_some_and(|kind| kind != "object") {
+            return Some(format!("its {field} is not a schema of an object"));
+        }
         gantry_tool::check_schema(schema).err().map(|reason| format!("its {field} is not a schema: {reason}"))
     };
     if definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required") {
@@ -105,7 +109,9 @@ mod tests {
     fn what_is_no_tool_is_told_apart() {
         let of = |schema: Value| problem(&json!({"name": "a", "inputSchema": schema}));
         assert_eq!(of(json!({"type": "object"})), None);
-        for bad in [json!("text"), json!(7), json!({"type": "no-such-type"}), json!({"type": 7})] {
+        for bad in
+            [json!("text"), json!(7), json!({"type": "array"}), json!({"type": 7}), json!({"properties": 7})]
+        {
             assert!(of(bad.clone()).is_some_and(|why| why.contains("is not a schema")), "{bad}");
         }
         assert!(problem(&json!({"name": "a"})).is_some() && problem(&json!({"inputSchema": {}})).is_some());

@@ -106,7 +106,7 @@ fn show(output: &Output, server: &str, open: &[&Standing]) {
             _ => "has changed",
         };
         output.line(&output.bold(&format!("{server}__{} {heading}", printable(&standing.name))));
-        output.line(&changes(standing).lines().map(printable).collect::<Vec<_>>().join("\n"));
+        output.page(changes(standing).trim_end());
     }
 }
 

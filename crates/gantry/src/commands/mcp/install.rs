@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -53,7 +54,7 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         output.done(&format!("{} has it already", file.display()));
         return Ok(Exit::Success);
     }
-    output.line(&difference(&file, &text, &edited));
+    output.page(difference(&file, &text, &edited).trim_end());
     if args.print {
         return Ok(Exit::Success);
     }
@@ -61,9 +62,10 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         output.done("nothing was changed");
         return Ok(Exit::Failure);
     }
-    if let Some(old) = &old {
+    if old.is_some() {
         let backup = backup(&file);
-        scope.replace(&backup, &[old], WriteOptions::default())?;
+        // With its mode: clients keep credentials in these files.
+        scope.copy_new(&file, &backup, &AtomicBool::new(false))?;
         output.note(&format!("the old file is {}", backup.display()));
     }
     scope.replace(
@@ -75,7 +77,7 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
     Ok(Exit::Success)
 }
 
-/// This very program, with the flags that were given, on the data directory that is used now.
+/// This very program, with the flags that were given, on the data directory and the configuration that are used now.
 fn entry(places: &Places, serve: &ServeArgs) -> Result<Entry> {
     let mut args = Vec::new();
     let text = |path: &Path| {
@@ -83,6 +85,12 @@ fn entry(places: &Places, serve: &ServeArgs) -> Result<Entry> {
     };
     if places.data_dir_is_given {
         args.extend(["--data-dir".to_owned(), text(places.data.root())?]);
+    }
+    if places.layers.file != places.data.config_file() {
+        args.extend(["--config".to_owned(), text(&places.layers.file)?]);
+    }
+    for setting in &places.layers.overrides {
+        args.extend(["--set".to_owned(), setting.clone()]);
     }
     if let Some(gateway) = &places.gateway {
         args.extend(["--gateway".to_owned(), gateway.clone()]);

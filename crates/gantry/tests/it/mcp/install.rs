@@ -1,5 +1,7 @@
 //! `gantry mcp install`: the client's file is changed once, with consent, and the old one is kept.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use crate::run::World;
@@ -9,9 +11,11 @@ fn it_is_shown_asked_backed_up_and_done_once() {
     let world = World::new();
     let file = world.folder.path().join(".claude.json");
     std::fs::write(&file, "{\n  \"theme\": \"dark\"\n}\n").unwrap();
+    // Clients keep credentials in these files.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let shown = world.run(&["mcp", "install", "claude", "--print"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);
-    assert!(shown.stdout.contains("+    \"gantry\": {"), "{}", shown.stdout);
+    assert!(shown.stdout.lines().any(|line| line == "+    \"gantry\": {"), "{}", shown.stdout);
     let nobody = world.run(&["mcp", "install", "claude"]);
     assert_eq!(nobody.code, 2, "nobody can be asked: {}", nobody.stderr);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\n  \"theme\": \"dark\"\n}\n");
@@ -32,6 +36,30 @@ fn it_is_shown_asked_backed_up_and_done_once() {
     assert_eq!(backups.len(), 1, "{backups:?}");
     let old = std::fs::read_to_string(world.folder.path().join(&backups[0])).unwrap();
     assert_eq!(old, "{\n  \"theme\": \"dark\"\n}\n");
+    let mode = std::fs::metadata(world.folder.path().join(&backups[0])).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "nobody else may read the copy either");
+}
+
+#[test]
+fn the_client_runs_under_the_configuration_that_was_named() {
+    let world = World::new();
+    let other = world.folder.path().join("other.toml");
+    std::fs::write(&other, "").unwrap();
+    let file = other.to_str().unwrap();
+    let shown = world.run(&[
+        "--config",
+        file,
+        "--set",
+        "policy.sensitivePaths=[]",
+        "mcp",
+        "install",
+        "cursor",
+        "--print",
+    ]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    for part in ["--config", file, "--set", "policy.sensitivePaths=[]"] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
 }
 
 #[test]
