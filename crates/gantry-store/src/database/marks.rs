@@ -118,21 +118,20 @@ mod tests {
     async fn a_mark_counts_for_what_is_beneath_and_is_found_from_above() {
         let (_folder, database) = database().await;
         let marks = Marks::new(database);
-        marks.add("/work/a/file.txt", "a page", 1).await.unwrap();
+        marks.add("/srv/a/file.txt", "a page", 1).await.unwrap();
         marks.add("/other", "a mail", 1).await.unwrap();
         let covering = async |place| marks.covering(place).await.unwrap();
         let touching = async |place| marks.touching(place).await.unwrap();
-        assert_eq!(covering("/work/a/file.txt").await.as_deref(), Some("a page"));
+        assert_eq!(covering("/srv/a/file.txt").await.as_deref(), Some("a page"));
         assert_eq!(covering("/other/deep/down").await.as_deref(), Some("a mail"));
-        for free in ["/work/a", "/work/a/file.txt2", "/work/b", "/othe", "/", "gsv:agents/x"] {
+        for free in ["/srv/a", "/srv/a/file.txt2", "/srv/b", "/othe", "/", "gsv:agents/x"] {
             assert_eq!(covering(free).await, None, "{free}");
         }
-        for (place, found) in [("/work", true), ("/", true), ("/work/a/file.txt", true), ("/work/ab", false)]
-        {
+        for (place, found) in [("/srv", true), ("/", true), ("/srv/a/file.txt", true), ("/srv/ab", false)] {
             assert_eq!(touching(place).await.is_some(), found, "{place}");
         }
-        assert_eq!(marks.remove("/work").await.unwrap(), 1);
-        assert_eq!((touching("/work").await, covering("/other").await.is_some()), (None, true));
+        assert_eq!(marks.remove("/srv").await.unwrap(), 1);
+        assert_eq!((touching("/srv").await, covering("/other").await.is_some()), (None, true));
         marks.add("/", "all", 1).await.unwrap();
         assert_eq!(covering("/anything").await.as_deref(), Some("all"));
     }
