@@ -11,6 +11,7 @@ use crate::run::World;
 
 mod flow;
 mod kills;
+mod openai;
 mod terminal;
 
 /// Nothing that runs on this machine takes part.
