@@ -112,16 +112,21 @@ impl Driver {
         let run = run.id.clone();
         let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
+        let asker = self.asker(&run);
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
-        let asker = Asker { agent: self.key.agent.clone(), run: run.clone() };
         loaded.effects.spawn(async move {
             let mut told = |event| tell_stream(&events, &run, event);
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
+    }
+
+    /// On whose account a request is. A run's id is the sender's choice, so it counts within its session alone.
+    fn asker(&self, run: &str) -> Asker {
+        Asker { agent: self.key.agent.clone(), run: format!("{}/{run}", self.key.key) }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.
@@ -215,8 +220,10 @@ impl Driver {
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
-        let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-        let asker = Asker { agent: self.key.agent.clone(), run };
+        let run = loaded.state.run.as_ref().map(|run| run.id.clone());
+        // Asked for outside of a run, it is one of its own.
+        let asker = self.asker(&run.unwrap_or_else(|| Uuid::now_v7().to_string()));
+        let Some(loaded) = &mut self.loaded else { return };
         loaded.effects.spawn(async move {
             let request = Request {
                 model: prepared.request.model.clone(),
