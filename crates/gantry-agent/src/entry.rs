@@ -170,11 +170,14 @@ pub struct CallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
+    /// The one machine of the owner's that all of it comes from, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 impl CallResult {
     pub(crate) fn error(text: impl Into<String>) -> CallResult {
-        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new() }
+        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new(), machine: None }
     }
 }
 

@@ -75,8 +75,12 @@ mod tests {
     fn check(polls: bool, results: &[&str]) -> (Vec<bool>, bool) {
         let mut guard = LoopGuard::default();
         let advised = results.iter().map(|text| {
-            let mut result =
-                CallResult { content: vec![Block::text(*text)], is_error: false, labels: Vec::new() };
+            let mut result = CallResult {
+                content: vec![Block::text(*text)],
+                is_error: false,
+                labels: Vec::new(),
+                machine: None,
+            };
             guard.count("Read", &json!({"path": "a"}), polls, &mut result);
             result.content.len() > 1
         });

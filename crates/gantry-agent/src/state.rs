@@ -357,7 +357,11 @@ impl State {
         }
         let polls = matches!(call.status, CallStatus::Begun { polls: true, .. });
         run.guard.count(&call.name, &call.input, polls, &mut result);
-        self.flow.add(&result.labels, &step_name(&call.name, &call.input));
+        let step = step_name(&call.name, &call.input);
+        match &result.machine {
+            Some(machine) => self.flow.add_from(machine, &result.labels, &step),
+            None => self.flow.add(&result.labels, &step),
+        }
         call.status = CallStatus::Ended(result);
         if calls.iter().all(|call| matches!(call.status, CallStatus::Ended(_))) {
             let results = calls.drain(..).map(|call| result_block(call, NOT_RUN)).collect();

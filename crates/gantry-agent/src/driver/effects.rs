@@ -20,7 +20,7 @@ use crate::agent::{Agent, FlowRule};
 use crate::context::{self, Window};
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
-use crate::flow::{self, Outward};
+use crate::flow::{self, Flow, Outward};
 use crate::model::{Asker, ModelFailure};
 use crate::places::Places;
 use crate::prompt::{self, Around};
@@ -166,8 +166,8 @@ impl Driver {
             }
             let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
-            let source = loaded.state.flow.source();
-            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, source });
+            let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
+            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, flow, outside });
         }
         if entries.is_empty() {
             return Ok(false);
@@ -317,8 +317,10 @@ struct Starting {
     /// Characters its result may have.
     limit: usize,
     places: Places,
-    /// Where what the run has read may come from, if others may have written it.
-    source: Option<String>,
+    /// What the run holds.
+    flow: Flow,
+    /// It reaches outside.
+    outside: bool,
 }
 
 /// The way of a call's questions to its session.
@@ -353,7 +355,7 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, limit, places, source } = start;
+    let Starting { call: pending, name, flow_reason, limit, places, flow, outside } = start;
     let principal = call.principal.to_string();
     if let Some(reason) = flow_reason {
         let about =
@@ -372,23 +374,25 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
         }
     }
     // Before the effect: a gateway that ends in between leaves a mark too many, never one too few.
-    if let Err(err) = mark(shared, &places, source).await {
+    if let Err(err) = mark(shared, &places, &flow).await {
         let refusal = Refusal::new(RefusalCode::Unavailable, format!("labels cannot be kept: {err}"));
         return toolbox::result(Outcome::refused(&call, &name, refusal), "", |text| text);
     }
     let mut outcome = shared.parts.gate.dispatch(call, &name, pending.input).await;
     // Asked again: what it read may have been written meanwhile. Who cannot be asked says the worst.
     let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
+    // What comes over a machine from elsewhere is not that machine's own.
+    let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     if untrusted && !outcome.labels.contains(&Label::Untrusted) {
         outcome.labels.push(Label::Untrusted);
     }
-    fitted(shared, &principal, outcome, limit).await
+    CallResult { machine, ..fitted(shared, &principal, outcome, limit).await }
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
-async fn mark(shared: &Shared, places: &Places, source: Option<String>) -> Result<(), DatabaseError> {
-    match source.or(places.source(&shared.marks).await?) {
-        Some(source) => places.mark(&shared.marks, &source, now_ms()).await,
+async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
+    match flow.source().or(places.source(&shared.marks).await?) {
+        Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod http;
 mod install;
 mod reference;
 mod remote;
-mod servers;
+pub(crate) mod servers;
 mod stdio;
 mod through;
 

@@ -11,13 +11,13 @@ use crate::run::{Ran, World};
 const PYTHON: &str = "/usr/bin/python3";
 
 /// The server of these tests, as its own folder in the workspace knows it.
-pub(super) struct Fake {
+pub(crate) struct Fake {
     name: String,
     folder: std::path::PathBuf,
 }
 
 impl Fake {
-    pub(super) fn new(world: &World, name: &str) -> Fake {
+    pub(crate) fn new(world: &World, name: &str) -> Fake {
         let folder = world.workspace().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         Fake { name: name.to_owned(), folder }
@@ -31,14 +31,14 @@ impl Fake {
         fake
     }
 
-    pub(super) fn add(&self, world: &World, mode: &str, more: &[&str]) -> Ran {
+    pub(crate) fn add(&self, world: &World, mode: &str, more: &[&str]) -> Ran {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/server.py");
         let folder = self.folder.to_str().unwrap();
         let lead = ["mcp", "add", &self.name];
         world.run(&[&lead[..], more, &["--", PYTHON, script, folder, mode]].concat())
     }
 
-    pub(super) fn define(&self, tools: &Value) {
+    pub(crate) fn define(&self, tools: &Value) {
         let temp = self.folder.join("tools.new");
         std::fs::write(&temp, tools.to_string()).unwrap();
         std::fs::rename(temp, self.folder.join("tools.json")).unwrap();
