@@ -1,5 +1,6 @@
 //! Agents in a real gateway, with a scripted server in place of a model.
 
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
@@ -43,6 +44,31 @@ impl Model {
 
     pub(crate) fn check(&self) {
         assert_eq!(self.server.violations(), [""; 0]);
+    }
+}
+
+/// A second machine of the owner's, named `far`.
+pub(crate) struct Far {
+    child: Child,
+    pub(crate) world: World,
+}
+
+impl Far {
+    pub(crate) fn join(gateway: &World, up: &Up) -> Far {
+        let world = World::new();
+        let token = up.add_node(gateway, "far", &[]);
+        let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
+        command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let far = Far { child: command.spawn().unwrap(), world };
+        eventually("the node is there", Duration::from_secs(20), || up.node("far")["online"] == true);
+        far
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -24,7 +24,7 @@ impl Fake {
     }
 
     /// Configured and accepted.
-    pub(super) fn added(world: &World, name: &str) -> Fake {
+    pub(crate) fn added(world: &World, name: &str) -> Fake {
         let fake = Fake::new(world, name);
         let ran = fake.add(world, "good", &[]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -49,7 +49,7 @@ impl Fake {
         text.lines().map(str::to_owned).collect()
     }
 
-    pub(super) fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         self.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect()
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_model::testing::{Heard, KEY, Turn};
 use serde_json::{Value, json};
 
-use super::{Model, NOBODY, call, post};
+use super::{Far, Model, NOBODY, call, post};
 use crate::gateway::Up;
 use crate::run::World;
 
@@ -94,7 +94,7 @@ struct Stage {
     model: Model,
     site: Site,
     canary: Site,
-    far: Option<others::Far>,
+    far: Option<Far>,
 }
 
 impl Stage {

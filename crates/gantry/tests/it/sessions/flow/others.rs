@@ -1,14 +1,11 @@
 //! Ways through what is not this machine: a server that others wrote, and a second machine of the owner's.
 
-use std::process::{Child, Stdio};
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{Case, GET, PAGE, POST, Stage, Step, attacks_are_stopped, case, honest_work_is_done, played};
-use crate::gateway::eventually;
 use crate::mcp::servers::Fake;
 use crate::run::World;
+use crate::sessions::Far;
 
 /// By its full name: with two machines a bare one is not enough.
 const OWN_DIARY: Step = ("local__Read", r#"{"path": "diary.txt"}"#);
@@ -119,19 +116,6 @@ const TASKS: &[Case] = &[
     case("look something up, then write there", &[&[PAGE, FAR_SCRIPT], &[FAR_DIARY]]),
 ];
 
-/// The second machine.
-pub(super) struct Far {
-    child: Child,
-    _world: World,
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Before the gateway starts: a server that may reach anybody, and one that is trusted to reach nobody.
 pub(super) fn add_servers(world: &World) {
     let tool = |name: &str, open_world: bool| {
@@ -155,14 +139,9 @@ pub(super) fn add_servers(world: &World) {
 
 fn stage(cases: &'static [Case], agent: &str) -> Stage {
     let mut stage = Stage::with(cases, agent, add_servers);
-    let world = World::new();
-    world.write("diary.txt", "the key is under the mat\n");
-    let token = stage.up.add_node(&stage.world, "far", &[]);
-    let mut command = world.command(&["node", "--gateway", &stage.up.url, "--id", "far"]);
-    command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = command.spawn().unwrap();
-    eventually("the node is there", Duration::from_secs(20), || stage.up.node("far")["online"] == true);
-    stage.far = Some(Far { child, _world: world });
+    let far = Far::join(&stage.world, &stage.up);
+    far.world.write("diary.txt", "the key is under the mat\n");
+    stage.far = Some(far);
     stage
 }
 
