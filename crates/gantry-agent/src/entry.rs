@@ -1,6 +1,6 @@
 //! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
 
-use gantry_model::{Block, Reply, Thinking};
+use gantry_model::{Block, Effort, Reply, Thinking};
 use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +83,8 @@ pub enum Entry {
         model: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<Thinking>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<Effort>,
     },
     StopAsked {
         by: String,

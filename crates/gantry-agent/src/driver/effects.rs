@@ -99,7 +99,7 @@ impl Driver {
             native_web_search: false,
             max_tokens,
             thinking: state.and_then(|state| state.thinking).unwrap_or(agent.thinking),
-            effort: agent.effort,
+            effort: state.and_then(|state| state.effort).or(agent.effort),
         };
         Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request, labels })
     }
@@ -110,7 +110,10 @@ impl Driver {
             return Ok(());
         };
         let run = run.id.clone();
-        let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        let mut request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        // What the provider looks up goes out without being asked about here, so nothing private may go along.
+        let holds_private = loaded.state.flow.labels().contains(&Label::Private);
+        request.native_web_search = self.agent().native_web_search && !holds_private;
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
         let asker = self.asker(&run);
         let Some(loaded) = &mut self.loaded else { return Ok(()) };

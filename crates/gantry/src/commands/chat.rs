@@ -24,7 +24,7 @@ use crate::typing::Typing;
 
 mod questions;
 
-use questions::{Asks, approval_prompt, word};
+use questions::{Asks, approval_prompt};
 
 /// Events that may wait to be shown; what is missed is told, and the answer is asked for.
 const WAITING: usize = 4096;
@@ -265,9 +265,8 @@ impl<'a> Chat<'a> {
                             self.reply(&asks).await?;
                         }
                     } else if let Some(question) = &asked {
-                        if let Some(word) = word(&line) {
-                            self.answer(question, word).await?;
-                            asked = None;
+                        if let Some(answer) = questions::answer(&line) {
+                            asked = self.answer(question, answer).await?;
                         }
                     } else if !line.trim().is_empty() {
                         match self.send(&line).await {
@@ -332,17 +331,17 @@ impl<'a> Chat<'a> {
                 if !asks {
                     return Ok(Turn::Waits(event["question"].clone()));
                 }
-                let answer = loop {
-                    question(&approval_prompt(&event["question"]));
+                let mut asked = Some(event["question"].clone());
+                while let Some(open) = asked.take() {
+                    question(&approval_prompt(&open));
                     let mut line = String::new();
                     let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
-                    match (read, word(&line)) {
-                        (Ok(0) | Err(_), _) => break "no",
-                        (Ok(_), Some(word)) => break word,
-                        (Ok(_), None) => {}
-                    }
-                };
-                self.answer(&event["question"], answer).await?;
+                    asked = match (read, questions::answer(&line)) {
+                        (Ok(0) | Err(_), _) => self.answer(&open, json!({"answer": "no"})).await?,
+                        (Ok(_), Some(answer)) => self.answer(&open, answer).await?,
+                        (Ok(_), None) => Some(open),
+                    };
+                }
             }
         }
     }
@@ -384,13 +383,15 @@ impl<'a> Chat<'a> {
         Ok(Some(text_of(&answer["messageId"])))
     }
 
-    async fn answer(&mut self, question: &Value, word: &str) -> Result<()> {
-        let params = json!({"sessionKey": self.key, "question": question["id"], "answer": word});
-        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
-            // Somebody else may have answered first.
-            self.output.warning(&format!("{err:#}"));
-        }
-        Ok(())
+    /// The question again, if that was no answer to it.
+    async fn answer(&mut self, question: &Value, mut params: Value) -> Result<Option<Value>> {
+        (params["sessionKey"], params["question"]) = (json!(self.key), question["id"].clone());
+        let Err(err) = self.request(method::SESSIONS_ANSWER, params).await else { return Ok(None) };
+        self.output.warning(&format!("{err:#}"));
+        // Somebody else may have answered first.
+        let status = self.request(method::SESSIONS_STATUS, json!({"sessionKey": self.key})).await?;
+        let mut open = status["questions"].as_array().into_iter().flatten();
+        Ok(open.find(|open| open["id"] == question["id"]).cloned())
     }
 
     /// Tells the agent what it wanted to know.

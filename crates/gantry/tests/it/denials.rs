@@ -70,14 +70,16 @@ fn every_tool_is_denied_by_every_way_in() {
     let path = "/mcp?tools=*";
     let (mcp, mcp_friend) =
         (Session::open(&up, path, &up.token, "2025-11-25"), Session::open(&up, path, &token, "2025-11-25"));
-    let mut stdio = [&["--tools", "*"][..], &["--tools", "*", "--local"]].map(|args| Client::new(&world, args));
+    let mut stdio =
+        [&["--tools", "*"][..], &["--tools", "*", "--local"]].map(|args| Client::new(&world, args));
     let runtime = runtime();
     let sockets = [&up.token, &token].map(|token| runtime.block_on(Socket::connect(&up, token)).unwrap());
     let denied = |told: &str, name: &str, way: &str| {
         assert!(told.contains("as tested"), "{name} by {way}: {told}");
     };
     for (name, input) in &all {
-        let is_elsewhere = !name.starts_with("local__") && (name.contains("Bash") || name.starts_with("post"));
+        let is_elsewhere =
+            !name.starts_with("local__") && (name.contains("Bash") || name.starts_with("post"));
         for (who, headers) in [("the operator", &[][..]), ("a token", &[("Authorization", &*bearer)])] {
             denied(&up.call_with(name, input, headers).text(), name, &format!("HTTP, {who}"));
             for agent in AUTONOMIES {
@@ -99,7 +101,8 @@ fn every_tool_is_denied_by_every_way_in() {
                 denied(&client.call(&spelled, input).to_string(), name, way);
             }
         }
-        for (way, more) in [("the command line", &["--local"][..]), ("the command line, by the gateway", &[])] {
+        for (way, more) in [("the command line", &["--local"][..]), ("the command line, by the gateway", &[])]
+        {
             if is_elsewhere && !more.is_empty() {
                 continue;
             }

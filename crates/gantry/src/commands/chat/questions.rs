@@ -1,14 +1,17 @@
 //! What is asked at the terminal: whether a call may run, and what an agent wants to know.
 
-use serde_json::Value;
+use gantry_agent::Always;
+use serde_json::{Value, json};
 
 use super::text_of;
 use crate::output::printable;
 
 /// Asks whoever sits here.
 pub(super) fn approval_prompt(asked: &Value) -> String {
+    // What goes out with both labels is allowed as it is, or not at all.
+    let any = if asked["rule"] == "flow-labels" { "" } else { "; a any: with any" };
     printable(&format!(
-        "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments: ",
+        "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments (a 8h: for so long{any}): ",
         text_of(&asked["tool"]),
         asked["input"],
         text_of(&asked["reason"]),
@@ -16,13 +19,29 @@ pub(super) fn approval_prompt(asked: &Value) -> String {
     ))
 }
 
-pub(super) fn word(line: &str) -> Option<&'static str> {
-    match line.trim().to_lowercase().as_str() {
-        "y" | "yes" => Some("yes"),
-        "n" | "no" => Some("no"),
-        "a" | "always" => Some("always"),
-        _ => None,
-    }
+/// What was answered, as the gateway takes it; nothing for what is no answer.
+pub(super) fn answer(line: &str) -> Option<Value> {
+    let line = line.trim().to_lowercase();
+    let mut words = line.split_whitespace();
+    let word = match words.next()? {
+        "y" | "yes" => "yes",
+        "n" | "no" => "no",
+        "a" | "always" => {
+            let (always, left) = Always::parse(words);
+            return left.is_empty().then(|| {
+                let mut answer = json!({"answer": "always"});
+                if let Some(scope) = always.scope {
+                    answer["scope"] = json!(scope);
+                }
+                if let Some(hours) = always.hours {
+                    answer["hours"] = json!(hours);
+                }
+                answer
+            });
+        }
+        _ => return None,
+    };
+    words.next().is_none().then(|| json!({ "answer": word }))
 }
 
 /// What an agent asks, and what was answered so far.
