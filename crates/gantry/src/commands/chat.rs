@@ -24,7 +24,7 @@ use crate::typing::Typing;
 
 mod questions;
 
-use questions::{Asks, approval_prompt};
+use questions::{Asks, Waiting, approval_prompt};
 
 /// Events that may wait to be shown; what is missed is told, and the answer is asked for.
 const WAITING: usize = 4096;
@@ -238,8 +238,7 @@ impl<'a> Chat<'a> {
     async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
         // Messages that were said and are not answered: those typed during a run may have one of their own.
         let mut open = vec![id];
-        let mut asked: Option<Value> = None;
-        let mut asks: Option<Asks> = None;
+        let mut waiting = Waiting::default();
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -247,12 +246,7 @@ impl<'a> Chat<'a> {
                     let event = event?;
                     typing.put_away();
                     self.show(&event);
-                    match event["event"].as_str() {
-                        Some("approval") => asked = Some(event["question"].clone()),
-                        Some("approval_answered") => asked = None,
-                        Some("asked") => asks = Some(Asks::new(&event["asked"])),
-                        _ => {}
-                    }
+                    waiting.hear(&event);
                     open.retain(|id| !settles(&event, id));
                     if open.is_empty() {
                         return Ok(Went::On);
@@ -260,13 +254,17 @@ impl<'a> Chat<'a> {
                 }
                 line = typing.next() => {
                     let Some(line) = line else { return Ok(Went::Away) };
-                    if asks.is_some() {
-                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
+                    if let Some(asks) = waiting.asks.front_mut() {
+                        if asks.take(&line)
+                            && let Some(asks) = waiting.asks.pop_front()
+                        {
                             self.reply(&asks).await?;
                         }
-                    } else if let Some(question) = &asked {
-                        if let Some(answer) = questions::answer(&line) {
-                            asked = self.answer(question, answer).await?;
+                    } else if let Some(question) = waiting.approvals.front().cloned() {
+                        if let Some(answer) = questions::answer(&line)
+                            && self.answer(&question, answer).await?.is_none()
+                        {
+                            waiting.is_answered(&question["id"]);
                         }
                     } else if !line.trim().is_empty() {
                         match self.send(&line).await {
@@ -284,8 +282,7 @@ impl<'a> Chat<'a> {
                     self.send("/stop").await?;
                 }
             }
-            if let Some(prompt) = asks.as_ref().and_then(Asks::prompt).or(asked.as_ref().map(approval_prompt))
-            {
+            if let Some(prompt) = waiting.prompt() {
                 self.end_line();
                 typing.ask(&prompt);
             }

@@ -1,5 +1,7 @@
 //! What is asked at the terminal: whether a call may run, and what an agent wants to know.
 
+use std::collections::VecDeque;
+
 use gantry_agent::Always;
 use serde_json::{Value, json};
 
@@ -42,6 +44,38 @@ pub(super) fn answer(line: &str) -> Option<Value> {
         _ => return None,
     };
     words.next().is_none().then(|| json!({ "answer": word }))
+}
+
+/// What waits for an answer here, one after the other: calls that run side by side may each ask.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) asks: VecDeque<Asks>,
+    pub(super) approvals: VecDeque<Value>,
+}
+
+impl Waiting {
+    pub(super) fn hear(&mut self, event: &Value) {
+        match event["event"].as_str().unwrap_or_default() {
+            "approval" => {
+                self.is_answered(&event["question"]["id"]);
+                self.approvals.push_back(event["question"].clone());
+            }
+            "asked" => self.asks.push_back(Asks::new(&event["asked"])),
+            "approval_answered" | "asked_answered" => self.is_answered(&event["question"]),
+            _ => {}
+        }
+    }
+
+    /// Here or elsewhere.
+    pub(super) fn is_answered(&mut self, id: &Value) {
+        self.approvals.retain(|open| open["id"] != *id);
+        self.asks.retain(|open| open.id != text_of(id));
+    }
+
+    pub(super) fn prompt(&self) -> Option<String> {
+        let asks = self.asks.front().and_then(Asks::prompt);
+        asks.or_else(|| self.approvals.front().map(approval_prompt))
+    }
 }
 
 /// What an agent asks, and what was answered so far.

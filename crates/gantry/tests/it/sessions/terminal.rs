@@ -79,6 +79,15 @@ fn model() -> Model {
         let last = heard.last_text();
         match last.as_str() {
             "run it" => call("Bash", json!({"command": "echo ran >> notes"})),
+            "run both" => Turn {
+                say: ["one", "two"]
+                    .map(|name| Say::Call {
+                        name: "Bash".into(),
+                        input: json!({"command": format!("echo {name} >> both")}),
+                    })
+                    .into(),
+                ..Turn::default()
+            },
             "read it" => call("Read", json!({"path": "nothing.txt"})),
             "for long" => Turn {
                 say: vec![Say::Text("a long answer ".repeat(200))],
@@ -145,6 +154,29 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("> ");
     terminal.type_keys("\x04");
     terminal.ends();
+    model.check();
+}
+
+#[test]
+fn calls_side_by_side_are_asked_about_one_after_the_other() {
+    let model = model();
+    let world = model.world("autonomy = \"supervised\"");
+    let _up = Up::start(&world);
+    let mut terminal = Terminal::open(&world, "");
+    terminal.sees("> ");
+    terminal.type_keys("run both\r");
+    for _ in 0..2 {
+        terminal.sees("allow? [y]es, [n]o, [a]lways");
+        // The second question is there before the first is answered.
+        std::thread::sleep(Duration::from_millis(300));
+        terminal.type_keys("y\r");
+        terminal.sees("\u{2713} Bash");
+    }
+    terminal.sees("heard <");
+    let mut lines: Vec<String> =
+        std::fs::read_to_string(world.workspace().join("both")).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["one", "two"]);
     model.check();
 }
 
