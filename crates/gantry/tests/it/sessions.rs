@@ -15,6 +15,7 @@ mod flow;
 mod kills;
 mod openai;
 mod terminal;
+mod wire;
 
 /// Nothing that runs on this machine takes part.
 const NOBODY: &str = "[models]\n";
@@ -26,8 +27,12 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
+        Model::of(Script::default(), decide)
+    }
+
+    fn of(script: Script, decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(ScriptedServer::deciding(Script::default(), decide));
+        let server = runtime.block_on(ScriptedServer::deciding(script, decide));
         Model { _runtime: runtime, server }
     }
 
