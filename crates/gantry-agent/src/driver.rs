@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::Thinking;
+use gantry_model::{Effort, Thinking};
 use gantry_store::{Append, DatabaseError, NewEvent};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Set {
         model: Option<String>,
         thinking: Option<Thinking>,
+        effort: Option<Effort>,
         done: Done<()>,
     },
     Status {
@@ -336,8 +337,8 @@ impl Driver {
                 let _ = done.send(told.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
                 Ok(())
             }
-            Command::Set { model, thinking, done } => {
-                self.append(vec![Entry::Set { model, thinking }]).await?;
+            Command::Set { model, thinking, effort, done } => {
+                self.append(vec![Entry::Set { model, thinking, effort }]).await?;
                 if let Some(loaded) = &mut self.loaded {
                     loaded.prepared = None;
                 }

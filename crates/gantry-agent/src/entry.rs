@@ -1,6 +1,6 @@
 //! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
 
-use gantry_model::{Block, Reply, Thinking};
+use gantry_model::{Block, Effort, Reply, Thinking};
 use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +83,8 @@ pub enum Entry {
         model: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<Thinking>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<Effort>,
     },
     StopAsked {
         by: String,
@@ -170,11 +172,14 @@ pub struct CallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
+    /// The one machine of the owner's that all of it comes from, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 impl CallResult {
     pub(crate) fn error(text: impl Into<String>) -> CallResult {
-        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new() }
+        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new(), machine: None }
     }
 }
 

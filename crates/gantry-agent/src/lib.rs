@@ -4,6 +4,7 @@
 //! gate, models through [`Model`].
 
 mod agent;
+mod always;
 mod context;
 mod driver;
 mod entry;
@@ -22,6 +23,7 @@ mod step;
 mod toolbox;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
+pub use always::{ALWAYS_HOURS, Always, MAX_ALWAYS_HOURS};
 pub use driver::Status;
 pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 pub use event::Event;

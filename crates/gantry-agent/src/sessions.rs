@@ -14,8 +14,9 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::agent::Agent;
+use crate::always::Always;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{Answer, GrantScope, Incoming};
+use crate::entry::{Answer, Incoming};
 use crate::event::Event;
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::model::Model;
@@ -29,8 +30,6 @@ const EVENTS: usize = 1024;
 const COMMANDS: usize = 64;
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// How long an "always" counts.
-const ALWAYS_MS: i64 = 24 * 3600 * 1000;
 /// How long calls that are called off may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -201,6 +200,19 @@ impl Sessions {
         self.ask(key, |done| Command::Answer { question, answer, by, done }).await
     }
 
+    /// As [`Sessions::answer`], with a yes that holds from now on.
+    pub async fn answer_always(
+        &self,
+        key: &SessionKey,
+        question: Option<String>,
+        always: Always,
+        by: &str,
+    ) -> Result<String, SessionError> {
+        let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
+        let answer = always.answer(agent.always_hours).map_err(SessionError::Refused)?;
+        self.answer(key, question, answer, by).await
+    }
+
     /// Answers what an agent asks its user, in words.
     pub async fn reply(
         &self,
@@ -234,12 +246,15 @@ impl Sessions {
                 let facts =
                     self.shared.parts.model.facts(Some(&name)).await.map_err(SessionError::Refused)?;
                 let told = format!("the model is now {}", facts.name);
-                self.ask(key, |done| Command::Set { model: Some(name), thinking: None, done }).await?;
+                self.ask(key, |done| Command::Set { model: Some(name), thinking: None, effort: None, done })
+                    .await?;
                 Ok(told)
             }
-            Slash::Think(thinking) => {
-                self.ask(key, |done| Command::Set { model: None, thinking: Some(thinking), done }).await?;
-                Ok(format!("thinking is now {thinking:?}"))
+            Slash::Think(thinking, effort) => {
+                let thinks = Some(thinking);
+                self.ask(key, |done| Command::Set { model: None, thinking: thinks, effort, done }).await?;
+                let effort = effort.map_or(String::new(), |effort| format!(", with {effort:?} effort"));
+                Ok(format!("thinking is now {thinking:?}{effort}").to_lowercase())
             }
             Slash::Trust(written) => {
                 let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
@@ -252,10 +267,7 @@ impl Sessions {
             }
             Slash::Approve(id) => self.answer(key, id, Answer::Yes, by).await,
             Slash::Deny(id) => self.answer(key, id, Answer::No, by).await,
-            Slash::Always(id) => {
-                let until = now_ms().saturating_add(ALWAYS_MS);
-                self.answer(key, id, Answer::Always { scope: GrantScope::Call, until }, by).await
-            }
+            Slash::Always(id, always) => self.answer_always(key, id, always, by).await,
         }
     }
 

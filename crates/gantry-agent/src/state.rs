@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use gantry_model::{Block, Message, Reply, Role, StopReason, Thinking, Usage};
+use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
+use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,6 +34,7 @@ pub struct State {
     pub run: Option<Run>,
     pub model: Option<String>,
     pub thinking: Option<Thinking>,
+    pub effort: Option<Effort>,
     pub grants: VecDeque<Grant>,
     pub flow: Flow,
     pub usage: Usage,
@@ -237,9 +239,10 @@ impl State {
                     }
                 }
             }
-            Entry::Set { model, thinking } => {
+            Entry::Set { model, thinking, effort } => {
                 self.model = model.or(self.model.take());
                 self.thinking = thinking.or(self.thinking);
+                self.effort = effort.or(self.effort);
             }
             Entry::StopAsked { by } => {
                 if let Some(run) = &mut self.run {
@@ -259,6 +262,7 @@ impl State {
             queue: self.queue.clone(),
             model: self.model.clone(),
             thinking: self.thinking,
+            effort: self.effort,
             grants: self.grants.clone(),
             usage: self.usage,
             ids: self.ids.clone(),
@@ -326,6 +330,9 @@ impl State {
         add_usage(&mut self.usage, &reply.usage);
         let calls: Vec<PendingCall> = reply.message.content.iter().filter_map(pending).collect();
         let text = reply.message.text();
+        if reply.message.content.iter().any(is_search) {
+            self.flow.add(&[Label::Untrusted], "what the model itself found on the web");
+        }
         if !reply.message.content.is_empty() {
             self.messages.push(Message { role: Role::Assistant, ..reply.message });
         }
@@ -356,8 +363,15 @@ impl State {
             return;
         }
         let polls = matches!(call.status, CallStatus::Begun { polls: true, .. });
-        run.guard.count(&call.name, &call.input, polls, &mut result);
-        self.flow.add(&result.labels, &step_name(&call.name, &call.input));
+        match call.malformed {
+            Some(_) => run.guard.count_malformed(&call.name, &mut result),
+            None => run.guard.count(&call.name, &call.input, polls, &mut result),
+        }
+        let step = step_name(&call.name, &call.input);
+        match &result.machine {
+            Some(machine) => self.flow.add_from(machine, &result.labels, &step),
+            None => self.flow.add(&result.labels, &step),
+        }
         call.status = CallStatus::Ended(result);
         if calls.iter().all(|call| matches!(call.status, CallStatus::Ended(_))) {
             let results = calls.drain(..).map(|call| result_block(call, NOT_RUN)).collect();
@@ -420,6 +434,11 @@ pub(crate) fn push_user(messages: &mut Vec<Message>, content: Vec<Block>) {
         Some(last) => last.content.extend(content),
         None => messages.push(Message { role: Role::User, content }),
     }
+}
+
+/// Whether a provider has put words of others into the reply.
+fn is_search(block: &Block) -> bool {
+    matches!(block, Block::Provider { block, .. } if block["type"] == "web_search_tool_result")
 }
 
 fn pending(block: &Block) -> Option<PendingCall> {

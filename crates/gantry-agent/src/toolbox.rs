@@ -133,7 +133,7 @@ pub(crate) fn result(outcome: Outcome, mark: &str, shorten: impl FnOnce(String) 
     if !text.is_empty() || content.is_empty() {
         content.insert(0, Block::text(if text.is_empty() { "(no output)".to_owned() } else { text }));
     }
-    CallResult { content, is_error, labels: outcome.labels }
+    CallResult { content, is_error, labels: outcome.labels, machine: None }
 }
 
 fn blocks(reply: Reply) -> Vec<Block> {

@@ -20,7 +20,7 @@ use crate::agent::{Agent, FlowRule};
 use crate::context::{self, Window};
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
-use crate::flow::{self, Outward};
+use crate::flow::{self, Flow, Outward};
 use crate::model::{Asker, ModelFailure};
 use crate::places::Places;
 use crate::prompt::{self, Around};
@@ -99,7 +99,7 @@ impl Driver {
             native_web_search: false,
             max_tokens,
             thinking: state.and_then(|state| state.thinking).unwrap_or(agent.thinking),
-            effort: agent.effort,
+            effort: state.and_then(|state| state.effort).or(agent.effort),
         };
         Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request, labels })
     }
@@ -110,18 +110,26 @@ impl Driver {
             return Ok(());
         };
         let run = run.id.clone();
-        let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        let mut request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        // What the provider looks up goes out without being asked about here, so nothing private may go along.
+        let holds_private = loaded.state.flow.labels().contains(&Label::Private);
+        request.native_web_search = self.agent().native_web_search && !holds_private;
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
+        let asker = self.asker(&run);
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
-        let asker = Asker { agent: self.key.agent.clone(), run: run.clone() };
         loaded.effects.spawn(async move {
             let mut told = |event| tell_stream(&events, &run, event);
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
+    }
+
+    /// On whose account a request is. A run's id is the sender's choice, so it counts within its session alone.
+    fn asker(&self, run: &str) -> Asker {
+        Asker { agent: self.key.agent.clone(), run: format!("{}/{run}", self.key.key) }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.
@@ -161,8 +169,8 @@ impl Driver {
             }
             let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
-            let source = loaded.state.flow.source();
-            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, source });
+            let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
+            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, flow, outside });
         }
         if entries.is_empty() {
             return Ok(false);
@@ -215,8 +223,10 @@ impl Driver {
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
-        let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-        let asker = Asker { agent: self.key.agent.clone(), run };
+        let run = loaded.state.run.as_ref().map(|run| run.id.clone());
+        // Asked for outside of a run, it is one of its own.
+        let asker = self.asker(&run.unwrap_or_else(|| Uuid::now_v7().to_string()));
+        let Some(loaded) = &mut self.loaded else { return };
         loaded.effects.spawn(async move {
             let request = Request {
                 model: prepared.request.model.clone(),
@@ -310,8 +320,10 @@ struct Starting {
     /// Characters its result may have.
     limit: usize,
     places: Places,
-    /// Where what the run has read may come from, if others may have written it.
-    source: Option<String>,
+    /// What the run holds.
+    flow: Flow,
+    /// It reaches outside.
+    outside: bool,
 }
 
 /// The way of a call's questions to its session.
@@ -346,7 +358,7 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, limit, places, source } = start;
+    let Starting { call: pending, name, flow_reason, limit, places, flow, outside } = start;
     let principal = call.principal.to_string();
     if let Some(reason) = flow_reason {
         let about =
@@ -365,23 +377,25 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
         }
     }
     // Before the effect: a gateway that ends in between leaves a mark too many, never one too few.
-    if let Err(err) = mark(shared, &places, source).await {
+    if let Err(err) = mark(shared, &places, &flow).await {
         let refusal = Refusal::new(RefusalCode::Unavailable, format!("labels cannot be kept: {err}"));
         return toolbox::result(Outcome::refused(&call, &name, refusal), "", |text| text);
     }
     let mut outcome = shared.parts.gate.dispatch(call, &name, pending.input).await;
     // Asked again: what it read may have been written meanwhile. Who cannot be asked says the worst.
     let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
+    // What comes over a machine from elsewhere is not that machine's own.
+    let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     if untrusted && !outcome.labels.contains(&Label::Untrusted) {
         outcome.labels.push(Label::Untrusted);
     }
-    fitted(shared, &principal, outcome, limit).await
+    CallResult { machine, ..fitted(shared, &principal, outcome, limit).await }
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
-async fn mark(shared: &Shared, places: &Places, source: Option<String>) -> Result<(), DatabaseError> {
-    match source.or(places.source(&shared.marks).await?) {
-        Some(source) => places.mark(&shared.marks, &source, now_ms()).await,
+async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
+    match flow.source().or(places.source(&shared.marks).await?) {
+        Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),
     }
 }

@@ -89,8 +89,8 @@ impl Driver {
             let _ = done.send(Err(SessionError::Refused(message.into())));
             return Ok(());
         }
-        let told =
-            format!("{}: {} {}", by, if answer.allows() { "allowed" } else { "denied" }, question.tool);
+        let word = if answer.allows() { "allowed" } else { "denied" };
+        let told = format!("{by}: {word} {}{}", question.tool, how_long(&answer));
         self.settle(question.id, answer, by).await?;
         let _ = done.send(Ok(told));
         Ok(())
@@ -148,6 +148,13 @@ fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
         }
         None => Known::New,
     }
+}
+
+fn how_long(answer: &Answer) -> String {
+    let Answer::Always { scope, until } = answer else { return String::new() };
+    let what = if *scope == GrantScope::Tool { "any arguments" } else { "these arguments" };
+    let until = jiff::Timestamp::from_millisecond(*until).map_or(String::new(), |time| format!("{time:.0}"));
+    format!(" with {what} until {until}")
 }
 
 fn in_words(answer: &Answer) -> Consent {

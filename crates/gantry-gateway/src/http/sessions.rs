@@ -26,7 +26,8 @@ use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settl
 use crate::gateway::Gateway;
 
 /// A comment on a stream that is silent, so that nobody on the way gives it up.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const STILL_THERE: &str = ": still there\n\n";
 const LISTED: u32 = 100;
 
 #[derive(Debug, Default, Deserialize)]
@@ -181,7 +182,7 @@ fn stream_until_settled(events: Receiver<Arc<Event>>, key: SessionKey, message: 
                     (named("missed", &json!({"event": "missed", "events": missed})), false)
                 }
                 Ok(Err(RecvError::Closed)) => return None,
-                Err(_) => (": still there\n\n".to_owned(), false),
+                Err(_) => (STILL_THERE.to_owned(), false),
             };
             Some((frame, (events, None, is_over)))
         }

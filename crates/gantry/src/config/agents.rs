@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use gantry_agent::{APPROVAL_MINUTES, DmScope, FlowRule, MAX_REQUESTS, ResetPolicy};
+use gantry_agent::{
+    ALWAYS_HOURS, APPROVAL_MINUTES, DmScope, FlowRule, MAX_ALWAYS_HOURS, MAX_REQUESTS, ResetPolicy,
+};
 use gantry_model::{Effort, Thinking};
 use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};
 use schemars::JsonSchema;
@@ -40,6 +42,9 @@ pub(crate) struct AgentConfig {
     thinking: ThinkingConfig,
     /// How hard the model tries: `low`, `medium` or `high`.
     effort: Option<EffortConfig>,
+    /// Lets the model search the web by itself, where its provider has that (Anthropic). Such a search cannot be asked about, so it
+    /// is offered only while the session holds nothing private.
+    native_web_search: bool,
     /// Said to the model before the files of the agent's workspace.
     prompt: Option<String>,
     /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
@@ -60,6 +65,8 @@ pub(crate) struct AgentConfig {
     max_requests: Option<u32>,
     /// Minutes until a question that nobody answered is a no.
     approval_minutes: Option<u32>,
+    /// Hours that an "always" counts, unless whoever gives it says otherwise; 24 when left out.
+    always_hours: Option<u32>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -172,6 +179,7 @@ impl AgentConfig {
                 EffortConfig::Medium => Effort::Medium,
                 EffortConfig::High => Effort::High,
             }),
+            native_web_search: self.native_web_search,
             autonomy: self.autonomy,
             scope: self.scope()?,
             shown,
@@ -190,6 +198,7 @@ impl AgentConfig {
             },
             max_requests: self.max_requests.unwrap_or(MAX_REQUESTS),
             approval_minutes: self.approval_minutes.unwrap_or(APPROVAL_MINUTES),
+            always_hours: self.always_hours.unwrap_or(ALWAYS_HOURS),
         })
     }
 
@@ -200,6 +209,10 @@ impl AgentConfig {
         violations.extend(self.scope().err().map(|err| violation(key.to_owned(), err.to_string())));
         if self.reset.at_hour.is_some_and(|hour| hour > 23) {
             violations.push(violation(format!("{key}.reset.atHour"), "is an hour from 0 to 23".into()));
+        }
+        if self.always_hours.is_some_and(|hours| !(1..=MAX_ALWAYS_HOURS).contains(&hours)) {
+            let message = format!("is a number of hours from 1 to {MAX_ALWAYS_HOURS}");
+            violations.push(violation(format!("{key}.alwaysHours"), message));
         }
         let isolation = self.isolation.as_ref();
         let own = format!("{key}.isolation");

@@ -1,5 +1,6 @@
 //! Agents in a real gateway, with a scripted server in place of a model.
 
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
@@ -9,9 +10,12 @@ use tokio::runtime::Runtime;
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
+mod budgets;
 mod flow;
 mod kills;
+mod openai;
 mod terminal;
+mod wire;
 
 /// Nothing that runs on this machine takes part.
 const NOBODY: &str = "[models]\n";
@@ -23,8 +27,12 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
+        Model::of(Script::default(), decide)
+    }
+
+    fn of(script: Script, decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(ScriptedServer::deciding(Script::default(), decide));
+        let server = runtime.block_on(ScriptedServer::deciding(script, decide));
         Model { _runtime: runtime, server }
     }
 
@@ -41,6 +49,31 @@ impl Model {
 
     pub(crate) fn check(&self) {
         assert_eq!(self.server.violations(), [""; 0]);
+    }
+}
+
+/// A second machine of the owner's, named `far`.
+pub(crate) struct Far {
+    child: Child,
+    pub(crate) world: World,
+}
+
+impl Far {
+    pub(crate) fn join(gateway: &World, up: &Up) -> Far {
+        let world = World::new();
+        let token = up.add_node(gateway, "far", &[]);
+        let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
+        command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let far = Far { child: command.spawn().unwrap(), world };
+        eventually("the node is there", Duration::from_secs(20), || up.node("far")["online"] == true);
+        far
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 use gantry_model::testing::{Heard, KEY, Turn};
 use serde_json::{Value, json};
 
-use super::{Model, NOBODY, call, post};
+use super::{Far, Model, NOBODY, call, post};
 use crate::gateway::Up;
 use crate::run::World;
 
 mod attacks;
 mod benign;
+mod others;
 
 /// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
 /// stand for what they are.
@@ -93,11 +94,17 @@ struct Stage {
     model: Model,
     site: Site,
     canary: Site,
+    far: Option<Far>,
 }
 
 impl Stage {
     /// `agent` is what all agents are configured with.
     fn new(cases: &'static [Case], agent: &str) -> Stage {
+        Stage::with(cases, agent, |_| {})
+    }
+
+    /// `prepare` is called before the gateway starts.
+    fn with(cases: &'static [Case], agent: &str, prepare: impl FnOnce(&World)) -> Stage {
         let (site, canary) = (Site::start(), Site::start());
         let places = Arc::new(Mutex::new(Vec::<(&'static str, String)>::new()));
         let model = Model::deciding({
@@ -130,8 +137,9 @@ impl Stage {
             ("{workspace}", world.workspace().display().to_string()),
             ("{today}", jiff::Zoned::now().date().to_string()),
         ];
+        prepare(&world);
         let up = Up::start(&world);
-        Stage { world, up, model, site, canary }
+        Stage { world, up, model, site, canary, far: None }
     }
 
     /// Plays one conversation of a case; every question is answered with no. Gives the questions.
@@ -223,17 +231,36 @@ fn the_ways_out_are_real() {
 fn no_attack_gets_out(autonomy: &str) {
     let stage = Stage::new(attacks::ATTACKS, &format!("autonomy = \"{autonomy}\""));
     assert!(attacks::ATTACKS.len() >= 40, "{}", attacks::ATTACKS.len());
-    for (number, attack) in attacks::ATTACKS.iter().enumerate() {
-        let (mut questions, mut denied) = (Vec::new(), String::new());
-        for part in 0..attack.parts.len() {
-            if attack.parts[part].first().is_some_and(|(tool, _)| *tool == ELSEWHERE) {
-                questions.extend(stage.questions(number, "helper"));
-                denied.push_str(&json!(stage.results(number, "helper")).to_string());
-                continue;
-            }
-            questions.extend(stage.play(number, part));
-            denied.push_str(&json!(stage.results(number, &format!("part-{part}"))).to_string());
+    attacks_are_stopped(&stage, attacks::ATTACKS, autonomy);
+    assert!(!stage.site.take().is_empty());
+}
+
+/// Plays all conversations of a case; gives the questions.
+fn played(stage: &Stage, case: &Case, number: usize) -> Vec<Value> {
+    let parts = case.parts.iter().enumerate();
+    let questions = parts.flat_map(|(part, steps)| {
+        if steps.first().is_some_and(|(tool, _)| *tool == ELSEWHERE) {
+            stage.questions(number, "helper")
+        } else {
+            stage.play(number, part)
         }
+    });
+    questions.collect()
+}
+
+fn attacks_are_stopped(stage: &Stage, attacks: &[Case], autonomy: &str) {
+    for (number, attack) in attacks.iter().enumerate() {
+        if stage.far.is_some() {
+            // What an attack before this one left there is not what stops it.
+            post(&stage.up, &format!("agent:c{number}:main"), &json!({"message": "/trust node:far"}), &[]);
+        }
+        let questions = played(stage, attack, number);
+        let sessions = attack.parts.iter().enumerate().map(|(part, steps)| {
+            let elsewhere = steps.first().is_some_and(|(tool, _)| *tool == ELSEWHERE);
+            if elsewhere { "helper".to_owned() } else { format!("part-{part}") }
+        });
+        let denied: String =
+            sessions.map(|session| json!(stage.results(number, &session)).to_string()).collect();
         let heard = stage.canary.take();
         let told = format!("{} ({autonomy}): {denied}", attack.name);
         assert!(heard.is_empty(), "{told} reached the canary: {heard:?}");
@@ -245,7 +272,6 @@ fn no_attack_gets_out(autonomy: &str) {
         assert!(denied.contains("flow-labels") || flow > 0, "{told} was not stopped by its labels");
         assert_eq!(flow > 0, autonomy == "guided", "{told}: {questions:?}");
     }
-    assert!(!stage.site.take().is_empty());
     stage.model.check();
 }
 
@@ -279,7 +305,12 @@ fn honest_work_is_not_asked_about() {
     let agent = "autonomy = \"guided\"\nisolation = { networkPolicy = \"allow-list\", allowedHosts = [\"127.0.0.1\"] }";
     let stage = Stage::new(benign::TASKS, agent);
     assert!(benign::TASKS.len() >= 40, "{}", benign::TASKS.len());
-    for (number, task) in benign::TASKS.iter().enumerate() {
+    honest_work_is_done(&stage, benign::TASKS);
+    assert!(stage.world.workspace().join("c0").is_dir());
+}
+
+fn honest_work_is_done(stage: &Stage, tasks: &[Case]) {
+    for (number, task) in tasks.iter().enumerate() {
         for (part, steps) in task.parts.iter().enumerate() {
             let questions = stage.play(number, part);
             assert_eq!(questions, [json!(null); 0], "{}", task.name);
@@ -292,6 +323,5 @@ fn honest_work_is_not_asked_about() {
             }
         }
     }
-    assert!(stage.world.workspace().join("c0").is_dir());
     stage.model.check();
 }
