@@ -27,6 +27,10 @@ pub struct Agent {
     pub max_requests: u32,
     /// Minutes until a question that nobody answered is a no.
     pub approval_minutes: u32,
+    /// Agents whose rules bind it too.
+    pub also_as: Vec<String>,
+    /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
+    pub max_tokens: Option<u32>,
 }
 
 /// What becomes of calls that reach outside, once a session holds both labels.
@@ -56,6 +60,8 @@ impl Default for Agent {
             flow: FlowRule::default(),
             max_requests: MAX_REQUESTS,
             approval_minutes: APPROVAL_MINUTES,
+            also_as: Vec::new(),
+            max_tokens: None,
         }
     }
 }

@@ -24,6 +24,16 @@ impl HostPattern {
         Ok(if below { HostPattern::Below(name) } else { HostPattern::Exact(name) })
     }
 
+    /// Whether every host that the other one means is meant by this one.
+    fn covers(&self, other: &HostPattern) -> bool {
+        match other {
+            HostPattern::Exact(name) => self.matches(name),
+            HostPattern::Below(domain) => {
+                self == other || matches!(self, HostPattern::Below(_)) && self.matches(domain)
+            }
+        }
+    }
+
     /// Whether a host, as [`url::Url`] spells it, is meant.
     pub fn matches(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.');
@@ -70,6 +80,22 @@ pub enum NetworkPolicy {
 }
 
 impl NetworkPolicy {
+    /// Whom this one and another one both let be reached.
+    pub fn within(&self, other: &NetworkPolicy) -> NetworkPolicy {
+        match (self, other) {
+            (NetworkPolicy::DenyAll, _) | (_, NetworkPolicy::DenyAll) => NetworkPolicy::DenyAll,
+            (NetworkPolicy::AllowAll, only) | (only, NetworkPolicy::AllowAll) => only.clone(),
+            (NetworkPolicy::AllowList(ours), NetworkPolicy::AllowList(theirs)) => {
+                let covered =
+                    |one: &HostPattern, by: &[HostPattern]| by.iter().any(|other| other.covers(one));
+                let mut both: Vec<HostPattern> =
+                    ours.iter().filter(|one| covered(one, theirs)).cloned().collect();
+                both.extend(theirs.iter().filter(|one| covered(one, ours) && !ours.contains(one)).cloned());
+                NetworkPolicy::AllowList(both)
+            }
+        }
+    }
+
     pub fn allows(&self, host: &str) -> bool {
         match self {
             NetworkPolicy::AllowAll => true,

@@ -85,7 +85,7 @@ impl AgentModels {
         })?;
         if let Some(cost) = models.cost(&reply.usage, &reply.model) {
             let nanos = i64::try_from(cost.nanos()).unwrap_or(i64::MAX);
-            let spent = self.database.record_spending(&day, &asker.agent, &asker.run, nanos).await;
+            let spent = self.database.record_spending(&day, &asker.agent, &asker.account, nanos).await;
             spent.map_err(|err| ModelFailure::Failed(err.to_string()))?;
         }
         Ok(reply)
@@ -98,15 +98,26 @@ impl AgentModels {
         model: &Known,
         day: &str,
     ) -> Result<(), String> {
-        let Budgets { run, agent, day: daily, .. } = self.budgets;
-        if run.or(agent).or(daily).is_none() {
-            return Ok(());
+        let Budgets { run, agent, day: daily, unpriced } = self.budgets;
+        if run.or(agent).or(daily).is_some() {
+            let spent = self.spent(asker, &asker.run, day).await?;
+            self.budgets.check(request, model, &spent).map_err(|err| err.to_string())?;
         }
+        // What a child may spend, and each of those above it.
+        for budget in &asker.budgets {
+            let own = Budgets { run: Some(budget.limit), agent: None, day: None, unpriced };
+            let spent = self.spent(asker, &budget.account, day).await?;
+            own.check(request, model, &spent).map_err(|err| err.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// What an account and those beneath it have spent.
+    async fn spent(&self, asker: &Asker, account: &str, day: &str) -> Result<Spent, String> {
         let spent =
-            self.database.spending(day, &asker.agent, &asker.run).await.map_err(|err| err.to_string())?;
+            self.database.spending(day, &asker.agent, account).await.map_err(|err| err.to_string())?;
         let money = |nanos: i64| Money::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        let spent = Spent { run: money(spent.run), agent: money(spent.agent), day: money(spent.day) };
-        self.budgets.check(request, model, &spent).map_err(|err| err.to_string())
+        Ok(Spent { run: money(spent.run), agent: money(spent.agent), day: money(spent.day) })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
-use gantry_store::DatabaseError;
+use gantry_store::{BELOW, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
     ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
@@ -82,7 +82,7 @@ impl Driver {
         let facts = parts.model.facts(wanted.as_deref()).await?;
         let nodes = (parts.nodes)();
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
-        let told = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
+        let told = prompt::assemble(&self.key, agent, self.child(), &around).await;
         let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
         let shown = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
         let toolbox = Toolbox::new(&shown);
@@ -90,7 +90,7 @@ impl Driver {
         let view = parts.gate.registry().view(&agent.scope);
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
-        let max_tokens = facts.max_output.min(quarter).max(256);
+        let max_tokens = facts.max_output.min(quarter).max(256).min(agent.max_tokens.unwrap_or(u32::MAX));
         let request = Request {
             model: facts.name,
             system: told.system,
@@ -111,17 +111,31 @@ impl Driver {
         };
         let run = run.id.clone();
         let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        let asker = self.asker(&run);
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
-        let asker = Asker { agent: self.key.agent.clone(), run: run.clone() };
         loaded.effects.spawn(async move {
             let mut told = |event| tell_stream(&events, &run, event);
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
+    }
+
+    /// A child spends what the run may that its family works for.
+    fn asker(&self, run: &str) -> Asker {
+        let agent = self.key.agent.clone();
+        match self.child() {
+            Some(child) => Asker {
+                agent,
+                run: child.account.split(BELOW).next().unwrap_or_default().to_owned(),
+                account: child.account.clone(),
+                budgets: child.budgets.clone(),
+            },
+            None => Asker { agent, run: run.to_owned(), account: run.to_owned(), budgets: Vec::new() },
+        }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.
@@ -175,9 +189,12 @@ impl Driver {
     }
 
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {
+        let isolated = self.child().is_some_and(|child| child.isolated_memory);
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
         let mut call = call_of(&self.key.agent, agent);
+        call.memories_of = isolated.then(|| self.key.key.clone());
+        call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
@@ -209,14 +226,15 @@ impl Driver {
     }
 
     pub(super) fn begin_compaction(&mut self) {
+        let run =
+            self.state().and_then(|state| state.run.as_ref()).map(|run| run.id.clone()).unwrap_or_default();
+        let asker = self.asker(&run);
         let Some(loaded) = &mut self.loaded else { return };
         let Some(prepared) = loaded.prepared.clone() else { return };
         let at = context::cut(&loaded.state.messages, &prepared.window);
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
-        let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-        let asker = Asker { agent: self.key.agent.clone(), run };
         loaded.effects.spawn(async move {
             let request = Request {
                 model: prepared.request.model.clone(),
@@ -298,6 +316,7 @@ fn call_of(id: &str, agent: &Agent) -> Call {
     let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
     call.autonomy = agent.autonomy;
     call.scope = agent.scope.clone();
+    call.also_as.clone_from(&agent.also_as);
     call
 }
 

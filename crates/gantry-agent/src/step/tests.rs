@@ -259,6 +259,7 @@ fn question(id: &str, call: &str) -> Question {
         input: json!({}),
         fingerprint: call.into(),
         expires: 9,
+        child: None,
     }
 }
 

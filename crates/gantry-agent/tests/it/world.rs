@@ -150,6 +150,8 @@ impl World {
             agents,
             dm_scope: DmScope::Main,
             zone: jiff::tz::TimeZone::UTC,
+            roles: gantry_agent::built_in(),
+            child_limit: Duration::from_secs(600),
             nodes: Arc::new(Vec::new),
         });
         World { folder: folder.to_owned(), model, sessions, journal, database }
