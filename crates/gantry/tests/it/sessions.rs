@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
+mod children;
 mod flow;
 mod kills;
 mod terminal;
