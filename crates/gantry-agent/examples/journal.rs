@@ -184,6 +184,7 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
         zone: jiff::tz::TimeZone::UTC,
         roles: Default::default(),
         child_limit: Duration::from_secs(600),
+        idle: gantry_agent::IDLE,
         nodes: Arc::new(Vec::new),
     })
 }

@@ -34,8 +34,6 @@ mod told;
 pub use status::Status;
 use told::{event, settled};
 
-/// A session that nothing happens in is let go from memory.
-const UNLOAD_AFTER: Duration = Duration::from_secs(60);
 /// Events after which the next run's end leaves a checkpoint.
 const CHECKPOINT_EVENTS: i64 = 1_000;
 /// After a journal that could not be written, until it is tried again.
@@ -530,8 +528,8 @@ impl Driver {
         });
         match expires {
             Some(at) => Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
-                .min(UNLOAD_AFTER),
-            None => UNLOAD_AFTER,
+                .min(self.shared.parts.idle),
+            None => self.shared.parts.idle,
         }
     }
 

@@ -28,6 +28,8 @@ use crate::slash::{self, HELP, Slash};
 const EVENTS: usize = 1024;
 /// What waits to be taken in by one session.
 const COMMANDS: usize = 64;
+/// How long nothing happens in a session, usually, until it is let go from memory.
+pub const IDLE: Duration = Duration::from_secs(60);
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// How long an "always" counts.
@@ -54,6 +56,8 @@ pub struct SessionsParts {
     pub roles: BTreeMap<String, Role>,
     /// How long a child may take.
     pub child_limit: Duration,
+    /// As [`IDLE`].
+    pub idle: Duration,
 }
 
 /// Cheap to clone.

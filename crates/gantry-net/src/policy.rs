@@ -109,6 +109,44 @@ impl NetworkPolicy {
 mod tests {
     use super::*;
 
+    fn list(patterns: &[&str]) -> NetworkPolicy {
+        NetworkPolicy::AllowList(patterns.iter().map(|text| HostPattern::parse(text).unwrap()).collect())
+    }
+
+    #[test]
+    fn two_policies_together_allow_what_both_allow() {
+        let (all, none) = (NetworkPolicy::AllowAll, NetworkPolicy::DenyAll);
+        let ours = list(&["a.example.com", "*.example.org", "b.net", "*.deep.example.net"]);
+        let theirs = list(&["*.example.com", "x.example.org", "*.example.org", "*.example.net"]);
+        let both = list(&["a.example.com", "*.example.org", "*.deep.example.net", "x.example.org"]);
+        for (one, other, expected) in [
+            (&all, &ours, &ours),
+            (&ours, &all, &ours),
+            (&none, &all, &none),
+            (&ours, &none, &none),
+            (&ours, &theirs, &both),
+            (&ours, &list(&["c.net"]), &list(&[])),
+        ] {
+            assert_eq!(one.within(other), *expected, "{one:?} within {other:?}");
+        }
+        let hosts = [
+            "a.example.com",
+            "b.example.com",
+            "x.example.org",
+            "b.net",
+            "x.deep.example.net",
+            "y.example.net",
+        ];
+        for host in hosts {
+            let expected = ours.allows(host) && theirs.allows(host);
+            assert_eq!(
+                (ours.within(&theirs).allows(host), theirs.within(&ours).allows(host)),
+                (expected, expected),
+                "{host}"
+            );
+        }
+    }
+
     #[test]
     fn a_list_allows_its_hosts_and_what_is_below_its_domains() {
         let patterns = ["api.example.com", "*.Example.org", "10.0.0.1", "::1", "bücher.example"];

@@ -7,6 +7,7 @@ use anyhow::Result;
 use gantry_agent::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 use gantry_model::{
     Budgets, Limits, Model as Known, ModelError, Models, Money, Reply, Request, Spent, StreamEvent, Tier,
+    most_it_costs,
 };
 use gantry_store::Database;
 use jiff::tz::TimeZone;
@@ -15,6 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::models::{NO_MODEL, configured, found};
 use crate::places::Places;
+
+mod held;
+
+use held::{Held, Holds};
 
 /// Servers on this machine are looked for at most so often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -25,6 +30,9 @@ pub(crate) struct AgentModels {
     database: Database,
     zone: TimeZone,
     budgets: Budgets,
+    holds: Holds,
+    /// One looks at what is left at a time.
+    looking: tokio::sync::Mutex<()>,
     models: Mutex<Arc<Models>>,
     looked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -39,6 +47,8 @@ impl AgentModels {
         Ok(AgentModels {
             models: Mutex::new(Arc::new(Models::new(configured(places, config)?))),
             budgets: config.models.budgets(),
+            holds: Holds::default(),
+            looking: tokio::sync::Mutex::default(),
             places: places.clone(),
             config: config.clone(),
             database,
@@ -73,7 +83,7 @@ impl AgentModels {
         let models = self.models();
         let model = models.resolve(&request.model).map_err(|err| ModelFailure::Failed(err.to_string()))?;
         let day = jiff::Timestamp::now().to_zoned(self.zone.clone()).date().to_string();
-        self.check_budget(asker, request, model, &day).await.map_err(ModelFailure::Failed)?;
+        let _held = self.check_budget(asker, request, model, &day).await.map_err(ModelFailure::Failed)?;
         let limits = &self.config.models.limits;
         let within = Limits {
             stall: Duration::from_secs(limits.stall_seconds),
@@ -91,33 +101,39 @@ impl AgentModels {
         Ok(reply)
     }
 
+    /// What the call may cost is held until it has ended; nothing is where there is no budget.
     async fn check_budget(
         &self,
         asker: &Asker,
         request: &Request,
         model: &Known,
         day: &str,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Held>, String> {
         let Budgets { run, agent, day: daily, unpriced } = self.budgets;
-        if run.or(agent).or(daily).is_some() {
-            let spent = self.spent(asker, &asker.run, day).await?;
-            self.budgets.check(request, model, &spent).map_err(|err| err.to_string())?;
-        }
+        let common = run.or(agent).or(daily).map(|_| (self.budgets, asker.run.as_str()));
         // What a child may spend, and each of those above it.
-        for budget in &asker.budgets {
-            let own = Budgets { run: Some(budget.limit), agent: None, day: None, unpriced };
-            let spent = self.spent(asker, &budget.account, day).await?;
-            own.check(request, model, &spent).map_err(|err| err.to_string())?;
+        let own = asker.budgets.iter().map(|budget| {
+            let limit = Budgets { run: Some(budget.limit), agent: None, day: None, unpriced };
+            (limit, budget.account.as_str())
+        });
+        let limits: Vec<(Budgets, &str)> = common.into_iter().chain(own).collect();
+        if limits.is_empty() {
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    /// What an account and those beneath it have spent.
-    async fn spent(&self, asker: &Asker, account: &str, day: &str) -> Result<Spent, String> {
-        let spent =
-            self.database.spending(day, &asker.agent, account).await.map_err(|err| err.to_string())?;
-        let money = |nanos: i64| Money::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        Ok(Spent { run: money(spent.run), agent: money(spent.agent), day: money(spent.day) })
+        let _one = self.looking.lock().await;
+        for (budgets, account) in limits {
+            let spent =
+                self.database.spending(day, &asker.agent, account).await.map_err(|err| err.to_string())?;
+            let money = |nanos: i64| Money::from_nanos(u64::try_from(nanos).unwrap_or(0));
+            let held = self.holds.sum(account, &asker.agent);
+            let spent = Spent {
+                run: money(spent.run) + held.run,
+                agent: money(spent.agent) + held.agent,
+                day: money(spent.day) + held.day,
+            };
+            budgets.check(request, model, &spent).map_err(|err| err.to_string())?;
+        }
+        Ok(most_it_costs(request, model).map(|most| self.holds.hold(asker, most)))
     }
 }
 

@@ -205,6 +205,7 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         agents,
         roles: roles(of.config),
         child_limit: of.config.session.child_limit(),
+        idle: gantry_agent::IDLE,
         dm_scope: of.config.session.dm_scope(),
         zone,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),

@@ -1,6 +1,6 @@
 //! `gantry chat`: talk with an agent. One message and its answer, or a conversation line by line.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{IsTerminal, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -238,8 +238,9 @@ impl<'a> Chat<'a> {
     async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
         // Messages that were said and are not answered: those typed during a run may have one of their own.
         let mut open = vec![id];
-        let mut asked: Option<Value> = None;
-        let mut asks: Option<Asks> = None;
+        // Several may be asked at once, by children above all; each gets its turn.
+        let mut asked: VecDeque<Value> = VecDeque::new();
+        let mut asks: VecDeque<Asks> = VecDeque::new();
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -248,9 +249,16 @@ impl<'a> Chat<'a> {
                     typing.put_away();
                     self.show(&event);
                     match event["event"].as_str() {
-                        Some("approval") => asked = Some(event["question"].clone()),
-                        Some("approval_answered") => asked = None,
-                        Some("asked") => asks = Some(Asks::new(&event["asked"])),
+                        Some("approval") => {
+                            asked.retain(|open| open["id"] != event["question"]["id"]);
+                            asked.push_back(event["question"].clone());
+                        }
+                        Some("approval_answered") => asked.retain(|open| open["id"] != event["question"]),
+                        Some("asked") => {
+                            asks.retain(|open| event["asked"]["id"] != open.id.as_str());
+                            asks.push_back(Asks::new(&event["asked"]));
+                        }
+                        Some("asked_answered") => asks.retain(|open| event["question"] != open.id.as_str()),
                         _ => {}
                     }
                     open.retain(|id| !settles(&event, id));
@@ -260,14 +268,14 @@ impl<'a> Chat<'a> {
                 }
                 line = typing.next() => {
                     let Some(line) = line else { return Ok(Went::Away) };
-                    if asks.is_some() {
-                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
-                            self.reply(&asks).await?;
+                    if let Some(first) = asks.front_mut() {
+                        if first.take(&line) && let Some(answered) = asks.pop_front() {
+                            self.reply(&answered).await?;
                         }
-                    } else if let Some(question) = &asked {
+                    } else if let Some(question) = asked.front() {
                         if let Some(word) = word(&line) {
                             self.answer(question, word).await?;
-                            asked = None;
+                            asked.pop_front();
                         }
                     } else if !line.trim().is_empty() {
                         match self.send(&line).await {
@@ -285,8 +293,7 @@ impl<'a> Chat<'a> {
                     self.send("/stop").await?;
                 }
             }
-            if let Some(prompt) = asks.as_ref().and_then(Asks::prompt).or(asked.as_ref().map(approval_prompt))
-            {
+            if let Some(prompt) = asks.front().and_then(Asks::prompt).or(asked.front().map(approval_prompt)) {
                 self.end_line();
                 typing.ask(&prompt);
             }

@@ -375,6 +375,15 @@ fn agents_are_begun_five_deep_and_twenty_at_a_time() {
 fn what_children_spend_is_spent_by_the_parents_run() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
         ("go", 0) => spawn(json!([{"name": "a", "task": "spend"}])),
+        ("many", 0) => {
+            let many: Vec<Value> =
+                (0..8).map(|n| json!({"name": format!("n{n}"), "task": "spend once"})).collect();
+            spawn(json!(many))
+        }
+        ("spend once", _) => {
+            let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
+            Turn { usage, ..slowly("spent", 1_000) }
+        }
         ("own", 0) => spawn(json!([{"name": "a", "task": "spend", "max_budget_usd": 0.02}])),
         ("spend", done) => {
             let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
@@ -393,6 +402,12 @@ fn what_children_spend_is_spent_by_the_parents_run() {
     let up = Up::start(&world);
     let own = post(&up, "main", &json!({"message": "own"}), &[]).json();
     assert!(own["reply"].as_str().unwrap_or_default().contains("the budget of this run is $0.02"), "{own}");
+    // Side by side they do not pass together what each would keep.
+    world.run(&["sessions", "reset", "main"]);
+    post(&up, "main", &json!({"message": "many"}), &[]);
+    let ended = history(&up, "main").into_iter().rfind(|event| event["kind"] == "call_ended").unwrap();
+    let spent = ended.to_string().matches("\\nspent").count();
+    assert!((1..=4).contains(&spent), "{spent} of 8 at a cent each, of five cents: {ended}");
     world.run(&["sessions", "reset", "main"]);
     let told = post(&up, "main", &json!({"message": "go"}), &[]).json();
     // The child has used up the run's budget, so its parent cannot go on either.

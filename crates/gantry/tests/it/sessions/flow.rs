@@ -205,7 +205,9 @@ impl Stage {
     /// What the mail to an agent came to: its calls, or what it asks before them.
     fn mailed(&self, number: usize) -> (Vec<Value>, Vec<Value>) {
         crate::gateway::eventually("the mail is taken up", Duration::from_secs(20), || {
-            !self.questions(number, "main").is_empty() || !self.results(number, "main").is_empty()
+            let status = self.up.get(&format!("/v1/sessions/agent:c{number}:main")).json();
+            let is_over = status["running"].is_null() && !self.results(number, "main").is_empty();
+            is_over || status["questions"].as_array().is_some_and(|open| !open.is_empty())
         });
         (self.questions(number, "main"), self.results(number, "main"))
     }
