@@ -199,8 +199,10 @@ mod tests {
             path.push(level.to_string());
             std::fs::create_dir(&path).unwrap();
             let handle = handle::open_path_dir(&path).unwrap();
-            let by_name: Vec<FileId> =
-                path.ancestors().map(|path| handle::id_of(handle::open_path_dir(path).unwrap()).unwrap()).collect();
+            let by_name: Vec<FileId> = path
+                .ancestors()
+                .map(|path| handle::id_of(handle::open_path_dir(path).unwrap()).unwrap())
+                .collect();
             assert_eq!(ancestors(&handle).unwrap(), by_name, "{level}");
         }
     }

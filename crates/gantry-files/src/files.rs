@@ -74,7 +74,10 @@ impl Files {
             && let Ok(fd) = handle::open_beneath(self.inner.top.as_fd(), &names)
         {
             self.inner.closed.check_dir(&fd, given)?;
-            return Ok(OpenDir { fd, path: top.iter().chain(names.iter().map(OsString::as_os_str)).collect() });
+            return Ok(OpenDir {
+                fd,
+                path: top.iter().chain(names.iter().map(OsString::as_os_str)).collect(),
+            });
         }
         let tree = Tree::free(self.inner.top.clone(), top);
         let place = tree.place(&absolute, LastLink::Follow, Missing::Refuse)?;
