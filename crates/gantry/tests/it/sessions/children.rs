@@ -315,11 +315,10 @@ fn a_child_made_after_an_agent_has_what_both_have() {
         (&status["child"]["template"], &status["child"]["autonomy"]),
         (&json!("helper"), &json!("guided"))
     );
-    for (message, expected) in [("other", "parentId is not yours"), ("typo", "did you mean \\\"helper\\\"?")]
-    {
+    for (message, expected) in [("other", "parentId is not yours"), ("typo", "did you mean \"helper\"?")] {
         world.run(&["sessions", "reset", "main"]);
-        let told = super::children::reply(&up, message);
-        assert!(told.contains(expected) || told.contains("did you mean"), "{told}");
+        let told = super::children::reply(&up, message).replace("\\\"", "\"");
+        assert!(told.contains(expected), "{told}");
         assert_eq!(children(&up).len(), 1);
     }
     model.check();
@@ -459,7 +458,7 @@ fn an_isolated_child_knows_nothing_of_what_its_parent_remembers() {
         shut.contains("user known: false") && shut.contains("Nothing is stored") && !shut.contains("Tom"),
         "{told}"
     );
-    assert!(shut.contains("unknown tool \\\"gsv__ReadFile\\\"") || shut.contains("unknown tool"), "{told}");
+    assert!(shut.contains("unknown tool"), "{told}");
     world.run(&["sessions", "reset", "main"]);
     let after = reply(&up, "again");
     assert!(after.contains("Tom") && !after.contains("dog"), "{after}");
