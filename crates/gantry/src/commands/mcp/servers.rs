@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State};
+use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name};
 use gantry_store::ServerRecords;
 use gantry_tool::{Refusal, RefusalCode, Registry, nearest};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ pub(super) fn described(output: &Output, standing: &Standing) -> String {
         State::New => output.yellow("not accepted"),
         State::Gone => output.dim("gone"),
     };
-    format!("  {}  {state}  {}", output.bold(&printable(&standing.name)), printable(&words))
+    format!("  {}  {state}  {}", output.bold(&shown_name(&standing.name)), printable(&words))
 }
 
 pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit> {
