@@ -51,6 +51,9 @@ pub(super) enum TalkError {
     /// The other side is not there any more.
     #[error("{0}")]
     Lost(String),
+    /// It never was.
+    #[error("{0}")]
+    NotStarted(String),
     /// It wants to know who we are; the challenge, as it came.
     #[error("it wants a login")]
     Login(String),

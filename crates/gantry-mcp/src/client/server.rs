@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, TalkError};
 use super::content;
-use super::spec::{ServerSpec, Surroundings};
+use super::spec::{Place, ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
 use super::words::shown_name;
 use running::Slot;
@@ -34,6 +34,9 @@ const MAX_CALLS: usize = 64;
 pub enum ServerError {
     #[error("the MCP server {server} cannot be used: {reason}")]
     Failed { server: String, reason: String },
+    /// A program that was started, and could not do all that it may have wanted to.
+    #[error("the MCP server {server} cannot be used: {reason}")]
+    Confined { server: String, reason: String, confinement: String },
     #[error("the MCP server {server} has failed and is tried again in {}: {reason}", seconds(.wait))]
     Resting { server: String, wait: Duration, reason: String },
     #[error("the MCP server {server} wants a login")]
@@ -56,6 +59,10 @@ impl ServerError {
             ServerError::Failed { server, .. } | ServerError::Resting { server, .. } => {
                 Some(format!("`gantry mcp test {server}` tries it"))
             }
+            ServerError::Confined { server, confinement, .. } => Some(format!(
+                "{confinement}; if it needs that, make what it needs there beforehand, or set mcpServers.{server}.confine = \
+                 false (`gantry mcp add --unconfined`)"
+            )),
             ServerError::Record { .. } => None,
             ServerError::Unknown(_) => Some("`gantry mcp list` names those there are".to_owned()),
         }
@@ -289,6 +296,14 @@ impl Server {
             },
             TalkError::Login(challenge) => ServerError::Login { server, challenge },
             err => ServerError::Failed { server, reason: err.to_string() },
+        }
+    }
+
+    /// What this server cannot do, if it is a program that is confined.
+    pub(super) fn confinement(&self) -> Option<String> {
+        match &self.spec.place {
+            Place::Program(program) if program.confined => self.around.confinement(),
+            Place::Program(_) | Place::Address(_) => None,
         }
     }
 

@@ -103,6 +103,11 @@ impl Servers {
         Ok(self.inner.server(name)?.spec.clone())
     }
 
+    /// What a server cannot do, in words, if it is a program that is confined.
+    pub fn confinement(&self, name: &str) -> Option<String> {
+        self.inner.server(name).ok()?.confinement()
+    }
+
     /// How each tool of a server stands, as far as is known without asking it.
     pub fn standings(&self, name: &str) -> Result<Vec<Standing>, ServerError> {
         Ok(self.inner.server(name)?.known()?.standings.clone())

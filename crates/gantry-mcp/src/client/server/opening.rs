@@ -47,10 +47,10 @@ impl Server {
     async fn greeted(&self, hearer: Hearer, greeting: Greeting) -> Result<Connection, TalkError> {
         match &self.spec.place {
             Place::Program(program) => {
-                let command = self.around.command(program).map_err(TalkError::Lost)?;
+                let command = self.around.command(program).map_err(TalkError::NotStarted)?;
                 let piped = self.around.processes.pipe(command).await.map_err(|err| {
                     let hint = err.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                    TalkError::Lost(format!("{err}{hint}"))
+                    TalkError::NotStarted(format!("{err}{hint}"))
                 })?;
                 Connection::over_stdio(piped, hearer, greeting).await
             }

@@ -102,7 +102,13 @@ impl Server {
                 Ok(running.connection)
             }
             Err(err) => {
-                let err = self.failed(err);
+                let confinement = self.confinement().filter(|_| matches!(err, TalkError::Lost(_)));
+                let err = match (self.failed(err), confinement) {
+                    (ServerError::Failed { server, reason }, Some(confinement)) => {
+                        ServerError::Confined { server, reason, confinement }
+                    }
+                    (err, _) => err,
+                };
                 slot.failed(err.to_string());
                 Err(err)
             }

@@ -1,5 +1,6 @@
 //! Servers that others wrote: their tools through every surface, whatever the servers do.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -373,4 +374,73 @@ fn a_server_that_has_nothing_to_do_is_stopped_and_comes_back() {
     assert!(slow.text().contains("the MCP server fake did not answer within 3.0 s"), "{}", slow.text());
     drop(up);
     eventually("all are gone", Duration::from_secs(10), || fake.all_are_gone());
+}
+
+#[test]
+fn that_a_server_is_confined_is_told_with_what_that_means() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let data = world.data().canonicalize().unwrap_or_else(|_| world.data());
+    let added = fake.add(&world, "good", &[]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let above = data.parent().unwrap().display().to_string();
+    for part in [
+        "it is confined",
+        &data.display().to_string(),
+        "neither list nor make anything directly in",
+        &above,
+        "--unconfined",
+    ] {
+        assert!(added.stderr.contains(part), "{part}: {added:?}");
+    }
+    let crashed = Fake::new(&world, "crashed").add(&world, "crash", &[]);
+    assert_eq!(crashed.code, 4, "{crashed:?}");
+    for part in ["cannot find the database", "it is confined", "confine = false", "--unconfined"] {
+        assert!(crashed.stderr.contains(part), "{part}: {crashed:?}");
+    }
+    let free = Fake::new(&world, "free").add(&world, "good", &["--unconfined"]);
+    assert!(free.code == 0 && !free.stderr.contains("confined:"), "{free:?}");
+    let missing = world.run(&["mcp", "add", "missing", "--", "/nowhere/at-all"]);
+    assert!(missing.code == 4 && !missing.stderr.contains("it is confined"), "it never ran: {missing:?}");
+}
+
+#[test]
+fn keys_in_what_is_configured_are_not_shown_and_names_are() {
+    let world = World::new();
+    world.configure(
+        "[mcpServers.auth]\nurl = \"https://a.example/mcp?api_key=very-secret-key-1\"\n\
+         [mcpServers.local-one]\ncommand = \"x\"\nargs = [\"--token\", \"very-secret-key-2\", \"serve\"]\n",
+    );
+    for args in
+        [&["config", "show"][..], &["mcp", "list"], &["mcp", "show", "auth"], &["mcp", "list", "--json"]]
+    {
+        let ran = world.run(args);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(!ran.stdout.contains("very-secret"), "{args:?}: {ran:?}");
+        assert!(ran.stdout.contains("a.example/mcp"), "{args:?}: {ran:?}");
+    }
+    let shown = world.run(&["config", "get", "mcpServers.local-one.args"]).json();
+    assert_eq!(shown, json!(["--token", "[masked]", "serve"]));
+}
+
+#[test]
+fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
+    let world = World::new();
+    let _fake = Fake::added(&world, "fake");
+    let log = world.folder.path().join("gateway.log");
+    let mut command = world.command(&["up", "--listen", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut gateway = command.spawn().unwrap();
+    let call = || world.run(&["-v", "call", "fake__echo", r#"{"text": "x"}"#]);
+    eventually("it is up", Duration::from_secs(20), || call().stderr.contains("through the gateway"));
+    let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+    world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
+    eventually("it is told", Duration::from_secs(10), || {
+        let told = std::fs::read_to_string(&log).unwrap();
+        told.contains("is not valid, so what was configured before stays") && told.contains("auth")
+    });
+    world.configure(&good);
+    assert_eq!(call().stdout, "x");
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
 }
