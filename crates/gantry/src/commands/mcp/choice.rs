@@ -25,6 +25,8 @@ pub(super) fn check(places: &Places, output: &Output, serve: &ServeArgs) -> Resu
     }
     let address = match Target::find(places, output, serve.local) {
         Ok(Target::Gateway(address)) => address,
+        // What is usual is there, and nothing need be opened to know it.
+        Ok(Target::InProcess) if selection.is_default() && serve.agent.is_none() => return Ok(()),
         Ok(Target::InProcess) => {
             let runtime = runtime()?;
             let _entered = runtime.enter();

@@ -309,15 +309,13 @@ fn many_long_bodies_at_once_are_held_one_after_another() {
     let up = Up::start(&world);
     let text = "x".repeat(60 << 20);
     let call = json!({"name": "Write", "arguments": {"path": "long.txt", "content": text}});
-    let body = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": call}).to_string();
-    drop((text, call));
+    let body =
+        |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call}).to_string();
     let session = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let headers = [ACCEPT, JSON, ("Mcp-Session-Id", &*session.id)];
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let send = || {
-            let headers = [ACCEPT, JSON, ("Mcp-Session-Id", &*session.id)];
-            up.ask("POST", "/mcp", &headers, body.as_bytes()).status
-        };
-        let sending: Vec<_> = (0..8).map(|_| scope.spawn(send)).collect();
+        let send = |id| up.ask("POST", "/mcp", &headers, body(id).as_bytes()).status;
+        let sending: Vec<_> = (10..18).map(|id| scope.spawn(move || send(id))).collect();
         sending.into_iter().map(|sent| sent.join().unwrap()).collect()
     });
     assert!(

@@ -1,6 +1,5 @@
 //! Servers that others wrote: their tools through every surface, whatever the servers do.
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -428,19 +427,14 @@ fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
     let world = World::new();
     let _fake = Fake::added(&world, "fake");
     let log = world.folder.path().join("gateway.log");
-    let mut command = world.command(&["up", "--listen", "127.0.0.1:0"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
-    let mut gateway = command.spawn().unwrap();
-    let call = || world.run(&["-v", "call", "fake__echo", r#"{"text": "x"}"#]);
-    eventually("it is up", Duration::from_secs(20), || call().stderr.contains("through the gateway"));
+    let up = Up::start_telling(&world, &log);
+    let call = || up.call("fake__echo", &json!({"text": "x"})).text();
+    assert_eq!(call(), "x");
     let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
     world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
     eventually("it is told", Duration::from_secs(10), || {
         let told = std::fs::read_to_string(&log).unwrap();
         told.contains("is not valid, so what was configured before stays") && told.contains("auth")
     });
-    world.configure(&good);
-    assert_eq!(call().stdout, "x");
-    gateway.kill().unwrap();
-    gateway.wait().unwrap();
+    assert_eq!(call(), "x");
 }
