@@ -10,6 +10,7 @@ use gantry_store::{Append, DatabaseError, NewEvent};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -37,6 +38,8 @@ const UNLOAD_AFTER: Duration = Duration::from_secs(60);
 const CHECKPOINT_EVENTS: i64 = 1_000;
 /// After a journal that could not be written, until it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// A call that only reads and ends within this is written down once, not twice.
+const QUICK: Duration = Duration::from_millis(3);
 /// Messages that may wait in one session.
 const MAX_QUEUE: usize = 1_000;
 
@@ -250,6 +253,7 @@ impl Driver {
 
     /// Does what is to be done, until something is waited for.
     async fn proceed(&mut self) -> Result<(), DatabaseError> {
+        let mut reads_until = None;
         while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
             let Some(limits) = self.limits().await? else { continue };
             let Some(loaded) = &self.loaded else { return Ok(()) };
@@ -258,13 +262,22 @@ impl Driver {
                     self.leave_checkpoint()?;
                     break;
                 }
-                Step::Wait => break,
+                Step::Wait => {
+                    let until: Option<Instant> = reads_until.filter(|_| self.only_reads());
+                    let Some(until) = until else { break };
+                    // A quick one is written down with its end, in one go; for others nobody waits.
+                    match tokio::time::timeout_at(until, next_effect(&mut self.loaded)).await {
+                        Ok(effect) => self.finished(effect)?,
+                        Err(_) => break,
+                    }
+                }
                 Step::Record(entries) => self.stage(entries)?,
                 Step::Ask => self.begin_request().await?,
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
                         break;
                     }
+                    reads_until = Some(Instant::now() + QUICK);
                 }
                 Step::Compact => self.begin_compaction(),
             }

@@ -282,6 +282,7 @@ impl Sessions {
         from: i64,
         limit: u32,
     ) -> Result<Vec<JournalEvent>, SessionError> {
+        self.known(key).await?;
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
     }
 
