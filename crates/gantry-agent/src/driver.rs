@@ -71,6 +71,11 @@ pub(crate) enum Command {
     Status {
         done: Done<Status>,
     },
+    /// Whether a message is settled, and how.
+    Settled {
+        message: String,
+        done: Done<Option<Event>>,
+    },
     Answer {
         question: Option<String>,
         answer: Answer,
@@ -363,6 +368,10 @@ impl Driver {
                 let _ = done.send(status.ok_or(SessionError::Stopping));
                 Ok(())
             }
+            Command::Settled { message, done } => {
+                let _ = done.send(Ok(self.state().and_then(|state| settled_by(state, &message))));
+                Ok(())
+            }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
             Command::Ask { call, approval, consent } => self.ask(&call, approval, consent).await,
             Command::AskUser { call, questions, answers } => self.ask_user(&call, questions, answers).await,
@@ -373,10 +382,7 @@ impl Driver {
     async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         if state.knows(&incoming.id) {
-            let settled = state
-                .end_of(&incoming.id)
-                .map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()));
-            let _ = done.send(Ok(settled));
+            let _ = done.send(Ok(settled_by(state, &incoming.id)));
             return Ok(());
         }
         if state.queue.len() >= MAX_QUEUE {
@@ -531,7 +537,7 @@ fn refuse(command: Command, err: &DatabaseError) {
     let refused = || SessionError::Refused(err.to_string());
     match command {
         Command::Wake => {}
-        Command::Message { done, .. } => drop(done.send(Err(refused()))),
+        Command::Message { done, .. } | Command::Settled { done, .. } => drop(done.send(Err(refused()))),
         Command::Stop { done, .. }
         | Command::Reset { done, .. }
         | Command::Compact { done }
@@ -542,6 +548,11 @@ fn refuse(command: Command, err: &DatabaseError) {
         Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
         Command::AskUser { answers, .. } => drop(answers.send(None)),
     }
+}
+
+/// What settled a message, if it was lately.
+fn settled_by(state: &State, message: &str) -> Option<Event> {
+    state.end_of(message).map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()))
 }
 
 /// Whether a run is one that the model is being asked for.

@@ -15,6 +15,7 @@ mod flow;
 mod kills;
 mod openai;
 mod real_model;
+mod slow_readers;
 mod terminal;
 mod wire;
 
