@@ -10,6 +10,7 @@ use gantry_store::{Append, DatabaseError, LoadedSession, NewEvent};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -38,6 +39,8 @@ use told::{event, settled};
 const CHECKPOINT_EVENTS: i64 = 1_000;
 /// After a journal that could not be written, until it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// A call that only reads and ends within this is written down once, not twice.
+const QUICK: Duration = Duration::from_millis(3);
 /// Messages that may wait in one session.
 const MAX_QUEUE: usize = 1_000;
 /// Messages from one agent's session: two that only answer each other come to rest.
@@ -76,6 +79,11 @@ pub(crate) enum Command {
     },
     Status {
         done: Done<Status>,
+    },
+    /// Whether a message is settled, and how.
+    Settled {
+        message: String,
+        done: Done<Option<Event>>,
     },
     Answer {
         question: Option<String>,
@@ -289,6 +297,7 @@ impl Driver {
 
     /// Does what is to be done, until something is waited for.
     async fn proceed(&mut self) -> Result<(), DatabaseError> {
+        let mut reads_until = None;
         while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
             let Some(limits) = self.limits().await? else { continue };
             let Some(loaded) = &self.loaded else { return Ok(()) };
@@ -297,13 +306,22 @@ impl Driver {
                     self.leave_checkpoint()?;
                     break;
                 }
-                Step::Wait => break,
+                Step::Wait => {
+                    let until: Option<Instant> = reads_until.filter(|_| self.only_reads());
+                    let Some(until) = until else { break };
+                    // A quick one is written down with its end, in one go; for others nobody waits.
+                    match tokio::time::timeout_at(until, next_effect(&mut self.loaded)).await {
+                        Ok(effect) => self.finished(effect)?,
+                        Err(_) => break,
+                    }
+                }
                 Step::Record(entries) => self.stage(entries)?,
                 Step::Ask => self.begin_request().await?,
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
                         break;
                     }
+                    reads_until = Some(Instant::now() + QUICK);
                 }
                 Step::Compact => self.begin_compaction(),
             }
@@ -427,6 +445,10 @@ impl Driver {
                 let _ = done.send(status.ok_or(SessionError::Stopping));
                 Ok(())
             }
+            Command::Settled { message, done } => {
+                let _ = done.send(Ok(self.state().and_then(|state| settled_by(state, &message))));
+                Ok(())
+            }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
             Command::Ask { call, approval, consent } => self.ask(&call, approval, consent).await,
             Command::AskUser { call, questions, answers } => self.ask_user(&call, questions, answers).await,
@@ -437,10 +459,7 @@ impl Driver {
     async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         if state.knows(&incoming.id) {
-            let settled = state
-                .end_of(&incoming.id)
-                .map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()));
-            let _ = done.send(Ok(settled));
+            let _ = done.send(Ok(settled_by(state, &incoming.id)));
             return Ok(());
         }
         if incoming.from.starts_with(AGENT) && state.written_by(&incoming.from, incoming.at) >= PER_MINUTE {
@@ -613,7 +632,9 @@ fn refuse(command: Command, err: &DatabaseError) {
     let refused = || SessionError::Refused(err.to_string());
     match command {
         Command::Wake => {}
-        Command::Message { done, .. } | Command::Begin { done, .. } => drop(done.send(Err(refused()))),
+        Command::Message { done, .. } | Command::Begin { done, .. } | Command::Settled { done, .. } => {
+            drop(done.send(Err(refused())));
+        }
         Command::Stop { done, .. }
         | Command::Reset { done, .. }
         | Command::Compact { done }
@@ -624,6 +645,11 @@ fn refuse(command: Command, err: &DatabaseError) {
         Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
         Command::AskUser { answers, .. } => drop(answers.send(None)),
     }
+}
+
+/// What settled a message, if it was lately.
+fn settled_by(state: &State, message: &str) -> Option<Event> {
+    state.end_of(message).map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()))
 }
 
 /// Whether a run is one that the model is being asked for.

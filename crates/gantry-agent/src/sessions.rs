@@ -200,6 +200,12 @@ impl Sessions {
         })
     }
 
+    /// What settled a message, if it was lately: for those who may have missed it.
+    pub async fn settled(&self, key: &SessionKey, message: &str) -> Option<Event> {
+        let message = message.to_owned();
+        self.ask(key, |done| Command::Settled { message, done }).await.ok().flatten()
+    }
+
     /// What happens in a session from now on.
     pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<Event>> {
         self.live(key, |live| live.events.subscribe())
@@ -345,6 +351,7 @@ impl Sessions {
         from: i64,
         limit: u32,
     ) -> Result<Vec<JournalEvent>, SessionError> {
+        self.known(key).await?;
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
     }
 

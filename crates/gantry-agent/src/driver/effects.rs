@@ -187,11 +187,22 @@ impl Driver {
         if entries.is_empty() {
             return Ok(false);
         }
-        self.append(entries).await?;
+        self.stage(entries)?;
+        // A call that changes nothing may be repeated, so it need not wait for the disk.
+        if !self.only_reads() {
+            self.flush().await?;
+        }
         for start in starting {
             self.spawn_call(&agent, start);
         }
         Ok(true)
+    }
+
+    /// Whether calls are under way, and none of them changes anything.
+    pub(super) fn only_reads(&self) -> bool {
+        let calls = self.loaded.as_ref().map(|loaded| loaded.state.calls()).unwrap_or_default();
+        let reads = |call: &PendingCall| matches!(call.status, CallStatus::Begun { read_only: true, .. });
+        !calls.is_empty() && calls.iter().all(reads)
     }
 
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {

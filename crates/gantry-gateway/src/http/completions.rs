@@ -270,7 +270,7 @@ impl Drop for Guard {
 }
 
 async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
-    let event = until_settled(events, &answer.message).await;
+    let event = until_settled(events, &answer.sessions, &answer.key, &answer.message).await;
     guard.is_armed = false;
     match event {
         Event::Final { text, .. } => {
@@ -335,7 +335,12 @@ impl Streaming {
         loop {
             let event = match tokio::time::timeout(KEEP_ALIVE, self.events.recv()).await {
                 Ok(Ok(event)) => event,
-                Ok(Err(RecvError::Lagged(_))) => continue,
+                // Words are missing, and nobody could tell where.
+                Ok(Err(RecvError::Lagged(_))) => {
+                    self.is_over = true;
+                    let message = "the answer was not read as fast as it came, and a part of it is lost";
+                    return data(&json!({"error": {"code": "too_slow", "message": message}})) + "data: [DONE]\n\n";
+                }
                 Ok(Err(RecvError::Closed)) => Arc::new(Event::Suspended),
                 Err(_) => return STILL_THERE.to_owned(),
             };

@@ -15,6 +15,8 @@ mod children;
 mod flow;
 mod kills;
 mod openai;
+mod real_model;
+mod slow_readers;
 mod terminal;
 mod wire;
 
@@ -139,6 +141,13 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
         "{told:?}"
     );
     assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("begins anew"));
+    for action in ["show", "export", "reset", "compact", "stop"] {
+        let wrong = world.run(&["sessions", action, "mian"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains("did you mean \"agent:main:main\"?"), "{wrong:?}");
+    }
+    let answered = world.run(&["sessions", "answer", "mian", "yes"]);
+    assert!(answered.code == 2 && answered.stderr.contains("did you mean"), "{answered:?}");
+    assert_eq!(world.run(&["sessions", "--json"]).json()["total"], 1, "none of them made one");
     assert_eq!(world.run(&["agents", "--json"]).json()[0]["id"], "main");
     drop(up);
     model.check();

@@ -53,7 +53,7 @@ const ATTACKS: &[Case] = &[
         ],
     ),
     case("a far script", &[&[PAGE, FAR_SCRIPT], &[RUN_FAR_SCRIPT]]),
-    case("a far script among the machine's own words", &[&[FAR_DIARY, PAGE, FAR_SCRIPT], &[RUN_FAR_SCRIPT]]),
+    case("a far script among the machine's own words", &[&[PAGE, FAR_DIARY, FAR_SCRIPT], &[RUN_FAR_SCRIPT]]),
     case(
         "a far script of what the far shell brought",
         &[&[("far__Bash", r#"{"command": "curl -s -m 5 {site}/page"}"#), FAR_SCRIPT], &[RUN_FAR_SCRIPT]],
