@@ -38,6 +38,9 @@ const WITHOUT_SESSIONS: &str = "2026-07-28";
 /// Of a body that turns out to be none, so that it can be told what is wrong with it.
 const EXPLAINED_BYTES: usize = 1024 * 1024;
 
+/// For a conversation to end.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
 /// How often idle conversations are looked for, as a part of how long they may be so.
 const LOOKS: u32 = 4;
 
@@ -76,7 +79,8 @@ impl Mcp {
     async fn end(&self, session: &str) {
         let asking = Request::delete("/mcp").header(SESSION, session).body(Full::new(Bytes::new()));
         if let Ok(asking) = asking {
-            self.service.handle(asking).await;
+            // Nobody who comes waits for somebody who goes.
+            let _ = tokio::time::timeout(END_LIMIT, self.service.handle(asking)).await;
         }
         self.sessions.forget(session);
     }

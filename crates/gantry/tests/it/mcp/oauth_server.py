@@ -16,6 +16,15 @@ mode = sys.argv[1] if len(sys.argv) > 1 else "good"
 lifetime = 2 if mode == "short" else 3600
 clients, codes, access, refresh, log = {}, {}, set(), {}, []
 lock = threading.Lock()
+# Answers that are none, by the tool that gives them.
+BAD = {
+    "bare": (200, "application/json", '{"jsonrpc": "2.0", "id": NUMBER}'),
+    "nonsense": (200, "application/json", "this is no message"),
+    "page": (200, "text/html", "<p>hello</p>"),
+    "event": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER}\n\n'),
+    "deep": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER, "result": ' + "[" * 200 + "]" * 200 + "}\n\n"),
+    "failure": (500, "application/json", "{}"),
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status, body, headers=()):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        for name, value in [("Content-Type", "application/json"), ("Content-Length", str(len(data))), *headers]:
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **dict(headers)}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -111,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def mcp(self, message):
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        if given not in access:
+        if given not in access and mode != "open":
             challenge = f'Bearer resource_metadata="{self.origin()}/.well-known/oauth-protected-resource/mcp"'
             return self.answer(401, {"error": "invalid_token"}, [("WWW-Authenticate", challenge)])
         method, number = message.get("method"), message.get("id")
@@ -120,10 +129,14 @@ class Handler(BaseHTTPRequestHandler):
         if method == "initialize":
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "private", "version": "1"}}
         elif method == "tools/list":
-            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ["whoami", "forget"]]}
+            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ["whoami", "forget", *BAD]]}
         elif method == "tools/call":
-            if message["params"]["name"] == "forget":
+            name = message["params"]["name"]
+            if name == "forget":
                 access.clear()
+            if name in BAD:
+                status, kind, text = BAD[name]
+                return self.answer(status, text.replace("NUMBER", str(number)).encode(), [("Content-Type", kind)])
             result = {"content": [{"type": "text", "text": "you are " + given}]}
         else:
             return self.answer(200, {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "there is none"}})

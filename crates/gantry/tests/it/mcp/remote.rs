@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -110,6 +110,24 @@ fn addresses_that_are_no_servers_are_named() {
     }
     let metadata = world.run(&["mcp", "add", "bad", "--url", "http://169.254.169.254/mcp"]);
     assert!(metadata.code != 0 && metadata.stderr.contains("closed to tools"), "{metadata:?}");
+}
+
+#[test]
+fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
+    let world = World::new();
+    let open = Private::start("open");
+    let added = world.run(&["mcp", "add", "open", "--url", &open.url]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let up = Up::start(&world);
+    for tool in ["bare", "nonsense", "page", "event", "deep", "failure"] {
+        let begun = Instant::now();
+        let answer = up.call(&format!("open__{tool}"), &json!({}));
+        assert!(matches!(answer.status, 422 | 503), "{tool}: {} {}", answer.status, answer.text());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{tool}: {:?}", begun.elapsed());
+        assert!(answer.text().contains("the MCP server open"), "{tool}: {}", answer.text());
+        let next = up.call("open__whoami", &json!({}));
+        assert_eq!(next.status, 200, "after {tool}: {}", next.text());
+    }
 }
 
 #[test]
