@@ -151,7 +151,7 @@ impl Driver {
         let Some(prepared) = loaded.prepared.clone() else { return Ok(false) };
         let calls = loaded.state.calls();
         let begun = calls.iter().filter(|call| matches!(call.status, CallStatus::Begun { .. })).count();
-        let (mut entries, mut starting) = (Vec::new(), Vec::new());
+        let (mut entries, mut starting, mut changes) = (Vec::new(), Vec::new(), false);
         let limit =
             (prepared.window.results_chars() / calls.len().max(1)).min(prepared.window.result_chars());
         for id in waiting.into_iter().take(SIDE_BY_SIDE.saturating_sub(begun)) {
@@ -174,6 +174,12 @@ impl Driver {
                 }
                 FlowRule::Ask | FlowRule::Off => Outward::Free,
             };
+            // Nobody is asked about what is not there.
+            if tool.is_none() && !matches!(outward, Outward::Free) {
+                let result = CallResult::error(prepared.view.unknown(&name).to_string());
+                entries.push(Entry::CallEnded { call: id, result });
+                continue;
+            }
             if let Outward::Deny(reason) = outward {
                 let result = CallResult::error(format!("denied: {reason} (rule {})", flow::RULE));
                 entries.push(Entry::CallEnded { call: id, result });
@@ -181,6 +187,7 @@ impl Driver {
             }
             let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
+            changes |= !tool.is_some_and(|tool| tool.is_read_only());
             let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
             starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, flow, outside });
         }
@@ -188,8 +195,9 @@ impl Driver {
             return Ok(false);
         }
         self.stage(entries)?;
-        // A call that changes nothing may be repeated, so it need not wait for the disk.
-        if !self.only_reads() {
+        // A call that changes nothing may be repeated, so it need not wait for the disk. One that is only taken up again
+        // must: by what is written, the next process knows that it began.
+        if changes {
             self.flush().await?;
         }
         for start in starting {
