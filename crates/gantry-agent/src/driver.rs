@@ -386,7 +386,9 @@ impl Driver {
                 if self.state().is_some_and(|state| state.child.is_none()) {
                     self.stage(vec![Entry::Born(child)])?;
                 }
-                self.take_in(incoming, done).await
+                self.take_in(incoming, done).await?;
+                // Whoever begins the next child waits for this, and not for what it begins with.
+                self.flush().await
             }
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());
