@@ -69,6 +69,9 @@ impl Sessions {
     ) -> Result<Standing, SessionError> {
         check_text("name", &spec.name, MAX_NAME_CHARS)?;
         check_text("task", &spec.task, MAX_MESSAGE_BYTES / 2)?;
+        for (what, text) in [("context", &spec.context), ("system prompt", &spec.system_prompt)] {
+            text.as_ref().map_or(Ok(()), |text| check_text(what, text, MAX_MESSAGE_BYTES / 2))?;
+        }
         let role = spec.role.as_deref().map(|name| self.role(name)).transpose()?;
         let mut resolved = role::resolve(spec, role);
         if let Some(listed) = &spec.tools {
@@ -293,7 +296,6 @@ impl Standing {
                 None
             }
         };
-        self.is_over = true;
         let outcome = match settled {
             Some(Event::Final { text, .. }) => Ok(text),
             Some(Event::Stopped { by, .. }) => Err(format!("stopped by {by}")),
@@ -303,6 +305,11 @@ impl Standing {
                 self.sessions.shared().parts.child_limit.as_secs()
             )),
         };
+        // One that could not be written down may try again; nobody would hear of it.
+        if outcome.is_err() {
+            self.sessions.stop_child(&self.key, "its parent").await;
+        }
+        self.is_over = true;
         // Of a child that cannot be asked what it has read, the worst is assumed.
         let labels = self.sessions.own_status(&self.key).await.map(|status| status.labels);
         ChildEnd { outcome, labels: labels.unwrap_or_else(|_| vec![Label::Untrusted, Label::Private]) }

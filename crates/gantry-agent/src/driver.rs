@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::{Effort, Thinking};
-use gantry_store::{Append, DatabaseError, LoadedSession, NewEvent};
+use gantry_store::{Append, DatabaseError, NewEvent};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::child::{Child, ChildName};
+use crate::child::Child;
 use crate::context::Window;
 use crate::driver::effects::{Effect, Prepared};
 use crate::entry::{Answer, End, Entry, Incoming};
@@ -22,12 +22,13 @@ use crate::event::Event;
 use crate::key::SessionKey;
 use crate::reset;
 use crate::sessions::{SessionError, Sessions, Shared, now_ms};
-use crate::state::{AGENT, CallStatus, PendingCall, Phase, State};
+use crate::state::{AGENT, CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
 use crate::toolbox;
 
 mod asks;
 mod effects;
+mod kin;
 mod questions;
 mod status;
 mod told;
@@ -195,7 +196,7 @@ impl Driver {
     async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
         if self.loaded.is_none() {
             let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
-            let state = folded(&session)?;
+            let state = kin::folded(&session)?;
             let left = step::recover(&state);
             self.loaded = Some(Loaded {
                 state,
@@ -220,18 +221,6 @@ impl Driver {
             }
         }
         self.loaded.as_mut().ok_or_else(|| DatabaseError::Refused("the session is not loaded".into()))
-    }
-
-    /// A run that nobody waits for any more ends before it does anything.
-    async fn end_orphan(&mut self) -> Result<(), DatabaseError> {
-        let Some(state) = self.state() else { return Ok(()) };
-        let limits = Limits { requests: 0, window: Window::UNKNOWN };
-        let mut entries = match step::next(state, &limits, now_ms()) {
-            Step::Record(begins) if state.run.is_none() => begins,
-            _ => Vec::new(),
-        };
-        entries.push(Entry::StopAsked { by: "the end of its parent's call".into() });
-        self.append(entries).await
     }
 
     fn state(&self) -> Option<&State> {
@@ -366,33 +355,6 @@ impl Driver {
         }
     }
 
-    fn child(&self) -> Option<&Child> {
-        self.state().and_then(|state| state.child.as_deref())
-    }
-
-    /// How a child is named to those who are asked.
-    fn child_name(&self) -> Option<ChildName> {
-        let child = self.child()?;
-        Some(ChildName { name: child.name.clone(), session_key: self.key.key.clone() })
-    }
-
-    /// Whether this is a child whose parent waits for it no more: then what it was begun for is over.
-    async fn is_orphan(&self) -> Result<bool, DatabaseError> {
-        let (Some(state), Some(child)) = (self.state(), self.child()) else { return Ok(false) };
-        let taken_up =
-            state.run.as_ref().is_some_and(|run| run.answers.iter().any(|of| of.id == child.message));
-        if !taken_up && !state.queue.iter().any(|message| message.id == child.message) {
-            return Ok(false);
-        }
-        let Some(parent) = self.shared.parts.journal.load(&child.parent).await? else { return Ok(true) };
-        let parent_state = folded(&parent)?;
-        let waits = |call: &PendingCall| {
-            !matches!(call.status, CallStatus::Ended(_))
-                && parent_state.step(&child.parent, &call.id) == child.step
-        };
-        Ok(!parent_state.calls().iter().any(waits))
-    }
-
     async fn command(&mut self, command: Command) -> Result<(), DatabaseError> {
         if let Err(err) = self.load().await {
             refuse(command, &err);
@@ -401,12 +363,7 @@ impl Driver {
         match command {
             Command::Wake => Ok(()),
             Command::Message { incoming, done } => self.take_in(incoming, done).await,
-            Command::Begin { child, incoming, done } => {
-                if self.state().is_some_and(|state| state.child.is_none()) {
-                    self.stage(vec![Entry::Born(child)])?;
-                }
-                self.take_in(incoming, done).await
-            }
+            Command::Begin { child, incoming, done } => self.be_born(child, incoming, done).await,
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());
                 if running {
@@ -606,14 +563,6 @@ impl Driver {
         }
         self.call_off();
     }
-}
-
-fn folded(session: &LoadedSession) -> Result<State, DatabaseError> {
-    let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
-    let entries: Vec<Entry> = entries
-        .collect::<Result<_, _>>()
-        .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
-    Ok(State::fold(entries))
 }
 
 /// The next effect that ends; never, while none is under way.

@@ -258,9 +258,11 @@ impl Sessions {
         self.known(key).await?;
         let mut status = self.own_status(key).await?;
         for child in self.family(key).await? {
-            let asked = self.own_status(&child).await?;
-            status.questions.extend(asked.questions);
-            status.asks.extend(asked.asks);
+            // One that cannot be asked does not keep its parent from being looked at.
+            if let Ok(asked) = self.own_status(&child).await {
+                status.questions.extend(asked.questions);
+                status.asks.extend(asked.asks);
+            }
         }
         Ok(status)
     }
@@ -283,7 +285,7 @@ impl Sessions {
         }
         let mut asked = Vec::new();
         for one in std::iter::once(key.clone()).chain(family) {
-            let ids = open(&self.own_status(&one).await?);
+            let ids = self.own_status(&one).await.map(|status| open(&status)).unwrap_or_default();
             asked.extend(ids.into_iter().map(|id| (id, one.clone())));
         }
         match (question, asked.as_slice()) {

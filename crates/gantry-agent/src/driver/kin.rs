@@ -1,0 +1,75 @@
+//! A session as somebody's child: how it is born, how it is named, and how it ends when its parent waits for it no more.
+
+use gantry_store::{DatabaseError, LoadedSession};
+
+use super::{Done, Driver};
+use crate::child::{Child, ChildName};
+use crate::context::Window;
+use crate::entry::{Entry, Incoming};
+use crate::event::Event;
+use crate::sessions::now_ms;
+use crate::state::{CallStatus, PendingCall, State};
+use crate::step::{self, Limits, Step};
+
+impl Driver {
+    pub(super) async fn be_born(
+        &mut self,
+        child: Box<Child>,
+        incoming: Incoming,
+        done: Done<Option<Event>>,
+    ) -> Result<(), DatabaseError> {
+        if self.child().is_none() {
+            self.stage(vec![Entry::Born(child)])?;
+        }
+        self.take_in(incoming, done).await?;
+        // Whoever begins the next child waits for this, and not for what it begins with.
+        self.flush().await
+    }
+
+    pub(super) fn child(&self) -> Option<&Child> {
+        self.state().and_then(|state| state.child.as_deref())
+    }
+
+    /// How a child is named to those who are asked.
+    pub(super) fn child_name(&self) -> Option<ChildName> {
+        let child = self.child()?;
+        Some(ChildName { name: child.name.clone(), session_key: self.key.key.clone() })
+    }
+
+    /// Whether this is a child whose parent waits for it no more: then what it was begun for is over.
+    pub(super) async fn is_orphan(&self) -> Result<bool, DatabaseError> {
+        let (Some(state), Some(child)) = (self.state(), self.child()) else { return Ok(false) };
+        let taken_up =
+            state.run.as_ref().is_some_and(|run| run.answers.iter().any(|of| of.id == child.message));
+        if !taken_up && !state.queue.iter().any(|message| message.id == child.message) {
+            return Ok(false);
+        }
+        let Some(parent) = self.shared.parts.journal.load(&child.parent).await? else { return Ok(true) };
+        let parent_state = folded(&parent)?;
+        let waits = |call: &PendingCall| {
+            !matches!(call.status, CallStatus::Ended(_))
+                && parent_state.step(&child.parent, &call.id) == child.step
+        };
+        Ok(!parent_state.calls().iter().any(waits))
+    }
+
+    /// A run that nobody waits for any more ends before it does anything.
+    pub(super) async fn end_orphan(&mut self) -> Result<(), DatabaseError> {
+        let Some(state) = self.state() else { return Ok(()) };
+        let limits = Limits { requests: 0, window: Window::UNKNOWN };
+        let mut entries = match step::next(state, &limits, now_ms()) {
+            Step::Record(begins) if state.run.is_none() => begins,
+            _ => Vec::new(),
+        };
+        entries.push(Entry::StopAsked { by: "the end of its parent's call".into() });
+        self.append(entries).await
+    }
+}
+
+pub(super) fn folded(session: &LoadedSession) -> Result<State, DatabaseError> {
+    let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
+    let entries: Vec<Entry> = entries
+        .collect::<Result<_, _>>()
+        .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
+    Ok(State::fold(entries))
+}
