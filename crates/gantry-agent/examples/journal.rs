@@ -185,6 +185,9 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
         agents: BTreeMap::from([("main".to_owned(), Agent::default())]),
         dm_scope: DmScope::Main,
         zone: jiff::tz::TimeZone::UTC,
+        roles: Default::default(),
+        child_limit: Duration::from_secs(600),
+        idle: gantry_agent::IDLE,
         nodes: Arc::new(Vec::new),
     })
 }

@@ -32,6 +32,10 @@ pub struct Agent {
     pub approval_minutes: u32,
     /// Hours that an "always" counts, unless whoever gives it says otherwise.
     pub always_hours: u32,
+    /// Agents whose rules bind it too.
+    pub also_as: Vec<String>,
+    /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
+    pub max_tokens: Option<u32>,
 }
 
 /// What becomes of calls that reach outside, once a session holds both labels.
@@ -63,6 +67,8 @@ impl Default for Agent {
             max_requests: MAX_REQUESTS,
             approval_minutes: APPROVAL_MINUTES,
             always_hours: ALWAYS_HOURS,
+            also_as: Vec::new(),
+            max_tokens: None,
         }
     }
 }

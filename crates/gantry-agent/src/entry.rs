@@ -5,11 +5,14 @@ use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::{Child, ChildName};
 use crate::state::State;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
+    /// The session is a child of another one.
+    Born(Box<Child>),
     /// Somebody said something; it waits until a run takes it up.
     MessageIn(Incoming),
     RunBegun {
@@ -43,7 +46,7 @@ pub enum Entry {
     /// A call of the last reply is about to run.
     CallBegun {
         call: String,
-        /// It changes nothing, so it may run again after a crash.
+        /// It changes nothing, or not twice, so it may run again after a crash.
         read_only: bool,
         /// Asking the same again and again is what it is for.
         #[serde(default)]
@@ -115,6 +118,7 @@ pub enum Entry {
 impl Entry {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
+            Entry::Born(_) => "born",
             Entry::MessageIn(_) => "message_in",
             Entry::RunBegun { .. } => "run_begun",
             Entry::Joined { .. } => "joined",
@@ -198,6 +202,9 @@ pub struct Question {
     pub fingerprint: String,
     /// From then on the answer is no.
     pub expires: i64,
+    /// The child that asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildName>,
 }
 
 /// What the agent wants to know of its user.
@@ -208,6 +215,9 @@ pub struct UserAsked {
     pub questions: Vec<UserQuestion>,
     /// From then on nobody answered.
     pub expires: i64,
+    /// The child that asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

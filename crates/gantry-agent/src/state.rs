@@ -8,6 +8,7 @@ use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::Child;
 use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 use crate::flow::Flow;
 use crate::loop_guard::LoopGuard;
@@ -18,6 +19,11 @@ const REMEMBERED_IDS: usize = 256;
 const REMEMBERED_ENDS: usize = 16;
 /// "Always" answers of one session; the oldest make room.
 const MAX_GRANTS: usize = 100;
+
+/// How the keys of agents' sessions begin, who sign what they write with them.
+pub(crate) const AGENT: &str = "agent:";
+pub(crate) const MINUTE_MS: i64 = 60_000;
+const MAX_WRITTEN: usize = 4_096;
 
 pub(crate) const INTERRUPTED: &str = "interrupted: the gateway ended during this call, so its outcome is unknown; it \
      may have taken effect wholly, partly or not at all. Find out before you repeat it";
@@ -41,6 +47,10 @@ pub struct State {
     pub last_activity: i64,
     /// When the conversation began, or began anew.
     pub began: i64,
+    /// Its limits, if it is a child.
+    pub child: Option<Box<Child>>,
+    /// Which agents have written within the last minute, and when.
+    pub written: VecDeque<(String, i64)>,
     pub compactions: u32,
     pub runs: u64,
     /// How the last runs ended, for those who ask again.
@@ -160,6 +170,19 @@ impl State {
         self.ids.iter().any(|id| id == message)
     }
 
+    /// How many messages of an agent came within the last minute.
+    pub(crate) fn written_by(&self, from: &str, now: i64) -> usize {
+        let recent = |at: i64| now.saturating_sub(at) < MINUTE_MS;
+        self.written.iter().filter(|(by, at)| by == from && recent(*at)).count()
+    }
+
+    /// Names a call of the run under way for good, also if another reply has a call of the same id.
+    pub(crate) fn step(&self, session: &str, call: &str) -> String {
+        let requests = self.run.as_ref().map_or(0, |run| run.requests);
+        let name = format!("{session}\n{}\n{requests}\n{call}", self.runs);
+        blake3::hash(name.as_bytes()).to_hex()[..24].to_owned()
+    }
+
     /// The questions that nobody has answered yet.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         let asked = self.calls().iter().flat_map(|call| &call.questions);
@@ -196,6 +219,7 @@ impl State {
 
     pub(crate) fn apply(&mut self, entry: Entry) {
         match entry {
+            Entry::Born(child) => drop(self.child.get_or_insert(child)),
             Entry::MessageIn(message) => self.take_in(message),
             Entry::RunBegun { run, at } => self.begin(run, at),
             Entry::Joined { messages } => self.join(&messages),
@@ -270,6 +294,8 @@ impl State {
             runs: self.runs,
             last_activity: self.last_activity,
             began: now,
+            child: self.child.clone(),
+            written: self.written.clone(),
             ..State::default()
         }
     }
@@ -286,6 +312,13 @@ impl State {
             self.began = message.at;
         }
         self.last_activity = self.last_activity.max(message.at);
+        if message.from.starts_with(AGENT) {
+            self.written.retain(|(_, at)| message.at.saturating_sub(*at) < MINUTE_MS);
+            self.written.push_back((message.from.clone(), message.at));
+            if self.written.len() > MAX_WRITTEN {
+                self.written.pop_front();
+            }
+        }
         self.queue.push_back(message);
     }
 

@@ -9,6 +9,9 @@ use crate::gateway::Gateway;
 
 pub(crate) const MAIN_AGENT: &str = "main";
 
+/// Reads what was too long to show, to whoever it was shown.
+const RESULT_READ: &str = "result_read";
+
 /// A configured agent, as far as calls need to know.
 #[derive(Debug, Clone, Default)]
 pub struct Agent {
@@ -67,14 +70,19 @@ impl Gateway {
         let mut call = Call::new(principal, surface, workspace);
         id.clone_into(&mut call.agent);
         call.autonomy = agent.autonomy;
-        call.scope = self.scope(identity, agent)?;
+        call.scope = self.scope(identity, agent, surface)?;
         call.cancel = self.ending.child_token();
         Ok(call)
     }
 
-    fn scope(&self, identity: &Identity, agent: &Agent) -> Result<ToolScope, Refusal> {
+    fn scope(&self, identity: &Identity, agent: &Agent, surface: Surface) -> Result<ToolScope, Refusal> {
         let Identity::Client(token) = identity else { return Ok(agent.scope.clone()) };
-        let own = ToolScope::new(token.tools.as_deref(), &[]).map_err(|err| {
+        let mut tools = token.tools.clone();
+        if let (Surface::Mcp, Some(tools)) = (surface, &mut tools) {
+            // Its own results are shortened there: the rest of them is what it was given, too.
+            tools.push(RESULT_READ.to_owned());
+        }
+        let own = ToolScope::new(tools.as_deref(), &[]).map_err(|err| {
             Refusal::new(RefusalCode::Denied, format!("the scope of the token \"{}\": {err}", token.name))
         })?;
         let own = own.within(agent.scope.clone());

@@ -121,6 +121,7 @@ impl Gateway {
             json!({
                 "sessionKey": row.key, "agent": row.agent, "label": row.label, "created": row.created,
                 "lastActivity": row.last_activity, "events": row.next_seq, "running": row.has_work,
+                "parent": row.parent,
             })
         });
         Ok(json!({"sessions": rows.collect::<Vec<_>>(), "total": total}))

@@ -50,6 +50,8 @@ pub struct GatewayParts {
     pub version: String,
     /// Told to clients of the Model Context Protocol that have no token.
     pub protected: Option<ProtectedResource>,
+    /// A conversation at `/mcp` that is not used for so long is over.
+    pub mcp_idle: Duration,
 }
 
 /// Shared by everything that serves.
@@ -65,6 +67,7 @@ pub struct Gateway {
     pub(crate) workspace: PathBuf,
     pub(crate) version: String,
     pub(crate) protected: Option<ProtectedResource>,
+    pub(crate) mcp_idle: Duration,
     /// Told to operators' clients: ends of background processes.
     pub(crate) events: broadcast::Sender<(&'static str, Value)>,
     /// Calls under way.
@@ -102,6 +105,7 @@ impl Gateway {
             workspace: parts.workspace,
             version: parts.version,
             protected: parts.protected,
+            mcp_idle: parts.mcp_idle,
             events: broadcast::channel(EVENTS).0,
             linger: Linger::new(calls.clone()),
             calls,

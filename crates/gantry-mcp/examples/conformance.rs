@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_mcp::{Asked, Backend, McpServer, Names, Shown, Who, http_service};
-use gantry_tool::testing::gate;
+use gantry_tool::testing::{MemoryAudit, MemoryResults};
 use gantry_tool::{
-    Call, Ctx, Gate, Outcome, Principal, Progress, Refusal, RemoteTool, Reply, Surface, Text, Tool,
-    ToolError, ToolScope, Toolset,
+    Call, Ctx, Decision, Gate, GateParts, Outcome, Policy, Principal, Progress, Refusal, Registry,
+    RemoteTool, Reply, Rule, SensitivePaths, Surface, Text, Tool, ToolError, ToolScope, Toolset,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -91,6 +91,14 @@ fn fixtures() -> Vec<Tool> {
         })
         .read_only(),
         Tool::new("test_tool_with_progress", Toolset::Gantry, &none, progressing).read_only(),
+        Tool::new("test_tool_with_logging", Toolset::Gantry, &none, progressing).read_only(),
+        Tool::new("test_logging_tool", Toolset::Gantry, &none, progressing).read_only(),
+        // Policy asks about these: it is the one question that is ever asked.
+        remote("test_elicitation", json!({"type": "object", "properties": {"message": {"type": "string"}}})),
+        remote("test_streaming_elicitation", json!({"type": "object"})),
+        remote("test_input_required_result_elicitation", json!({"type": "object"})),
+        remote("test_input_required_result_request_state", json!({"type": "object"})),
+        remote("test_input_required_result_tampered_state", json!({"type": "object"})),
         Tool::new("gsv__ReadFile", Toolset::Native, &none, stored).read_only(),
         with_schema(),
     ]
@@ -170,9 +178,25 @@ async fn progressing(ctx: Ctx<()>, _: Nothing) -> Result<Text, ToolError> {
     Ok(Text("done".into()))
 }
 
+/// One more tool than before.
+async fn changing(ctx: Ctx<Registry>, _: Nothing) -> Result<Text, ToolError> {
+    ctx.state.replace(remote("test_tool_that_came_later", json!({"type": "object"})));
+    Ok(Text("changed".into()))
+}
+
 #[tokio::main]
 async fn main() {
-    let (gate, _) = gate(fixtures());
+    let registry = Registry::default();
+    fixtures().into_iter().for_each(|tool| drop(registry.replace(tool)));
+    let another =
+        Tool::new("test_trigger_tool_change", Toolset::Gantry, &Arc::new(registry.clone()), changing);
+    registry.replace(another.read_only());
+    let asks = ["test_*elicitation", "test_input_required_*"];
+    let asks =
+        asks.map(|tools| Rule::new("fixtures", tools, Decision::Ask, "the suite wants to be asked").unwrap());
+    let policy = Policy::new(asks.into(), SensitivePaths::default(), Vec::new());
+    let parts = GateParts::new(Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
+    let gate = Gate::new(GateParts { registry, policy, ..parts });
     let server = McpServer::new(Fixtures(Arc::new(gate)), "0.0.0");
     let (service, _) = http_service(server, CancellationToken::new());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -41,8 +41,28 @@ impl Default for Approvals {
     }
 }
 
-/// A question that the answer to a call carries to the client.
-pub(crate) type Open = Arc<Mutex<Option<InputRequiredResult>>>;
+/// What a call is answered with in place of its result.
+#[derive(Debug)]
+pub(crate) enum Instead {
+    /// A question, for the client to come again with.
+    Question(InputRequiredResult),
+    /// It came with a state that was never given for it.
+    Forged,
+}
+
+/// Left there by whoever was to be asked.
+pub(crate) type Open = Arc<Mutex<Option<Instead>>>;
+
+/// What a state that comes back is worth.
+#[derive(Debug, PartialEq, Eq)]
+enum Seal {
+    /// Given for this very call, not too old, and not used.
+    Good,
+    /// Given for this very call, and of no use any more.
+    Spent,
+    /// Never given for it.
+    Forged,
+}
 
 impl Approvals {
     /// Who can be asked about this call, if the client can show a form; and where a question is left that it has to come
@@ -71,13 +91,19 @@ impl Approvals {
         let (approvals, state) = (self.clone(), request.request_state.clone());
         let answer = request.input_responses.as_ref().and_then(|answers| answers.get(QUESTION)).cloned();
         Approver::new(move |approval| {
-            let consent = match (&state, &answer) {
-                (Some(state), Some(answer)) if approvals.open_seal(state, &approval) => consent_in(answer),
-                _ => {
-                    *open.lock().unwrap_or_else(PoisonError::into_inner) = approvals.question(&approval);
-                    Consent::Denied("the user has not answered yet".into())
+            let answered = state.as_ref().zip(answer.as_ref());
+            let answered = answered.map(|(state, answer)| (approvals.open_seal(state, &approval), answer));
+            let (instead, consent) = match answered {
+                Some((Seal::Good, answer)) => (None, consent_in(answer)),
+                Some((Seal::Forged, _)) => {
+                    (Some(Instead::Forged), Consent::Denied("the state is not ours".into()))
+                }
+                Some((Seal::Spent, _)) | None => {
+                    let question = approvals.question(&approval).map(Instead::Question);
+                    (question, Consent::Denied("the user has not answered yet".into()))
                 }
             };
+            *open.lock().unwrap_or_else(PoisonError::into_inner) = instead;
             std::future::ready(consent)
         })
     }
@@ -94,22 +120,21 @@ impl Approvals {
         Some(result)
     }
 
-    /// Whether a state is one that was given for this very call, is not too old, and was not used.
-    fn open_seal(&self, state: &str, approval: &Approval) -> bool {
+    fn open_seal(&self, state: &str, approval: &Approval) -> Seal {
         let mut parts = state.split('.');
         let (Some(expires), Some(nonce), Some(seal), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return false;
+            return Seal::Forged;
         };
-        let Ok(seal) = blake3::Hash::from_hex(seal) else { return false };
+        let Ok(seal) = blake3::Hash::from_hex(seal) else { return Seal::Forged };
         // Compared in constant time.
         if seal != self.seal(expires, nonce, approval) {
-            return false;
+            return Seal::Forged;
         }
         let fresh =
             expires.parse::<u128>().is_ok_and(|expires| self.started.elapsed().as_millis() <= expires);
-        fresh && self.use_once(nonce)
+        if fresh && self.use_once(nonce) { Seal::Good } else { Seal::Spent }
     }
 
     fn seal(&self, expires: &str, nonce: &str, approval: &Approval) -> blake3::Hash {
@@ -209,14 +234,15 @@ mod tests {
     fn an_answer_counts_for_its_own_call_once() {
         let approvals = Approvals::default();
         let state = approvals.question(&approval("a")).unwrap().request_state.unwrap();
-        assert!(!approvals.open_seal(&state, &approval("b")), "another input");
+        let seal = |state: &str, fingerprint: &str| approvals.open_seal(state, &approval(fingerprint));
+        assert_eq!(seal(&state, "b"), Seal::Forged, "another input");
         let forged = state.replacen(|c: char| c.is_ascii_digit(), "9", 1);
-        assert!(forged == state || !approvals.open_seal(&forged, &approval("a")), "another time");
-        assert!(!Approvals::default().open_seal(&state, &approval("a")), "another server");
+        assert!(forged == state || seal(&forged, "a") == Seal::Forged, "another time");
+        assert_eq!(Approvals::default().open_seal(&state, &approval("a")), Seal::Forged, "another server");
         for nonsense in ["", "..", "1.2.3", "1.2.3.4"] {
-            assert!(!approvals.open_seal(nonsense, &approval("a")), "{nonsense}");
+            assert_eq!(seal(nonsense, "a"), Seal::Forged, "{nonsense}");
         }
-        assert!(approvals.open_seal(&state, &approval("a")));
-        assert!(!approvals.open_seal(&state, &approval("a")), "a second time");
+        assert_eq!(seal(&state, "a"), Seal::Good);
+        assert_eq!(seal(&state, "a"), Seal::Spent, "a second time");
     }
 }

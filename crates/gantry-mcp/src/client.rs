@@ -15,6 +15,7 @@ mod spec;
 mod standing;
 mod stdio;
 mod wire;
+mod words;
 
 pub use definition::{difference, hash as definition_hash};
 pub use oauth::flow::{BROWSER_LIMIT, Registered};
@@ -23,3 +24,4 @@ pub use server::ServerError;
 pub use servers::Servers;
 pub use spec::{AddressSpec, Place, ProgramSpec, ServerSpec, Surroundings, Variable};
 pub use standing::{Standing, State, standings};
+pub use words::shown_name;

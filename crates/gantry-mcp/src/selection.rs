@@ -1,6 +1,6 @@
 //! Which tools a client is shown: a few by default, so that a model is never offered five ways to read a file.
 
-use gantry_tool::{RegistryError, ToolScope, Toolset};
+use gantry_tool::{Registry, RegistryError, ToolScope, Toolset, nearest};
 
 use crate::backend::Names;
 
@@ -26,10 +26,15 @@ pub(crate) const READ_FILE: &str = "gsv__ReadFile";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
-    #[error("unknown toolset {name:?}; there are {}", known_toolsets())]
+    #[error("unknown toolset {name:?}; {}there are {}", meant(name), known_toolsets())]
     Toolset { name: String },
     #[error(transparent)]
     Selector(#[from] RegistryError),
+}
+
+fn meant(name: &str) -> String {
+    let near = nearest(name, Toolset::ALL.map(Toolset::name));
+    near.first().map(|near| format!("did you mean {near:?}? ")).unwrap_or_default()
 }
 
 fn known_toolsets() -> String {
@@ -86,6 +91,28 @@ impl Selection {
         Ok(if self.read_only { scope.read_only() } else { scope })
     }
 
+    /// What was chosen and is not there, each in words with the nearest names.
+    pub fn unmatched(&self, registry: &Registry) -> Vec<String> {
+        let missing = |chosen: &&String| {
+            let scope = ToolScope::new(Some(std::slice::from_ref(*chosen)), &[]);
+            scope.is_ok_and(|scope| registry.view(&scope).entries().is_empty())
+        };
+        let entries = registry.entries();
+        let told = |chosen: &String| {
+            let plain: String = chosen.chars().filter(|c| !"*?[]{}".contains(*c)).collect();
+            match nearest(&plain, entries.iter().map(|tool| tool.name())).as_slice() {
+                [] => format!("no tool is called {chosen:?}; `gantry tools` lists what there is"),
+                near => format!("no tool is called {chosen:?}; did you mean {}?", near.join(", ")),
+            }
+        };
+        self.chosen.iter().filter(missing).map(told).collect()
+    }
+
+    /// How many names, globs and toolsets were chosen.
+    pub fn chosen(&self) -> usize {
+        self.chosen.len()
+    }
+
     /// What resources and prompts may be read with. Who chose tools by name is shown no more than was chosen.
     pub fn resource_scope(&self) -> Result<ToolScope, RegistryError> {
         let reading = ToolScope::new(Some(&[READ_FILE.to_owned(), RESULT_READ.to_owned()]), &[])?;
@@ -95,7 +122,6 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use gantry_tool::Registry;
     use gantry_tool::testing::echo_tool;
 
     use super::*;
@@ -145,8 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_there_is_told_with_what_is_near() {
+        let registry = Registry::default();
+        registry.replace(echo_tool("local__Read", Toolset::Node));
+        registry.replace(echo_tool("tool::web_fetch", Toolset::Guarded));
+        let told = |toolsets: &[&str], tools: &[&str]| chosen(toolsets, tools).unmatched(&registry);
+        assert_eq!(told(&["node"], &["Read", "tool__web_*", "local__*"]), Vec::<String>::new());
+        assert_eq!(told(&[], &["Raed"]), ["no tool is called \"Raed\"; did you mean local__Read?"]);
+        assert_eq!(
+            told(&[], &["Read", "x*"]),
+            ["no tool is called \"x*\"; `gantry tools` lists what there is"]
+        );
+        assert_eq!(told(&["basic"], &[]).len(), 1, "a set that has no tools here");
+    }
+
+    #[test]
     fn a_toolset_that_is_none_is_told() {
         let err = Selection::new(&["nodes".to_owned()], &[]).unwrap_err();
-        assert!(err.to_string().contains("there are node, native"), "{err}");
+        assert!(err.to_string().contains("did you mean \"node\"? there are node, native"), "{err}");
     }
 }

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use gantry_tool::{Outcome, Refusal};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
-    LoggingMessageNotificationParam, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::approval::Approvals;
+use crate::approval::{Approvals, Instead};
 use crate::backend::{Asked, Backend, Purpose, Shown, Who};
 use crate::naming::may_be_hashed;
 use crate::progress::{Reports, reports};
@@ -29,6 +30,23 @@ use crate::{prompts, tools};
 
 const INSTRUCTIONS: &str = "Tools on the user's machines. Relative paths start in the workspace. A result that was too long \
     has a resultHandle: result_read reads on. A refusal names the rule behind it: do not try to get around it.";
+
+/// What clients ask for here.
+const METHODS: [&str; 7] = [
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+];
+
+/// What they ask for up to 2025-11-25.
+const OLDER_METHODS: [&str; 2] = ["initialize", "logging/setLevel"];
+
+/// Of a method that nobody has.
+const SHOWN_METHOD_CHARS: usize = 64;
 
 /// One client's conversation over a backend, or one request of it where the protocol has no conversations.
 pub struct McpServer<B> {
@@ -104,7 +122,7 @@ impl<B: Backend> McpServer<B> {
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let _counted = self.shared.calls.token();
-        let cancel = asked.cancel.clone();
+        let (cancel, tool) = (asked.cancel.clone(), asked.tool.clone());
         let mut calling = pin!(Box::pin(self.backend.call(who, asked)));
         loop {
             tokio::select! {
@@ -112,7 +130,11 @@ impl<B: Backend> McpServer<B> {
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 report = reports.next() => {
                     // A client that cannot be told will not hear the answer either.
-                    let _ = context.peer.notify_progress(report).await;
+                    if let Some(param) = reports.param(&report) {
+                        let _ = context.peer.notify_progress(param).await;
+                    }
+                    let data = json!({"tool": tool, "done": report.done, "total": report.total, "message": report.message});
+                    self.log(context, LoggingLevel::Info, data).await;
                 }
             }
         }
@@ -120,14 +142,17 @@ impl<B: Backend> McpServer<B> {
 
     /// Tells the client of something, if it wants to hear of it. Since 2026-07-28 each request says what it wants.
     async fn log(&self, context: &RequestContext<RoleServer>, level: LoggingLevel, data: Value) {
-        let wanted = match context.meta.log_level() {
-            Some(wanted) => severity(wanted),
-            None if is_newest(context) => return,
-            None => self.level.load(Ordering::Relaxed),
-        };
-        if severity(level) >= wanted {
+        if self.wants(context, level) {
             let param = LoggingMessageNotificationParam::new(level, data).with_logger("gantry");
             let _ = context.peer.notify_logging_message(param).await;
+        }
+    }
+
+    fn wants(&self, context: &RequestContext<RoleServer>, level: LoggingLevel) -> bool {
+        match context.meta.log_level() {
+            Some(wanted) => severity(level) >= severity(wanted),
+            None if is_newest(context) => false,
+            None => severity(level) >= self.level.load(Ordering::Relaxed),
         }
     }
 
@@ -216,7 +241,8 @@ impl<B: Backend> ServerHandler for McpServer<B> {
     ) -> Result<CallToolResponse, ErrorData> {
         let who = Who::of(&context);
         let (approver, open) = self.shared.approvals.approver(&request, &context);
-        let (progress, reports) = reports(context.meta.get_progress_token());
+        let logged = self.wants(&context, LoggingLevel::Info);
+        let (progress, reports) = reports(context.meta.get_progress_token(), logged);
         let asked = Asked {
             tool: self.own_name(&who, &request.name).await?,
             input: Value::Object(request.arguments.unwrap_or_default()),
@@ -227,8 +253,12 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         };
         let outcome = self.run(&who, asked, reports, &context).await;
         let question = open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some(question) = question {
-            return Ok(CallToolResponse::InputRequired(question));
+        match question {
+            None => {}
+            Some(Instead::Question(question)) => return Ok(CallToolResponse::InputRequired(question)),
+            Some(Instead::Forged) => {
+                return Err(ErrorData::invalid_params("the requestState was not given for this call", None));
+            }
         }
         for warning in &outcome.warnings {
             self.log(&context, LoggingLevel::Warning, json!({"tool": outcome.tool, "warning": warning}))
@@ -286,6 +316,22 @@ impl<B: Backend> ServerHandler for McpServer<B> {
         let who = Who::of(&context);
         let prompt = prompts::get(&self.reading(&who, &context), &request.name).await?;
         Ok(GetPromptResponse::Complete(prompt))
+    }
+
+    /// What the SDK could not read as any request it knows: one with other params than its method takes, or one of a
+    /// method that nobody has.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method: String = request.method.chars().take(SHOWN_METHOD_CHARS).collect();
+        let is_gone = is_newest(&context) && OLDER_METHODS.contains(&method.as_str());
+        if !is_gone && METHODS.iter().chain(&OLDER_METHODS).any(|known| *known == method) {
+            let message = format!("the params of {method} are not what it takes");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method}"), None))
     }
 
     async fn set_level(

@@ -43,7 +43,7 @@ pub use nearest::nearest;
 pub use policy::{Condition, Decision, Operator, Policy, Rule, RuleError, Touching, Verdict};
 pub use registry::{NodeState, Registry, RegistryError, SharedTool, ToolScope, View, canonical_name};
 pub use results::{Handle, KeptResult, ResultError, ResultPage, ResultStore, TextLength, WriteText};
-pub use schema::{check_schema, parse_checked};
+pub use schema::{Validator, check_schema, parse_checked};
 pub use sensitive::SensitivePaths;
 pub use tool::{Access, Capability, IntoReply, RemoteTool, Reply, Text, Tool, Toolset, Touch};
 pub use user_asking::{UserAnswers, UserAnswersFuture, UserAsker, UserQuestion};

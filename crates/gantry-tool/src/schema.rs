@@ -69,7 +69,7 @@ pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Resu
 }
 
 /// A compiled schema. One that does not compile refuses every input with the reason.
-pub(crate) struct Validator {
+pub struct Validator {
     compiled: Result<jsonschema::Validator, String>,
     schema: Value,
 }
@@ -80,7 +80,7 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
 }
 
 impl Validator {
-    pub(crate) fn new(schema: &Value) -> Self {
+    pub fn new(schema: &Value) -> Self {
         Validator {
             compiled: jsonschema::validator_for(schema).map_err(|err| err.to_string()),
             schema: schema.clone(),
@@ -88,17 +88,22 @@ impl Validator {
     }
 
     pub(crate) fn check(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
-        let validator = match &self.compiled {
-            Ok(validator) => validator,
+        if self.compiled.is_ok() {
+            whole_floats_to_integers(input);
+        }
+        let violations = self.violations(input);
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+
+    /// Everything that is wrong with a value as it stands.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        match &self.compiled {
+            Ok(validator) => validator.iter_errors(value).flat_map(|err| self.explain(&err)).collect(),
             Err(reason) => {
                 let message = format!("the tool's own schema is broken: {reason}");
-                return Err(vec![Violation { path: String::new(), message }]);
+                vec![Violation { path: String::new(), message }]
             }
-        };
-        whole_floats_to_integers(input);
-        let violations: Vec<Violation> =
-            validator.iter_errors(input).flat_map(|err| self.explain(&err)).collect();
-        if violations.is_empty() { Ok(()) } else { Err(violations) }
+        }
     }
 
     fn explain(&self, err: &jsonschema::ValidationError<'_>) -> Vec<Violation> {

@@ -18,6 +18,7 @@ mod layers;
 mod mcp_servers;
 mod models;
 mod node;
+mod roles;
 mod storage;
 mod web;
 
@@ -27,6 +28,7 @@ pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
+pub(crate) use roles::RoleConfig;
 pub(crate) use storage::StorageConfig;
 pub(crate) use web::WebConfig;
 
@@ -48,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) user_timezone: Option<String>,
     /// Servers of the Model Context Protocol by name.
     pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
+    /// Roles of child agents by name, beside researcher, creator, operator and collector.
+    pub(crate) roles: BTreeMap<String, RoleConfig>,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -66,6 +70,9 @@ impl Config {
         }
         for (id, agent) in &self.agents {
             violations.extend(agent.violations(&format!("agents.{id}")));
+        }
+        for (id, role) in &self.roles {
+            violations.extend(role.violations(&format!("roles.{id}")));
         }
         if let Some(zone) = &self.user_timezone
             && let Err(err) = jiff::tz::TimeZone::get(zone)
@@ -113,20 +120,30 @@ impl Config {
     }
 
     /// Configured values that must not be shown: the node's token, keys of the store, of search and model providers, variables
-    /// of commands with secret-looking names.
+    /// of commands with secret-looking names, keys in addresses and arguments of MCP servers.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
         let variables = agents.chain([&self.isolation]).flat_map(|isolation| isolation.env_vars());
         let variables =
             variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
         let services = self.storage.secrets().chain(self.web.secrets()).chain(self.models.secrets());
-        variables.chain(services).chain(self.node.token.clone())
+        let servers = self.mcp_servers.values().flat_map(McpServerConfig::secrets);
+        variables.chain(services).chain(servers).chain(self.node.token.clone())
     }
 
     /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
     pub(crate) fn masked(&self) -> serde_json::Result<Value> {
         let mut value = serde_json::to_value(self)?;
-        Masker::new(self.secrets()).mask_names_and_values(&mut value);
+        let masker = Masker::new(self.secrets());
+        // Users choose these names, and one who calls a server "auth" has no secret of that name.
+        let named = ["mcpServers", "agents"].map(|key| (key, value[key].take()));
+        masker.mask_names_and_values(&mut value);
+        for (key, mut entries) in named {
+            entries.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut).for_each(|entry| {
+                masker.mask_names_and_values(entry);
+            });
+            value[key] = entries;
+        }
         Ok(value)
     }
 }
@@ -158,6 +175,7 @@ impl Default for Config {
             session: SessionConfig::default(),
             user_timezone: None,
             mcp_servers: BTreeMap::new(),
+            roles: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
     }
@@ -178,6 +196,9 @@ pub(crate) struct GatewayConfig {
     pub(crate) tls_key: Option<PathBuf>,
     /// How long calls under way may take to finish when it stops.
     pub(crate) drain_seconds: u64,
+    /// How long a session at `/mcp` may be idle before it ends.
+    #[schemars(range(min = 1, max = 1800))]
+    pub(crate) mcp_idle_seconds: u64,
     /// Who gives out tokens for `/mcp`, for clients to find.
     pub(crate) oauth: OauthConfig,
 }
@@ -201,6 +222,7 @@ impl Default for GatewayConfig {
             tls_cert: None,
             tls_key: None,
             drain_seconds: 10,
+            mcp_idle_seconds: 1800,
             oauth: OauthConfig::default(),
         }
     }

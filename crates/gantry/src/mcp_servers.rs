@@ -10,6 +10,7 @@ use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
 use crate::config::Config;
+use crate::output::RunningNotes;
 use crate::places::Places;
 
 /// How soon a gateway takes up a changed configuration.
@@ -40,17 +41,23 @@ pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
 }
 
 /// Takes up servers that are added, changed or removed while a gateway runs. A configuration that is not valid changes
-/// nothing.
-pub(crate) async fn follow_configuration(places: &Places, servers: &Servers) {
+/// nothing, and is told.
+pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, notes: RunningNotes) {
     let mut seen = places.configuration_version();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let now = places.configuration_version();
         if now != seen {
             seen = now;
-            if let Ok(mut config) = places.layers.load() {
-                config.resolve_paths(|path| places.resolve(path));
-                servers.apply(specs(places, &config)).await;
+            match places.layers.load() {
+                Ok(mut config) => {
+                    config.resolve_paths(|path| places.resolve(path));
+                    servers.apply(specs(places, &config)).await;
+                }
+                Err(err) => notes.warning(&format!(
+                    "warning: {} has changed and is not valid, so what was configured before stays: {err:#}",
+                    places.layers.file.display()
+                )),
             }
         }
     }

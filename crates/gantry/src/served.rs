@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{Sessions, SessionsParts};
+use gantry_agent::{Role, Sessions, SessionsParts};
 use gantry_gateway::{
     Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
     Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
@@ -24,6 +24,7 @@ use crate::exit::UsageError;
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
 use crate::mcp_servers;
 use crate::open_files;
+use crate::output::RunningNotes;
 use crate::places::{Places, own_program};
 
 /// A gateway that listens, and everything it was made of.
@@ -52,7 +53,12 @@ pub(crate) enum LocalNode {
 }
 
 impl Served {
-    pub(crate) async fn start(places: &Places, local: LocalNode, workspace: PathBuf) -> Result<Served> {
+    pub(crate) async fn start(
+        places: &Places,
+        local: LocalNode,
+        workspace: PathBuf,
+        notes: RunningNotes,
+    ) -> Result<Served> {
         let mut config = places.layers.load()?;
         config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
@@ -129,6 +135,7 @@ impl Served {
             workspace: workspace.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protected: protected(&config.gateway)?,
+            mcp_idle: Duration::from_secs(config.gateway.mcp_idle_seconds),
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
@@ -141,7 +148,7 @@ impl Served {
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(servers.problems());
-        let following = tokio::spawn(follow(places.clone(), servers.clone()));
+        let following = tokio::spawn(follow(places.clone(), servers.clone(), notes));
         Ok(Served {
             url,
             workspace,
@@ -203,15 +210,25 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         results: of.results,
         objects: of.native.objects().clone(),
         agents,
+        roles: roles(of.config),
+        child_limit: of.config.session.child_limit(),
+        idle: gantry_agent::IDLE,
         dm_scope: of.config.session.dm_scope(),
         zone,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
     }))
 }
 
+/// The built-in roles, and those that are configured beside them or in their place.
+fn roles(config: &Config) -> BTreeMap<String, Role> {
+    let mut roles = gantry_agent::built_in();
+    roles.extend(config.roles.iter().map(|(name, role)| (name.clone(), role.role())));
+    roles
+}
+
 /// Servers whose tools change, and a configuration that does.
-async fn follow(places: Places, servers: Servers) {
-    tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers));
+async fn follow(places: Places, servers: Servers, notes: RunningNotes) {
+    tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers, notes));
 }
 
 /// With what gateways before this one left running.

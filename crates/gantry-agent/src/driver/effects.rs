@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
-use gantry_store::DatabaseError;
+use gantry_store::{BELOW, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
     ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
@@ -82,7 +82,7 @@ impl Driver {
         let facts = parts.model.facts(wanted.as_deref()).await?;
         let nodes = (parts.nodes)();
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
-        let told = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
+        let told = prompt::assemble(&self.key, agent, self.child(), &around).await;
         let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
         let shown = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
         let toolbox = Toolbox::new(&shown);
@@ -90,7 +90,7 @@ impl Driver {
         let view = parts.gate.registry().view(&agent.scope);
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
-        let max_tokens = facts.max_output.min(quarter).max(256);
+        let max_tokens = facts.max_output.min(quarter).max(256).min(agent.max_tokens.unwrap_or(u32::MAX));
         let request = Request {
             model: facts.name,
             system: told.system,
@@ -127,9 +127,21 @@ impl Driver {
         Ok(())
     }
 
-    /// On whose account a request is. A run's id is the sender's choice, so it counts within its session alone.
+    /// On whose account a request is. A child spends what the run may that its family works for.
     fn asker(&self, run: &str) -> Asker {
-        Asker { agent: self.key.agent.clone(), run: format!("{}/{run}", self.key.key) }
+        let agent = self.key.agent.clone();
+        match self.child() {
+            Some(child) => Asker {
+                agent,
+                run: child.account.split(BELOW).next().unwrap_or_default().to_owned(),
+                account: child.account.clone(),
+                budgets: child.budgets.clone(),
+            },
+            None => {
+                let account = Asker::account(&self.key.key, run);
+                Asker { agent, run: account.clone(), account, budgets: Vec::new() }
+            }
+        }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.
@@ -194,9 +206,12 @@ impl Driver {
     }
 
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {
+        let isolated = self.child().is_some_and(|child| child.isolated_memory);
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
         let mut call = call_of(&self.key.agent, agent);
+        call.memories_of = isolated.then(|| self.key.key.clone());
+        call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
@@ -228,16 +243,15 @@ impl Driver {
     }
 
     pub(super) fn begin_compaction(&mut self) {
+        let run = self.state().and_then(|state| state.run.as_ref()).map(|run| run.id.clone());
+        // Asked for outside of a run, it is one of its own.
+        let asker = self.asker(&run.unwrap_or_else(|| Uuid::now_v7().to_string()));
         let Some(loaded) = &mut self.loaded else { return };
         let Some(prepared) = loaded.prepared.clone() else { return };
         let at = context::cut(&loaded.state.messages, &prepared.window);
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
-        let run = loaded.state.run.as_ref().map(|run| run.id.clone());
-        // Asked for outside of a run, it is one of its own.
-        let asker = self.asker(&run.unwrap_or_else(|| Uuid::now_v7().to_string()));
-        let Some(loaded) = &mut self.loaded else { return };
         loaded.effects.spawn(async move {
             let request = Request {
                 model: prepared.request.model.clone(),
@@ -319,6 +333,7 @@ fn call_of(id: &str, agent: &Agent) -> Call {
     let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
     call.autonomy = agent.autonomy;
     call.scope = agent.scope.clone();
+    call.also_as.clone_from(&agent.also_as);
     call
 }
 

@@ -23,7 +23,7 @@ impl Driver {
         approval: Approval,
         consent: oneshot::Sender<Consent>,
     ) -> Result<(), DatabaseError> {
-        let minutes = self.agent().approval_minutes;
+        let (minutes, child) = (self.agent().approval_minutes, self.child_name());
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let known = known_answer(&loaded.state, call, &approval);
         let question = match known {
@@ -42,10 +42,14 @@ impl Driver {
                 call: call.to_owned(),
                 tool: approval.tool,
                 rule: approval.rule,
-                reason: approval.reason,
+                reason: match &child {
+                    Some(child) => format!("asked by the child agent {:?}: {}", child.name, approval.reason),
+                    None => approval.reason,
+                },
                 input: approval.input,
                 fingerprint: approval.fingerprint,
                 expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
+                child,
             },
         };
         loaded.asking.entry(question.id.clone()).or_default().push(consent);

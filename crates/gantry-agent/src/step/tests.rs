@@ -264,6 +264,7 @@ fn question(id: &str, call: &str) -> Question {
         input: json!({}),
         fingerprint: call.into(),
         expires: 9,
+        child: None,
     }
 }
 

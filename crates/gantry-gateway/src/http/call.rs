@@ -21,7 +21,7 @@ use crate::gateway::{Gateway, now_ms};
 use crate::nodes::OUTCOME_UNKNOWN;
 
 /// The longest input.
-const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Headers of an answer that tell of the call.
 const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];

@@ -1,41 +1,52 @@
 //! `/mcp`: the Model Context Protocol over streamable HTTP. Hosts, origins and tokens are checked before, as everywhere.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+mod intake;
+mod sessions;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use gantry_mcp::{
     Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
 };
 use gantry_tool::{Call, Outcome, Refusal, RefusalCode, Surface};
 use http_body_util::{BodyExt, Full};
+use serde_json::json;
 use tokio::sync::{broadcast, watch};
 
-use super::call::{agent_of, read_body};
-use super::problem;
+use super::call::{agent_of, read_body, refusal_response};
+use super::{json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
-
-/// Conversations at the same time. Since 2026-07-28 the protocol has none.
-const MAX_SESSIONS: usize = 256;
+use intake::Intake;
+use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
 
 const SESSION: &str = "mcp-session-id";
 const REVISION: &str = "mcp-protocol-version";
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 
+/// Of a body that turns out to be none, so that it can be told what is wrong with it.
+const EXPLAINED_BYTES: usize = 1024 * 1024;
+
+/// How often idle conversations are looked for, as a part of how long they may be so.
+const LOOKS: u32 = 4;
+
 /// The server, and whose each conversation is: its id lets nobody in.
 pub(super) struct Mcp {
     service: HttpService<Served>,
-    sessions: HttpSessions,
-    owners: Mutex<HashMap<String, String>>,
+    alive: HttpSessions,
+    sessions: Sessions,
+    intake: Intake,
     /// Sessions are opened one after another, so that they can be counted.
     opening: tokio::sync::Mutex<()>,
 }
@@ -43,24 +54,42 @@ pub(super) struct Mcp {
 impl Mcp {
     pub(super) fn new(gateway: &Arc<Gateway>) -> Arc<Mcp> {
         let server = McpServer::new(Served(gateway.clone()), &gateway.version);
-        let (service, sessions) = http_service(server, gateway.ending.clone());
-        Arc::new(Mcp { service, sessions, owners: Mutex::default(), opening: tokio::sync::Mutex::default() })
+        let (service, alive) = http_service(server, gateway.ending.clone());
+        let mcp = Arc::new(Mcp {
+            service,
+            alive,
+            sessions: Sessions::default(),
+            intake: Intake::default(),
+            opening: tokio::sync::Mutex::default(),
+        });
+        tokio::spawn(end_idle(Arc::downgrade(&mcp), gateway.mcp_idle));
+        mcp
     }
 
-    async fn is_full(&self) -> bool {
-        self.sessions.ids().await.len() >= MAX_SESSIONS
+    async fn room(&self, owner: &str) -> Room {
+        let alive: HashSet<String> = self.alive.ids().await.into_iter().collect();
+        self.sessions.keep_only(&alive);
+        self.sessions.room(owner)
     }
 
-    fn is_of(&self, session: &str, owner: &str) -> bool {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.get(session).is_some_and(|of| of == owner)
+    /// As its client would.
+    async fn end(&self, session: &str) {
+        let asking = Request::delete("/mcp").header(SESSION, session).body(Full::new(Bytes::new()));
+        if let Ok(asking) = asking {
+            self.service.handle(asking).await;
+        }
+        self.sessions.forget(session);
     }
+}
 
-    async fn remember(&self, session: &str, owner: &str) {
-        let known = self.sessions.ids().await;
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.retain(|session, _| known.contains(session));
-        owners.insert(session.to_owned(), owner.to_owned());
+/// Ends conversations that nobody uses any more, for as long as there is a server.
+async fn end_idle(mcp: Weak<Mcp>, limit: Duration) {
+    loop {
+        tokio::time::sleep(limit / LOOKS).await;
+        let Some(mcp) = mcp.upgrade() else { return };
+        for session in mcp.sessions.idle_for(limit) {
+            mcp.end(&session).await;
+        }
     }
 }
 
@@ -70,39 +99,106 @@ pub(super) async fn mcp(
     Extension(mcp): Extension<Arc<Mcp>>,
     request: Request,
 ) -> Response {
+    match answer(&gateway, &identity, &mcp, request).await {
+        Ok(response) => response,
+        Err(refused) => *refused,
+    }
+}
+
+async fn answer(
+    gateway: &Arc<Gateway>,
+    identity: &Identity,
+    mcp: &Arc<Mcp>,
+    request: Request,
+) -> Result<Response, Box<Response>> {
+    let refused = |status, code, message: &str, hint| Box::new(problem(status, code, message, hint));
     if gateway.stopping.is_cancelled() {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
+        return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None));
     }
     let revoked = gateway.revoked.subscribe();
     let (parts, body) = request.into_parts();
     let owner = identity.owner();
     let session = text(&parts.headers, SESSION);
-    if session.is_some_and(|session| !mcp.is_of(session, &owner)) {
-        return problem(StatusCode::NOT_FOUND, "not_found", "there is no such session", None);
+    if session.is_some_and(|session| !mcp.sessions.is_of(session, &owner)) {
+        return Err(refused(StatusCode::NOT_FOUND, "not_found", "there is no such session", None));
     }
+    if session.is_none() {
+        // What was chosen wrongly is told now, not with the first list.
+        let scoped = Served(gateway.clone()).scoped(&parts, "unknown", Purpose::Tool);
+        scoped.map_err(|refusal| Box::new(refusal_response(&refusal)))?;
+    }
+    let in_use = session.map(|session| mcp.sessions.in_use(session));
     let opens = session.is_none() && text(&parts.headers, REVISION) != Some(WITHOUT_SESSIONS);
-    let body = match read_body(body).await {
-        Ok(body) => body,
-        Err(refused) => return *refused,
-    };
+    let room = mcp.intake.admit(body.size_hint().upper()).await?;
+    let body = read_body(body).await?;
     let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
-    if opens && mcp.is_full().await {
-        let message = format!("there are {MAX_SESSIONS} sessions already");
-        let hint = "end one, or use revision 2026-07-28 of the protocol, which has none";
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "too_many", &message, Some(hint));
-    }
+    let leaving = match if opens { mcp.room(&owner).await } else { Room::Free } {
+        Room::Free => None,
+        Room::InPlaceOf(session) => Some(session),
+        Room::NoneOfTheirs => {
+            let message = format!("this token has {MAX_OF_ONE} sessions already, and all are in use");
+            return Err(refused(StatusCode::TOO_MANY_REQUESTS, "too_many", &message, Some(END_ONE)));
+        }
+        Room::None => {
+            let message = format!("there are {MAX_SESSIONS} sessions already");
+            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "too_many", &message, Some(END_ONE)));
+        }
+    };
+    let sent = (body.len() <= EXPLAINED_BYTES && is_json(&parts.headers)).then(|| body.clone());
     let request: axum::http::Request<Full<Bytes>> = Request::from_parts(parts, Full::new(body));
     let response = mcp.service.handle(request).await;
-    if let Some(session) = text(response.headers(), SESSION) {
-        mcp.remember(session, &owner).await;
+    if opens && let Some(session) = text(response.headers(), SESSION) {
+        mcp.sessions.begin(session, &owner);
+        if let Some(leaving) = leaving {
+            mcp.end(&leaving).await;
+        }
     }
-    match identity {
-        Identity::Operator => response.map(Body::new),
-        Identity::Client(token) => response.map(|body| {
-            let until = is_revoked(revoked, token.name.clone());
-            Body::from_stream(body.into_data_stream().take_until(Box::pin(until)))
-        }),
+    if let (StatusCode::UNSUPPORTED_MEDIA_TYPE, Some(sent)) = (response.status(), sent) {
+        return Ok(no_message(&sent));
     }
+    let until = match identity {
+        Identity::Operator => None,
+        Identity::Client(token) => Some(token.name.clone()),
+    };
+    Ok(response.map(|body| {
+        let over = async move {
+            match until {
+                None => std::future::pending().await,
+                Some(token) => is_revoked(revoked, token).await,
+            }
+        };
+        let chunks = body.into_data_stream().take_until(Box::pin(over));
+        // In use, and counted, for as long as it is answered.
+        Body::from_stream(keeping(chunks, (in_use, room)))
+    }))
+}
+
+fn keeping<S: Stream, T>(stream: S, kept: T) -> impl Stream<Item = S::Item> {
+    stream.inspect(move |_| {
+        let _ = &kept;
+    })
+}
+
+const END_ONE: &str = "end one, or use revision 2026-07-28 of the protocol, which has none";
+
+fn is_json(headers: &HeaderMap) -> bool {
+    text(headers, "content-type").is_some_and(|kind| kind.trim().starts_with("application/json"))
+}
+
+/// To a body that is no message, in the protocol's own words: no JSON, or no request.
+fn no_message(sent: &[u8]) -> Response {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        id: Option<serde_json::Value>,
+    }
+    let head = serde_json::from_slice(sent);
+    let (code, message) = match &head {
+        Err(err) if !err.is_data() => (-32700, format!("the body is not JSON: {err}")),
+        _ => (-32600, "the body is no message of the protocol".to_owned()),
+    };
+    let id = head.ok().and_then(|Head { id }| id).filter(|id| id.is_string() || id.is_number());
+    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+    json_response(StatusCode::BAD_REQUEST, &error)
 }
 
 /// Comes back when that token is revoked. Who misses so many of them that it cannot tell has to come again.
@@ -124,12 +220,12 @@ pub(super) struct Served(Arc<Gateway>);
 
 impl Backend for Served {
     async fn shown(&self, who: &Who) -> Result<Shown, Refusal> {
-        let (call, names) = self.scoped(who, Purpose::Tool)?;
+        let (call, names) = self.scoped_for(who, Purpose::Tool)?;
         Ok(Shown { tools: self.0.gate.registry().view(&call.scope), names })
     }
 
     async fn call(&self, who: &Who, asked: Asked) -> Outcome {
-        let mut call = match self.scoped(who, asked.purpose) {
+        let mut call = match self.scoped_for(who, asked.purpose) {
             Ok((call, _)) => call,
             Err(refusal) => return Outcome::from_wire(&asked.tool, Err(refusal.to_wire())),
         };
@@ -152,14 +248,17 @@ impl Backend for Served {
 }
 
 impl Served {
+    fn scoped_for(&self, who: &Who, purpose: Purpose) -> Result<(Call, Names), Refusal> {
+        let parts = who.parts.as_ref().ok_or_else(nobody)?;
+        self.scoped(parts, &who.client, purpose)
+    }
+
     /// A call by this client: what its token and its agent may do, and of that what it chose to be shown.
-    fn scoped(&self, who: &Who, purpose: Purpose) -> Result<(Call, Names), Refusal> {
-        let unknown = || Refusal::new(RefusalCode::Denied, "nobody knows who asks");
-        let parts = who.parts.as_ref().ok_or_else(unknown)?;
-        let identity = parts.extensions.get::<Identity>().ok_or_else(unknown)?;
+    fn scoped(&self, parts: &Parts, client: &str, purpose: Purpose) -> Result<(Call, Names), Refusal> {
+        let identity = parts.extensions.get::<Identity>().ok_or_else(nobody)?;
         let agent = agent_of(&parts.headers)
             .map_err(|_| Refusal::new(RefusalCode::InvalidInput, "the header gantry-agent is not valid"))?;
-        let wanted = Wanted { agent, workspace: None, mcp: Some(&who.client) };
+        let wanted = Wanted { agent, workspace: None, mcp: Some(client) };
         let mut call = self.0.call(identity, &wanted, Surface::Mcp)?;
         let selection = selection(identity, parts)?;
         let scope = match purpose {
@@ -170,6 +269,10 @@ impl Served {
         call.scope = scope.within(call.scope);
         Ok((call, selection.names()))
     }
+}
+
+fn nobody() -> Refusal {
+    Refusal::new(RefusalCode::Denied, "nobody knows who asks")
 }
 
 /// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`. A token that names its tools is shown them.

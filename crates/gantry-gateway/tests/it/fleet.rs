@@ -94,6 +94,7 @@ impl Fleet {
             workspace,
             version: "0".into(),
             protected: None,
+            mcp_idle: Duration::from_secs(1800),
         });
         let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
         wire.lead_to(serving.address);

@@ -23,8 +23,9 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::http::Guarded;
-use super::stdio::{Program, Stdio, shown};
-use super::wire::Lists;
+use super::stdio::{Program, Stdio};
+use super::wire::{Lists, is_unreadable};
+use super::words::shown;
 
 /// Of one list of tools. A list without end is no list.
 const MAX_PAGES: usize = 100;
@@ -50,12 +51,18 @@ pub(super) enum TalkError {
     /// The other side is not there any more.
     #[error("{0}")]
     Lost(String),
+    /// It never was.
+    #[error("{0}")]
+    NotStarted(String),
     /// It wants to know who we are; the challenge, as it came.
     #[error("it wants a login")]
     Login(String),
     /// It has answered, with an error of the protocol.
     #[error("{0}")]
     Refused(String),
+    /// It has answered, and nobody can read what.
+    #[error("{0}")]
+    Garbled(String),
     /// It does not know this way of beginning, and says so in its own way.
     #[error("{0}")]
     Odd(String),
@@ -257,6 +264,9 @@ impl Connection {
 
     async fn told(&self, err: ServiceError) -> TalkError {
         match err {
+            ServiceError::McpError(error) if is_unreadable(&error) => {
+                TalkError::Garbled(error.message.into_owned())
+            }
             ServiceError::McpError(error) => {
                 TalkError::Refused(format!("{} (code {})", shown(&error.message), error.code.0))
             }

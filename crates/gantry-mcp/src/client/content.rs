@@ -1,8 +1,28 @@
 //! What a server answered, as a tool's reply: text where it is text, structure where it is structure, else every block.
 
-use gantry_tool::{Reply, ToolError};
+use gantry_tool::{Reply, ToolError, Validator};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
+
+/// Of what is wrong with one answer.
+const MAX_VIOLATIONS: usize = 5;
+
+/// Whether a success has the structure that was promised, or what is wrong with it. Others check it too, against the
+/// schema that we pass on.
+pub(super) fn keeps_promise(result: &CallToolResult, schema: &Validator) -> Result<(), String> {
+    if result.is_error == Some(true) {
+        return Ok(());
+    }
+    let Some(structure) = &result.structured_content else {
+        return Err("there is no structuredContent".to_owned());
+    };
+    let violations = schema.violations(structure);
+    let mut told: Vec<String> = violations.iter().take(MAX_VIOLATIONS).map(ToString::to_string).collect();
+    if violations.len() > MAX_VIOLATIONS {
+        told.push(format!("and {} more", violations.len() - MAX_VIOLATIONS));
+    }
+    if told.is_empty() { Ok(()) } else { Err(told.join("; ")) }
+}
 
 /// Nothing of an answer is left out: what does not fit a simpler form is given block by block.
 pub(super) fn reply(result: CallToolResult) -> Result<Reply, ToolError> {
@@ -61,6 +81,21 @@ mod tests {
             other => panic!("{other}"),
         });
         assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn a_promised_structure_is_kept_or_told() {
+        let schema =
+            json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
+        let schema = Validator::new(&schema);
+        let told = |result: Value| {
+            keeps_promise(&serde_json::from_value(result).unwrap(), &schema).err().unwrap_or_default()
+        };
+        assert_eq!(told(json!({"content": [], "structuredContent": {"sum": 3, "more": "is fine"}})), "");
+        assert_eq!(told(json!({"content": [], "isError": true})), "", "an error promises nothing");
+        assert!(told(json!({"content": [], "structuredContent": {"sum": "three"}})).contains("sum"));
+        assert!(told(json!({"content": [], "structuredContent": {}})).contains("required field \"sum\""));
+        assert!(told(json!({"content": []})).contains("no structuredContent"));
     }
 
     #[test]

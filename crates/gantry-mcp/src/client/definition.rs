@@ -1,10 +1,41 @@
 //! A tool as its server defines it: the whole object that came over the wire, whatever of it anybody looks at.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Of one definition, as text. What is more is no description of a tool.
 const MAX_DEFINITION_BYTES: usize = 256 * 1024;
 const MAX_NAME_CHARS: usize = 128;
+/// Readers of JSON give up at 128, and a definition is passed on inside other things.
+const MAX_NESTING: usize = 100;
+/// In place of what cannot be kept: why.
+const UNREADABLE: &str = "gantry/unreadable";
+
+/// A definition as it came; one that cannot be kept is its name, and why.
+pub(super) fn read(text: &str) -> Value {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: Option<String>,
+    }
+    let why = match serde_json::from_str(text) {
+        Ok(definition) if nesting(&definition) <= MAX_NESTING => return definition,
+        Ok(_) => format!("its definition is more than {MAX_NESTING} levels deep"),
+        // The reader's limit has no kind of its own.
+        Err(err) if err.to_string().contains("recursion limit") => {
+            format!("its definition is more than {MAX_NESTING} levels deep")
+        }
+        Err(err) => format!("its definition cannot be read: {err}"),
+    };
+    let name = serde_json::from_str(text).ok().and_then(|Named { name }| name);
+    json!({"name": name, UNREADABLE: why})
+}
+
+fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(nesting).max().unwrap_or(0),
+        _ => 0,
+    }
+}
 
 /// The name a definition gives, if it gives one.
 pub(super) fn name(definition: &Value) -> Option<&str> {
@@ -18,6 +49,9 @@ pub fn hash(definition: &Value) -> String {
 
 /// Why a definition cannot be offered to anybody, if so.
 pub(super) fn problem(definition: &Value) -> Option<String> {
+    if let Some(why) = definition.get(UNREADABLE) {
+        return Some(why.as_str().unwrap_or("it cannot be read").to_owned());
+    }
     let Some(name) = name(definition) else { return Some("it has no name".to_owned()) };
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || !name.chars().all(allowed) {
@@ -79,8 +113,6 @@ fn canonical(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -20,8 +20,9 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::Instant;
 
 use super::credentials::Credentials;
-use super::stdio::{MAX_MESSAGE_BYTES, shown};
-use super::wire::Lists;
+use super::stdio::MAX_MESSAGE_BYTES;
+use super::wire::{Lists, no_answer};
+use super::words::shown;
 
 /// A stream of events is opened anew at the latest then.
 const STREAM_LIMIT: Duration = Duration::from_secs(3600);
@@ -114,13 +115,13 @@ impl Guarded {
     fn events(&self, body: Body) -> BoxStream<'static, Result<Sse, SseError>> {
         let lists = self.lists.clone();
         let events = SseStream::from_bytes_stream(bounded(body));
-        let sifted = move |mut event: Sse| {
-            if let Some(sifted) = event.data.as_deref().and_then(|data| lists.sift(data)) {
-                event.data = Some(sifted.to_string());
+        let readable = move |mut event: Sse| {
+            if let Some(mended) = event.data.as_deref().and_then(|data| lists.mended(data)) {
+                event.data = Some(mended);
             }
             event
         };
-        events.map_ok(sifted).boxed()
+        events.map_ok(readable).boxed()
     }
 }
 
@@ -161,7 +162,10 @@ impl StreamableHttpClient for Guarded {
             .send(Asking { method: Method::POST, uri, session: session_id, headers, body, limit: self.limit })
             .await?;
         let status = response.status;
-        let expects = matches!(message, ClientJsonRpcMessage::Request(_));
+        let expects = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -177,18 +181,21 @@ impl StreamableHttpClient for Guarded {
             return Ok(StreamableHttpPostResponse::Sse(self.events(response.body), session));
         }
         let bytes = whole(response.body).await?;
-        if !expects && (bytes.is_empty() || !kind.starts_with("application/json")) {
+        if expects.is_none() && (bytes.is_empty() || !kind.starts_with("application/json")) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !kind.starts_with("application/json") {
             return Err(StreamableHttpError::UnexpectedContentType(Some(shown(&kind))));
         }
-        match self.lists.message(&String::from_utf8_lossy(&bytes)) {
-            Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+        let text = String::from_utf8_lossy(&bytes);
+        match (self.lists.message(&text), expects) {
+            (Ok(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
             // Nothing was asked, so nothing is missing.
-            Err(_) if !expects => Ok(StreamableHttpPostResponse::Accepted),
-            Err(err) => {
-                Err(unexpected(format!("not a message: {err}: {}", shown(&String::from_utf8_lossy(&bytes)))))
+            (Err(_), None) => Ok(StreamableHttpPostResponse::Accepted),
+            // It costs this one request.
+            (Err(err), Some(id)) => {
+                let answer = no_answer(id, &format!("not a message: {err}: {}", shown(&text)));
+                Ok(StreamableHttpPostResponse::Json(answer, session))
             }
         }
     }

@@ -1,49 +1,42 @@
-//! One server: started when it is needed, listened to while it runs, stopped when it is not, started again if it fails.
+//! One server, as its callers see it: what of it may be called, and one call. How it runs is in `running.rs`, how it is
+//! reached in `opening.rs`.
 //!
 //! Whoever calls waits for this server alone, and never longer than the call may take.
 
+mod opening;
+mod running;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gantry_net::{Client, ClientOptions, HostPattern};
 use gantry_store::{RecordError, RecordVersion, ServerRecord};
-use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError};
+use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, Validator};
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Greeting, Hearer, Listing, TalkError};
+use super::connection::{Connection, TalkError};
 use super::content;
-use super::credentials::Credentials;
-use super::definition;
-use super::http::Guarded;
-use super::oauth::Login;
-use super::spec::{AddressSpec, Place, ServerSpec, Surroundings};
+use super::spec::{Place, ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
-use super::wire::Lists;
+use super::words::shown_name;
+use running::Slot;
 
-/// For the handshake and the first list; programs that fetch themselves first take their time.
-const START_LIMIT: Duration = Duration::from_secs(60);
-const ENDED: &str = "it has ended by itself";
-/// After a failure; doubled with each that follows.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A call waits this long for a server that may be tried again; longer waits are told instead.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// A server that ran for so long has shown that it can.
-const PROVEN: Duration = Duration::from_secs(60);
 /// For a server to show that it is alive.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// At once; more are refused.
 const MAX_CALLS: usize = 64;
-/// A list is read again at most this often, however often a server says that it has changed.
-const LIST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ServerError {
     #[error("the MCP server {server} cannot be used: {reason}")]
     Failed { server: String, reason: String },
+    /// A program that was started, and could not do all that it may have wanted to.
+    #[error("the MCP server {server} cannot be used: {reason}")]
+    Confined { server: String, reason: String, confinement: String },
     #[error("the MCP server {server} has failed and is tried again in {}: {reason}", seconds(.wait))]
     Resting { server: String, wait: Duration, reason: String },
     #[error("the MCP server {server} wants a login")]
@@ -66,6 +59,10 @@ impl ServerError {
             ServerError::Failed { server, .. } | ServerError::Resting { server, .. } => {
                 Some(format!("`gantry mcp test {server}` tries it"))
             }
+            ServerError::Confined { server, confinement, .. } => Some(format!(
+                "{confinement}; if it needs that, make what it needs there beforehand, or set mcpServers.{server}.confine = \
+                 false (`gantry mcp add --unconfined`)"
+            )),
             ServerError::Record { .. } => None,
             ServerError::Unknown(_) => Some("`gantry mcp list` names those there are".to_owned()),
         }
@@ -76,6 +73,30 @@ impl ServerError {
 pub(super) struct Known {
     pub(super) record: ServerRecord,
     pub(super) standings: Vec<Standing>,
+    /// What tools have promised to answer with, as it was accepted. Compiled when it is first needed.
+    promises: BTreeMap<String, OnceLock<Validator>>,
+}
+
+impl Known {
+    fn new(record: ServerRecord) -> Known {
+        let standings = standings(&record);
+        let promising = standings.iter().filter(|standing| promise(standing).is_some());
+        let promises = promising.map(|standing| (standing.name.clone(), OnceLock::new())).collect();
+        Known { record, standings, promises }
+    }
+
+    fn standing(&self, tool: &str) -> Option<&Standing> {
+        self.standings.iter().find(|standing| standing.name == tool)
+    }
+
+    fn promised(&self, tool: &str) -> Option<&Validator> {
+        let schema = promise(self.standing(tool)?)?;
+        Some(self.promises.get(tool)?.get_or_init(|| Validator::new(schema)))
+    }
+}
+
+fn promise(standing: &Standing) -> Option<&Value> {
+    standing.accepted.as_ref()?.get("outputSchema")
 }
 
 pub(super) struct Server {
@@ -88,35 +109,12 @@ pub(super) struct Server {
     known: Mutex<Option<(RecordVersion, Arc<Known>)>>,
     /// Whether somebody is finding out if it still answers.
     probing: AtomicBool,
-}
-
-#[derive(Default)]
-struct Slot {
-    connection: Option<Running>,
-    failures: u32,
-    again: Option<Instant>,
-    reason: String,
-    stopped: bool,
-}
-
-#[derive(Clone)]
-struct Running {
-    connection: Arc<Connection>,
-    since: Instant,
-}
-
-impl Slot {
-    /// What runs now, if it is this.
-    fn running(&self, connection: &Arc<Connection>) -> Option<Running> {
-        self.connection.clone().filter(|now| Arc::ptr_eq(&now.connection, connection))
-    }
-
-    fn failed(&mut self, reason: String) {
-        let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.min(8));
-        self.failures += 1;
-        self.again = Some(Instant::now() + doubled.min(LONGEST_WAIT));
-        self.reason = reason;
-    }
+    /// When its list was read last.
+    listed: Mutex<Option<Instant>>,
+    /// Why it is ended for good, if it is.
+    stopped: OnceLock<&'static str>,
+    /// Fires then.
+    stopping: CancellationToken,
 }
 
 impl Server {
@@ -129,6 +127,9 @@ impl Server {
             used: Mutex::new(Instant::now()),
             known: Mutex::default(),
             probing: AtomicBool::new(false),
+            listed: Mutex::default(),
+            stopped: OnceLock::new(),
+            stopping: CancellationToken::new(),
         })
     }
 
@@ -144,8 +145,7 @@ impl Server {
             Some((read, seen)) if *read == version => Ok(seen.clone()),
             _ => {
                 let record = self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?;
-                let standings = standings(&record);
-                let seen = Arc::new(Known { record, standings });
+                let seen = Arc::new(Known::new(record));
                 *known = Some((version, seen.clone()));
                 Ok(seen)
             }
@@ -163,7 +163,6 @@ impl Server {
         tool: String,
         input: Value,
     ) -> Result<Reply, ToolError> {
-        self.check(&tool)?;
         let Ok(_permit) = self.busy.try_acquire() else {
             let message = format!("the MCP server {} has {MAX_CALLS} calls to answer already", self.name());
             return Err(ToolError::Refused(Refusal::new(RefusalCode::Unavailable, message)));
@@ -172,12 +171,21 @@ impl Server {
         let Value::Object(input) = input else { return Err(ToolError::input("the input is no object")) };
         let asked = OnceLock::new();
         let work = async {
+            if let Err(held) = self.check(&tool) {
+                // It may be defined again as it was accepted.
+                self.look_again().await.ok_or(held)?;
+                self.check(&tool)?;
+            }
             let connection = self.connected().await.map_err(unavailable)?;
             let _ = asked.set(connection.clone());
             // It may have come back with other definitions than those that were accepted.
-            self.check(&tool)?;
+            let known = self.check(&tool)?;
             let answer = connection.call(&tool, input, call.progress.clone()).await;
-            content::reply(answer.map_err(|err| self.unanswered(err))?)
+            let answer = answer.map_err(|err| self.unanswered(err))?;
+            if let Some(promised) = known.promised(&tool) {
+                content::keeps_promise(&answer, promised).map_err(|why| self.broken_promise(&tool, &why))?;
+            }
+            content::reply(answer)
         };
         let answer = tokio::select! {
             biased;
@@ -206,7 +214,10 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             let answer = tokio::time::timeout(PROBE_LIMIT, connection.list()).await;
-            if !matches!(answer, Ok(Ok(_) | Err(TalkError::Refused(_) | TalkError::Login(_)))) {
+            if !matches!(
+                answer,
+                Ok(Ok(_) | Err(TalkError::Refused(_) | TalkError::Garbled(_) | TalkError::Login(_)))
+            ) {
                 let mut slot = server.slot.lock().await;
                 if let Some(running) = slot.running(&connection) {
                     server.lost(&mut slot, &running, "it has stopped answering");
@@ -219,12 +230,12 @@ impl Server {
     }
 
     /// Only what the operator has accepted runs.
-    fn check(&self, tool: &str) -> Result<(), ToolError> {
+    fn check(&self, tool: &str) -> Result<Arc<Known>, ToolError> {
         let seen = self.known().map_err(unavailable)?;
-        let standing = seen.standings.iter().find(|standing| standing.name == tool);
+        let standing = seen.standing(tool);
         let (server, name) = (self.name(), format!("{}__{tool}", self.name()));
         let (why, hint) = match standing.map(|standing| &standing.state) {
-            Some(State::Ready) => return Ok(()),
+            Some(State::Ready) => return Ok(seen),
             Some(State::Changed) => (
                 format!("{name} is held: the server defines it otherwise than it was accepted"),
                 format!(
@@ -252,6 +263,9 @@ impl Server {
             TalkError::Refused(reason) => {
                 ToolError::failed(format!("the MCP server {} refuses: {reason}", self.name()))
             }
+            TalkError::Garbled(reason) => {
+                ToolError::failed(format!("the MCP server {} has answered, but {reason}", self.name()))
+            }
             err => {
                 if let TalkError::Login(challenge) = &err {
                     // For the next login to ask for what is missing; without it, it asks for what it asked before.
@@ -263,256 +277,38 @@ impl Server {
         }
     }
 
+    fn broken_promise(&self, tool: &str, why: &str) -> ToolError {
+        let message = format!(
+            "the MCP server {} has answered {} with other structuredContent than its outputSchema says: {why}",
+            self.name(),
+            shown_name(tool)
+        );
+        ToolError::failed(message).with_hint("the tool has run; only its answer is refused")
+    }
+
     fn failed(&self, err: TalkError) -> ServerError {
         let server = self.name().to_owned();
         match err {
+            // However its end looked from outside, it was we who ended it.
+            TalkError::Lost(reason) => ServerError::Failed {
+                server,
+                reason: self.stopped.get().map_or(reason, |why| (*why).to_owned()),
+            },
             TalkError::Login(challenge) => ServerError::Login { server, challenge },
             err => ServerError::Failed { server, reason: err.to_string() },
         }
     }
 
+    /// What this server cannot do, if it is a program that is confined.
+    pub(super) fn confinement(&self) -> Option<String> {
+        match &self.spec.place {
+            Place::Program(program) if program.confined => self.around.confinement(),
+            Place::Program(_) | Place::Address(_) => None,
+        }
+    }
+
     fn unreadable(&self, err: &RecordError) -> ServerError {
         ServerError::Record { server: self.name().to_owned(), reason: err.to_string() }
-    }
-
-    /// The running server, started if it is not. The start goes on when whoever asked for it has left.
-    pub(super) async fn connected(self: &Arc<Self>) -> Result<Arc<Connection>, ServerError> {
-        let server = self.clone();
-        match tokio::spawn(async move { server.start().await }).await {
-            Ok(started) => started,
-            Err(err) => Err(ServerError::Failed { server: self.name().to_owned(), reason: err.to_string() }),
-        }
-    }
-
-    async fn start(self: Arc<Self>) -> Result<Arc<Connection>, ServerError> {
-        let mut slot = self.slot.lock().await;
-        if let Some(running) = slot.connection.clone() {
-            if !running.connection.is_lost() {
-                return Ok(running.connection);
-            }
-            self.lost(&mut slot, &running, ENDED);
-        }
-        let failed =
-            |reason: &str| ServerError::Failed { server: self.name().to_owned(), reason: reason.to_owned() };
-        if slot.stopped {
-            return Err(failed("Gantry is stopping"));
-        }
-        if let Some(again) = slot.again {
-            let wait = again.saturating_duration_since(Instant::now());
-            if wait > PATIENCE {
-                return Err(ServerError::Resting {
-                    server: self.name().to_owned(),
-                    wait,
-                    reason: slot.reason.clone(),
-                });
-            }
-            tokio::time::sleep(wait).await;
-        }
-        let (hearer, heard) = Hearer::new(self.around.version);
-        let opened = match tokio::time::timeout(START_LIMIT, self.open(hearer)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(TalkError::Silent(START_LIMIT)),
-        };
-        match opened {
-            Ok(connection) => {
-                let running = Running { connection: Arc::new(connection), since: Instant::now() };
-                slot.connection = Some(running.clone());
-                *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-                tokio::spawn(attend(Arc::downgrade(&self), running.clone(), heard));
-                Ok(running.connection)
-            }
-            Err(err) => {
-                let err = self.failed(err);
-                slot.failed(err.to_string());
-                Err(err)
-            }
-        }
-    }
-
-    async fn open(&self, hearer: Hearer) -> Result<Connection, TalkError> {
-        let greetings = match self.speaks_older() {
-            true => [Greeting::Older, Greeting::Newest],
-            false => [Greeting::Newest, Greeting::Older],
-        };
-        let connection = match self.greeted(hearer.clone(), greetings[0]).await {
-            Err(TalkError::Odd(_) | TalkError::Refused(_)) => self.greeted(hearer, greetings[1]).await?,
-            greeted => greeted?,
-        };
-        match connection.list().await {
-            Ok(listing) => {
-                self.note(&connection, listing)?;
-                Ok(connection)
-            }
-            Err(err) => {
-                connection.close().await;
-                Err(err)
-            }
-        }
-    }
-
-    /// Whether it spoke a revision before 2026-07-28 when it was listed last.
-    fn speaks_older(&self) -> bool {
-        let about = self.known().ok().and_then(|seen| seen.record.about.clone());
-        let revision = about.as_ref().and_then(|about| about["protocolVersion"].as_str());
-        revision.is_some_and(|revision| revision < "2026-07-28")
-    }
-
-    async fn greeted(&self, hearer: Hearer, greeting: Greeting) -> Result<Connection, TalkError> {
-        match &self.spec.place {
-            Place::Program(program) => {
-                let command = self.around.command(program).map_err(TalkError::Lost)?;
-                let piped = self.around.processes.pipe(command).await.map_err(|err| {
-                    let hint = err.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                    TalkError::Lost(format!("{err}{hint}"))
-                })?;
-                Connection::over_stdio(piped, hearer, greeting).await
-            }
-            Place::Address(address) => {
-                Connection::over_http(address.url.as_str(), self.guarded(address), hearer, greeting).await
-            }
-        }
-    }
-
-    fn guarded(&self, address: &AddressSpec) -> Guarded {
-        let client = self.client(address);
-        let login = self.login_with(address, client.clone());
-        Guarded {
-            client,
-            credentials: Arc::new(Credentials {
-                secrets: self.around.secrets.clone(),
-                headers: address.headers.clone(),
-                login: Some(Arc::new(login)),
-            }),
-            lists: Lists::default(),
-            limit: self.spec.timeout.saturating_add(Duration::from_secs(5)),
-        }
-    }
-
-    /// The operator named this host, so it may be one of their own machines.
-    fn client(&self, address: &AddressSpec) -> Client {
-        let own = address.url.host_str().and_then(|host| HostPattern::parse(host).ok());
-        let mut options: ClientOptions = self.around.network.clone();
-        options.private_hosts.extend(own);
-        Client::new(options)
-    }
-
-    /// For servers at addresses; programs have their own ways.
-    pub(super) fn login(&self) -> Option<Login> {
-        match &self.spec.place {
-            Place::Program(_) => None,
-            Place::Address(address) => Some(self.login_with(address, self.client(address))),
-        }
-    }
-
-    fn login_with(&self, address: &AddressSpec, client: Client) -> Login {
-        Login {
-            server: self.name().to_owned(),
-            url: address.url.clone(),
-            client,
-            secrets: self.around.secrets.clone(),
-            records: self.around.records.clone(),
-            renewing: tokio::sync::Mutex::new(()),
-        }
-    }
-
-    /// Writes down what was listed, for everybody who asks what there is.
-    fn note(&self, connection: &Connection, listing: Listing) -> Result<(), TalkError> {
-        let Listing { mut tools, usable, .. } = listing;
-        // What the protocol itself forbids is as good as not offered; what we cannot use is shown as such.
-        tools.retain(|tool| {
-            definition::problem(tool).is_some()
-                || definition::name(tool).is_some_and(|name| usable.iter().any(|usable| usable == name))
-        });
-        let about = connection.about();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let listed = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-        let noted = self.around.records.change(self.name(), |record| {
-            if record.offered != tools || record.about != about || record.listed == 0 {
-                (record.offered, record.about, record.listed) = (tools, about, listed);
-            }
-        });
-        noted.map_err(|err| TalkError::Refused(err.to_string()))?;
-        Ok(())
-    }
-
-    fn lost(&self, slot: &mut Slot, running: &Running, why: &str) {
-        slot.connection = None;
-        if running.since.elapsed() >= PROVEN {
-            slot.failures = 0;
-        }
-        slot.failed(why.to_owned());
-    }
-
-    /// The process that runs now, if there is one.
-    pub(super) async fn pid(&self) -> Option<i32> {
-        self.slot.lock().await.connection.as_ref()?.connection.pid()
-    }
-
-    /// For good: nothing starts it again.
-    pub(super) async fn stop(&self) {
-        let running = {
-            let mut slot = self.slot.lock().await;
-            slot.stopped = true;
-            slot.connection.take()
-        };
-        if let Some(running) = running {
-            running.connection.close().await;
-        }
-    }
-
-    /// When it may be stopped for want of work; in the future while there is any.
-    fn idle_at(&self) -> Instant {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = if self.busy.available_permits() == MAX_CALLS { used } else { Instant::now() };
-        since + self.spec.idle
-    }
-}
-
-/// Looks after a server that runs: hears that its tools have changed, that it has ended, that nobody needs it.
-async fn attend(server: Weak<Server>, running: Running, mut heard: watch::Receiver<u64>) {
-    let mut list_after = Instant::now();
-    loop {
-        let Some(idle_at) = server.upgrade().map(|server| server.idle_at()) else {
-            return running.connection.close().await;
-        };
-        let changed = async {
-            let changed = heard.changed().await;
-            tokio::time::sleep_until(list_after).await;
-            changed
-        };
-        tokio::select! {
-            () = running.connection.ended() => {
-                if let Some(server) = server.upgrade() {
-                    let mut slot = server.slot.lock().await;
-                    if slot.running(&running.connection).is_some() {
-                        server.lost(&mut slot, &running, ENDED);
-                    }
-                }
-                return running.connection.close().await;
-            }
-            // Whoever tells is part of the connection, so it cannot be gone before it.
-            _ = changed => {
-                let Some(server) = server.upgrade() else { continue };
-                list_after = Instant::now() + LIST_PAUSE;
-                if let Ok(listing) = running.connection.list().await {
-                    // A list that cannot be written down is read again with the next start.
-                    let _ = server.note(&running.connection, listing);
-                }
-            }
-            () = tokio::time::sleep_until(idle_at) => {
-                let Some(server) = server.upgrade() else { continue };
-                let mut slot = server.slot.lock().await;
-                if server.idle_at() > Instant::now() {
-                    continue;
-                }
-                if slot.running(&running.connection).is_some() {
-                    slot.connection = None;
-                    (slot.failures, slot.again) = (0, None);
-                }
-                drop(slot);
-                return running.connection.close().await;
-            }
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::oauth::Login;
 use super::server::{Server, ServerError};
 use super::spec::{ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
+use super::words::{plain, plainly_described, shown_name};
 
 /// How soon a change that another process made is noticed.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ impl Servers {
         }
         for server in leaving {
             self.inner.registry.remove_server(server.name());
-            server.stop().await;
+            server.stop("it was removed, or is configured otherwise now").await;
         }
         self.add(fresh);
     }
@@ -100,6 +101,11 @@ impl Servers {
 
     pub fn spec(&self, name: &str) -> Result<ServerSpec, ServerError> {
         Ok(self.inner.server(name)?.spec.clone())
+    }
+
+    /// What a server cannot do, in words, if it is a program that is confined.
+    pub fn confinement(&self, name: &str) -> Option<String> {
+        self.inner.server(name).ok()?.confinement()
     }
 
     /// How each tool of a server stands, as far as is known without asking it.
@@ -164,8 +170,10 @@ impl Servers {
     pub async fn stop(&self) {
         let servers: Vec<Arc<Server>> =
             self.inner.entries().values().map(|entry| entry.server.clone()).collect();
-        let stopping: Vec<_> =
-            servers.into_iter().map(|server| tokio::spawn(async move { server.stop().await })).collect();
+        let stopping: Vec<_> = servers
+            .into_iter()
+            .map(|server| tokio::spawn(async move { server.stop("Gantry is stopping").await }))
+            .collect();
         for stopped in stopping {
             let _ = stopped.await;
         }
@@ -203,19 +211,19 @@ impl Inner {
         let standings = seen.iter().flat_map(|seen| &seen.standings);
         let mut tools = Vec::new();
         for standing in standings {
+            let shown = shown_name(&standing.name);
             match &standing.state {
-                State::Unusable(why) => problems.push(format!("{} is held: {why}", standing.name)),
+                State::Unusable(why) => problems.push(format!("{shown} is held: {why}")),
                 State::Changed => problems.push(format!(
-                    "{} is held: its definition has changed; `gantry mcp accept {}` shows how",
-                    standing.name,
+                    "{shown} is held: its definition has changed; `gantry mcp accept {}` shows how",
                     server.name()
                 )),
                 State::Ready | State::New | State::Gone => {}
             }
             let wanted = server.spec.tools.as_ref().is_none_or(|tools| tools.contains(&standing.name));
-            let shown = matches!(standing.state, State::Ready | State::Changed);
+            let offered = matches!(standing.state, State::Ready | State::Changed);
             tools.extend(
-                standing.accepted.as_ref().filter(|_| wanted && shown).map(|known| tool(server, known)),
+                standing.accepted.as_ref().filter(|_| wanted && offered).map(|known| tool(server, known)),
             );
         }
         let refused = self.registry.set_server(server.name(), tools);
@@ -236,9 +244,9 @@ fn tool(server: &Arc<Server>, definition: &Value) -> Tool {
     let remote = RemoteTool {
         name: format!("{}__{name}", server.name()),
         toolset: Toolset::Mcp,
-        description: text("description").or_else(|| text("title")).unwrap_or(&name).to_owned(),
-        input_schema: definition.get("inputSchema").cloned().unwrap_or_default(),
-        output_schema: definition.get("outputSchema").cloned(),
+        description: plain(text("description").or_else(|| text("title")).unwrap_or(&name)),
+        input_schema: definition.get("inputSchema").cloned().map(plainly_described).unwrap_or_default(),
+        output_schema: definition.get("outputSchema").cloned().map(plainly_described),
         read_only,
         destructive: !read_only && hint("destructiveHint", true),
         idempotent: read_only || hint("idempotentHint", false),

@@ -1,7 +1,7 @@
 //! What a server is, as the operator has configured it, and what it is started with.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_net::{ClientOptions, HeaderName, Url};
@@ -74,6 +74,28 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// What confined programs cannot do, in words. Nothing, where there is nothing that is closed to them.
+    pub(super) fn confinement(&self) -> Option<String> {
+        let all = existing(&self.closed);
+        // What lies in another that is closed goes without saying.
+        let is_inner = |path: &Path| all.iter().any(|other| path != other && path.starts_with(other));
+        let closed: Vec<&Path> = all.iter().map(PathBuf::as_path).filter(|path| !is_inner(path)).collect();
+        let above = closed.iter().flat_map(|closed| closed.ancestors().skip(1));
+        let mut above: Vec<&Path> = above.filter(|path| path.parent().is_some()).collect();
+        above.sort_unstable();
+        above.dedup();
+        let named = |paths: &mut dyn Iterator<Item = &Path>| {
+            paths.map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let closed = named(&mut closed.into_iter());
+        let above = named(&mut above.into_iter());
+        (!closed.is_empty()).then(|| {
+            format!(
+                "it is confined: it can reach all files but {closed}, and can neither list nor make anything directly in {above}"
+            )
+        })
+    }
+
     /// The program with exactly what it is given, or why it cannot be.
     pub(super) fn command(&self, spec: &ProgramSpec) -> Result<Command, String> {
         let mut variables = env::guarded(self.variables.iter().cloned());

@@ -13,6 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use super::wire::Lists;
+use super::words::shown;
 
 /// Of one message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -27,7 +28,6 @@ const WRITE_LIMIT: Duration = Duration::from_secs(30);
 const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 /// Of standard error, the newest.
 const STDERR_BYTES: usize = 4 * 1024;
-const SHOWN_CHARS: usize = 200;
 
 /// What became of a server's program, for whoever has to tell.
 #[derive(Debug, Clone)]
@@ -239,11 +239,4 @@ async fn keep_tail(mut stderr: pipe::Receiver, tail: Arc<Mutex<VecDeque<u8>>>) {
         let beyond = tail.len().saturating_sub(STDERR_BYTES);
         tail.drain(..beyond);
     }
-}
-
-/// A stranger's words, bounded and on one line.
-pub(super) fn shown(text: &str) -> String {
-    let plain: String =
-        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
-    if text.trim().chars().count() > SHOWN_CHARS { format!("{plain}…") } else { plain }
 }

@@ -1,15 +1,26 @@
-//! Lists of tools as they came over the wire, kept aside before the SDK reads what it knows of them.
+//! What servers say, made readable for the SDK: lists of tools are kept aside as they came, and an answer that is none
+//! still ends the call it answers.
 //!
-//! The SDK drops fields it does not know, and one definition that is none would cost the whole list.
+//! The SDK drops fields it does not know; one definition that is none would cost the whole list, and an answer that it
+//! cannot read would be waited for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
-use serde_json::Value;
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::definition;
+use super::words::shown;
 
 /// Lists that nobody has asked for may be as many as the server likes; only the newest are kept.
 const KEPT: usize = 4;
+
+/// Marks an error that stands for an answer which could not be read.
+const UNREADABLE: &str = "gantry/unreadable";
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lists(Arc<Mutex<VecDeque<Answered>>>);
@@ -17,30 +28,49 @@ pub(super) struct Lists(Arc<Mutex<VecDeque<Answered>>>);
 /// The id of a request, and the definitions that came in answer to it.
 type Answered = (Value, Vec<Value>);
 
+/// The fields of an object, none of them read yet, however deep they are.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
 impl Lists {
     /// A message of the server, for the SDK.
     pub(super) fn message(&self, text: &str) -> Result<ServerJsonRpcMessage, serde_json::Error> {
-        match self.sift(text) {
+        let read = match self.sift(text) {
             Some(sifted) => serde_json::from_value(sifted),
             None => serde_json::from_str(text),
+        };
+        read.or_else(|err| unreadable(text, &err).ok_or(err))
+    }
+
+    /// The text of a message that the SDK reads itself, where it has to be another than the server's own.
+    pub(super) fn mended(&self, text: &str) -> Option<String> {
+        if let Some(sifted) = self.sift(text) {
+            return Some(sifted.to_string());
         }
+        let err = serde_json::from_str::<ServerJsonRpcMessage>(text).err()?;
+        serde_json::to_string(&unreadable(text, &err)?).ok()
     }
 
     /// For a message with a list of tools: the same without those the SDK could not read.
-    pub(super) fn sift(&self, text: &str) -> Option<Value> {
+    fn sift(&self, text: &str) -> Option<Value> {
         if !text.contains("\"tools\"") {
             return None;
         }
-        let mut message: Value = serde_json::from_str(text).ok()?;
-        let tools = message.get_mut("result")?.get_mut("tools")?.as_array_mut()?;
-        let raw = tools.clone();
-        tools.retain(|tool| serde_json::from_value::<rmcp::model::Tool>(tool.clone()).is_ok());
+        let mut message: Fields<'_> = serde_json::from_str(text).ok()?;
+        let mut result: Fields<'_> = serde_json::from_str(message.remove("result")?.get()).ok()?;
+        let raw: Vec<&RawValue> = serde_json::from_str(result.remove("tools")?.get()).ok()?;
+        let raw: Vec<Value> = raw.into_iter().map(|tool| definition::read(tool.get())).collect();
+        let mut usable = raw.clone();
+        usable.retain(|tool| serde_json::from_value::<rmcp::model::Tool>(tool.clone()).is_ok());
+        let mut sifted = whole(&message);
+        let mut sifted_result = whole(&result);
+        sifted_result.insert("tools".to_owned(), Value::Array(usable));
+        sifted.insert("result".to_owned(), Value::Object(sifted_result));
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.push_back((message.get("id").cloned().unwrap_or_default(), raw));
+        lists.push_back((sifted.get("id").cloned().unwrap_or_default(), raw));
         if lists.len() > KEPT {
             lists.pop_front();
         }
-        Some(message)
+        Some(Value::Object(sifted))
     }
 
     /// The definitions that came in answer to a request.
@@ -52,20 +82,60 @@ impl Lists {
     }
 }
 
+/// Whether an error is one of ours, in place of an answer.
+pub(super) fn is_unreadable(error: &ErrorData) -> bool {
+    error.data.as_ref().is_some_and(|data| data == UNREADABLE)
+}
+
+/// In place of an answer to `id`: that there is none, and why.
+pub(super) fn no_answer(id: RequestId, why: &str) -> ServerJsonRpcMessage {
+    let error =
+        ErrorData::internal_error(format!("its answer cannot be read: {why}"), Some(json!(UNREADABLE)));
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+/// For what is no message, but says which request it answers.
+fn unreadable(text: &str, err: &serde_json::Error) -> Option<ServerJsonRpcMessage> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: Option<RequestId>,
+        method: Option<IgnoredAny>,
+    }
+    let head: Head = serde_json::from_str(text).ok()?;
+    let id = head.id.filter(|_| head.method.is_none())?;
+    let why = match err.classify() {
+        serde_json::error::Category::Data => "it is neither a result nor an error".to_owned(),
+        _ => err.to_string(),
+    };
+    Some(no_answer(id, &format!("{why}: {}", shown(text))))
+}
+
+/// What can be read of some fields. Those that cannot are none that anybody looks at.
+fn whole(fields: &Fields<'_>) -> Map<String, Value> {
+    let read = |(name, raw): (&String, &&RawValue)| {
+        serde_json::from_str(raw.get()).ok().map(|value| (name.clone(), value))
+    };
+    fields.iter().filter_map(read).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use rmcp::model::{NumberOrString, ServerResult};
 
     use super::*;
 
+    fn listed(lists: &Lists, text: &str) -> Vec<String> {
+        let ServerJsonRpcMessage::Response(response) = lists.message(text).unwrap() else { panic!() };
+        let ServerResult::ListToolsResult(read) = response.result else { panic!() };
+        read.tools.iter().map(|tool| tool.name.to_string()).collect()
+    }
+
     #[test]
     fn definitions_are_kept_whole_and_bad_ones_cost_only_themselves() {
         let lists = Lists::default();
         let text = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[
             {"name":"a","inputSchema":{"type":"object"},"unheard":1},{"name":"b","inputSchema":"nonsense"}]}}"#;
-        let ServerJsonRpcMessage::Response(response) = lists.message(text).unwrap() else { panic!() };
-        let ServerResult::ListToolsResult(read) = response.result else { panic!() };
-        assert_eq!(read.tools.len(), 1);
+        assert_eq!(listed(&lists, text), ["a"]);
         assert_eq!(lists.take(&NumberOrString::Number(8)), None);
         let raw = lists.take(&NumberOrString::Number(7)).unwrap();
         assert_eq!((raw[0]["unheard"].as_i64(), raw[1]["inputSchema"].as_str()), (Some(1), Some("nonsense")));
@@ -75,5 +145,43 @@ mod tests {
             lists.message(&text).unwrap();
         }
         assert_eq!(lists.0.lock().unwrap().len(), KEPT);
+    }
+
+    #[test]
+    fn a_schema_without_bottom_costs_its_own_tool() {
+        let lists = Lists::default();
+        for depth in [61, 500, 100_000] {
+            let deep = format!("{}{{}}{}", r#"{"properties":{"a":"#.repeat(depth), "}}".repeat(depth));
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"deep","inputSchema":{deep}}},
+                    {{"name":"flat","inputSchema":{{"type":"object"}}}}],"nextCursor":"next"}}}}"#
+            );
+            assert_eq!(listed(&lists, &text), ["flat"], "{depth}");
+            let raw = lists.take(&NumberOrString::Number(1)).unwrap();
+            let why = definition::problem(&raw[0]).unwrap();
+            assert!(why.contains("levels deep"), "{why}");
+            assert_eq!((raw[0]["name"].as_str(), definition::problem(&raw[1])), (Some("deep"), None));
+            assert!(lists.mended(&text).unwrap().contains("\"nextCursor\":\"next\""));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_none_ends_what_it_answers() {
+        let lists = Lists::default();
+        let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let bare = r#"{"jsonrpc":"2.0","id":7}"#;
+        for text in [bare, deep.as_str(), r#"{"jsonrpc":"2.0","id":7,"error":"no"}"#] {
+            let ServerJsonRpcMessage::Error(error) = lists.message(text).unwrap() else { panic!("{text}") };
+            assert_eq!(error.id, Some(NumberOrString::Number(7)), "{text}");
+            assert!(is_unreadable(&error.error), "{text}");
+            let mended = lists.mended(text).unwrap();
+            assert!(matches!(serde_json::from_str(&mended), Ok(ServerJsonRpcMessage::Error(_))), "{mended}");
+        }
+        for stray in ["hello", "{}", r#"{"id":null}"#, r#"{"jsonrpc":"2.0","id":7,"method":7}"#, &deep[..99]]
+        {
+            assert!(lists.message(stray).is_err(), "{stray}");
+        }
+        let good = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
+        assert_eq!(lists.mended(good), None);
     }
 }

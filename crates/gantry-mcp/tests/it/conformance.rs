@@ -1,6 +1,7 @@
 //! The public conformance suite, with every scenario of a revision. Those that are expected to fail stand in a file, each
 //! with its reason; one that fails without, or passes in spite of it, fails the test. `cargo xtask setup` installs the suite.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -41,6 +42,9 @@ fn suite(arrange: impl FnOnce(&mut Command)) -> String {
     let tools = build_folder().parent().unwrap().join("mcp/node_modules");
     let suite = tools.join("@modelcontextprotocol/conformance/dist/index.js");
     assert!(suite.is_file(), "{} is missing; `cargo xtask setup` installs it", suite.display());
+    // One after another: some scenarios measure time, and each suite runs all of its own at once.
+    let turn = File::create(tools.join(".conformance-turn")).unwrap();
+    turn.lock().unwrap();
     let mut command = Command::new(tools.join("node/bin/node"));
     arrange(command.arg(suite));
     let ran = command.output().unwrap();

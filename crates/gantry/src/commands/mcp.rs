@@ -2,7 +2,9 @@
 
 mod accept;
 mod add;
+mod choice;
 mod clients;
+mod goose;
 mod in_process;
 mod install;
 mod login;
@@ -134,6 +136,8 @@ fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
     let served = match Target::find(&places, output, args.local)? {
         Target::Gateway(address) => runtime.block_on(async {
             let through = Through::open(address, &places, &args, selection).await?;
+            // Nodes come and go, and what was chosen may come with one.
+            through.missing().await.iter().for_each(|missing| output.warning(missing));
             converse(through).await
         }),
         Target::InProcess => {
@@ -141,6 +145,7 @@ fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
             let local = Local::open_for(places, Lifetime::Conversation)?;
             local.config.warnings().iter().for_each(|warning| output.warning(warning));
             let local = Arc::new(local);
+            choice::here(output, &selection, local.gate.registry())?;
             let in_process = InProcess::new(local.clone(), args.agent, args.workspace, selection)?;
             runtime.block_on(async {
                 let following = local.clone();

@@ -54,7 +54,7 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_all().build().context("cannot start")?;
     let exit = runtime.block_on(async {
-        let served = match Served::start(&places, local, workspace).await {
+        let served = match Served::start(&places, local, workspace, output.running_notes()).await {
             Ok(served) => served,
             Err(err) => return refuse(output, err),
         };

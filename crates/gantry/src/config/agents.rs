@@ -1,6 +1,7 @@
 //! `[agents.NAME]`: configured personas, and `[session]`: how their conversations are kept.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gantry_agent::{
     ALWAYS_HOURS, APPROVAL_MINUTES, DmScope, FlowRule, MAX_ALWAYS_HOURS, MAX_REQUESTS, ResetPolicy,
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::IsolationConfig;
 
 /// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
-const SHOWN: [&str; 16] = [
+const SHOWN: [&str; 17] = [
     "Read",
     "Write",
     "Edit",
@@ -28,6 +29,7 @@ const SHOWN: [&str; 16] = [
     "ask_user",
     "memory_store",
     "memory_recall",
+    "spawn_agent",
     "native",
     "mcp",
 ];
@@ -71,16 +73,26 @@ pub(crate) struct AgentConfig {
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum ThinkingConfig {
+pub(super) enum ThinkingConfig {
     Word(ThinkingWord),
     Tokens(u32),
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum ThinkingWord {
+pub(super) enum ThinkingWord {
     Off,
     Adaptive,
+}
+
+impl ThinkingConfig {
+    pub(super) fn thinking(&self) -> Thinking {
+        match self {
+            ThinkingConfig::Word(ThinkingWord::Off) => Thinking::Off,
+            ThinkingConfig::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
+            ThinkingConfig::Tokens(tokens) => Thinking::Budget(*tokens),
+        }
+    }
 }
 
 impl Default for ThinkingConfig {
@@ -91,10 +103,20 @@ impl Default for ThinkingConfig {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum EffortConfig {
+pub(super) enum EffortConfig {
     Low,
     Medium,
     High,
+}
+
+impl EffortConfig {
+    pub(super) fn effort(self) -> Effort {
+        match self {
+            EffortConfig::Low => Effort::Low,
+            EffortConfig::Medium => Effort::Medium,
+            EffortConfig::High => Effort::High,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -169,16 +191,8 @@ impl AgentConfig {
         };
         Ok(gantry_agent::Agent {
             model: self.model.clone(),
-            thinking: match self.thinking {
-                ThinkingConfig::Word(ThinkingWord::Off) => Thinking::Off,
-                ThinkingConfig::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
-                ThinkingConfig::Tokens(tokens) => Thinking::Budget(tokens),
-            },
-            effort: self.effort.map(|effort| match effort {
-                EffortConfig::Low => Effort::Low,
-                EffortConfig::Medium => Effort::Medium,
-                EffortConfig::High => Effort::High,
-            }),
+            thinking: self.thinking.thinking(),
+            effort: self.effort.map(EffortConfig::effort),
             native_web_search: self.native_web_search,
             autonomy: self.autonomy,
             scope: self.scope()?,
@@ -199,6 +213,7 @@ impl AgentConfig {
             max_requests: self.max_requests.unwrap_or(MAX_REQUESTS),
             approval_minutes: self.approval_minutes.unwrap_or(APPROVAL_MINUTES),
             always_hours: self.always_hours.unwrap_or(ALWAYS_HOURS),
+            ..gantry_agent::Agent::default()
         })
     }
 
@@ -228,7 +243,11 @@ pub(crate) struct SessionConfig {
     /// Which direct messages share a conversation: `main` (all), `per-peer`, `per-channel-peer` or
     /// `per-account-channel-peer`.
     dm_scope: DmScopeConfig,
+    /// How long a child of an agent may take until it is stopped; 600 when left out.
+    child_seconds: Option<u64>,
 }
+
+const CHILD_SECONDS: u64 = 600;
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -241,6 +260,10 @@ enum DmScopeConfig {
 }
 
 impl SessionConfig {
+    pub(crate) fn child_limit(&self) -> Duration {
+        Duration::from_secs(self.child_seconds.unwrap_or(CHILD_SECONDS))
+    }
+
     pub(crate) fn dm_scope(&self) -> DmScope {
         match self.dm_scope {
             DmScopeConfig::Main => DmScope::Main,

@@ -117,6 +117,26 @@ impl McpServerConfig {
         violations
     }
 
+    /// What stands in an address or an argument and looks like a secret by its name: `?key=…`, `--token …`, `--token=…`.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let url = self.url.as_ref().and_then(|url| Url::parse(url).ok());
+        let asked = url.iter().flat_map(Url::query_pairs).filter(|(name, _)| Masker::is_secret_name(name));
+        let mut secrets: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
+        let mut next_is_secret = false;
+        for arg in &self.args {
+            let (name, value) =
+                arg.split_once('=').map_or((arg.as_str(), None), |(name, value)| (name, Some(value)));
+            let is_secret = name.starts_with('-') && Masker::is_secret_name(name);
+            match value {
+                Some(value) if is_secret => secrets.push(value.to_owned()),
+                None if next_is_secret && !name.starts_with('-') => secrets.push(arg.clone()),
+                _ => {}
+            }
+            next_is_secret = is_secret && value.is_none();
+        }
+        secrets
+    }
+
     /// `None` for what is not valid, which was told when the configuration was read.
     pub(crate) fn spec(&self, name: &str, home: &std::path::Path) -> Option<ServerSpec> {
         let place = match (&self.command, &self.url) {
@@ -181,6 +201,17 @@ mod tests {
             None => assert_eq!(told, Vec::<String>::new()),
             Some(part) => assert!(told.iter().any(|told| told.contains(part)), "{told:?} lacks {part}"),
         }
+    }
+
+    #[test]
+    fn keys_in_addresses_and_arguments_are_secrets() {
+        let of = |config: Value| serde_json::from_value::<McpServerConfig>(config).unwrap().secrets();
+        assert_eq!(
+            of(json!({"url": "https://a.example/mcp?api_key=abc%20d&page=2&token=t"})),
+            ["abc d", "t"]
+        );
+        let args = ["--port", "80", "--api-key", "k1", "--token=k2", "--key", "--verbose", "path=token"];
+        assert_eq!(of(json!({"command": "x", "args": args})), ["k1", "k2"]);
     }
 
     #[test]

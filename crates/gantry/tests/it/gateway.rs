@@ -51,9 +51,20 @@ impl Up {
         Up::start_on(world, "up", listen, &[])
     }
 
+    /// What it says on standard error goes to a file.
+    pub(crate) fn start_telling(world: &World, log: &std::path::Path) -> Up {
+        let args = ["up", "--listen", "127.0.0.1:0", "--json"];
+        let mut command = world.command(&args);
+        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+    }
+
     fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Up {
         let args = [&[command, "--listen", listen, "--json"], more].concat();
-        let mut child = world.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        Up::started(&mut world.command(&args))
+    }
+
+    fn started(command: &mut std::process::Command) -> Up {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|err| panic!("{err}: {line:?}"));
@@ -92,8 +103,17 @@ impl Up {
 
     /// Resident memory of the gateway's process, in KB.
     pub(crate) fn resident_kb(&self) -> u64 {
+        self.memory_kb("VmRSS:")
+    }
+
+    /// The most that was resident at any time.
+    pub(crate) fn peak_kb(&self) -> u64 {
+        self.memory_kb("VmHWM:")
+    }
+
+    fn memory_kb(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         line.trim().split(' ').next().unwrap().parse().unwrap()
     }
 

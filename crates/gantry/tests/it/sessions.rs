@@ -11,6 +11,7 @@ use crate::gateway::{Up, eventually};
 use crate::run::World;
 
 mod budgets;
+mod children;
 mod flow;
 mod kills;
 mod openai;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::discovery::{Issuer, Resource, issuer, resource};
 use super::{ClientAuth, Login, LoginError, LoginRecord, address, asking, parsed, token_request};
-use crate::client::stdio::shown;
+use crate::client::words::shown;
 
 /// For the operator to log in.
 pub const BROWSER_LIMIT: Duration = Duration::from_secs(300);
@@ -217,7 +217,8 @@ async fn wait(listener: &TcpListener, state: &str, issuer: &Issuer) -> Result<St
 
 async fn request_target(stream: &mut tokio::net::TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
-    while !bytes.windows(2).any(|pair| pair == b"\r\n") {
+    // The whole head: what is left unread when a connection is closed may cost the browser its answer.
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
         if bytes.len() > MAX_REQUEST_BYTES || stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }

@@ -81,6 +81,8 @@ impl Waiting {
 /// What an agent asks, and what was answered so far.
 pub(super) struct Asks {
     pub(super) id: String,
+    /// The child that asks, if it is one.
+    child: Option<String>,
     questions: Vec<Value>,
     pub(super) answers: Vec<String>,
 }
@@ -88,7 +90,8 @@ pub(super) struct Asks {
 impl Asks {
     pub(super) fn new(asked: &Value) -> Asks {
         let questions = asked["questions"].as_array().cloned().unwrap_or_default();
-        Asks { id: text_of(&asked["id"]), questions, answers: Vec::new() }
+        let child = asked["child"]["name"].as_str().map(str::to_owned);
+        Asks { id: text_of(&asked["id"]), child, questions, answers: Vec::new() }
     }
 
     /// The next question, as it is put.
@@ -97,7 +100,8 @@ impl Asks {
         let options = next["options"].as_array().into_iter().flatten().enumerate();
         let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
         let options: String = options.collect();
-        Some(printable(&format!("\n{}{options}\n? ", text_of(&next["question"]))))
+        let who = self.child.as_ref().map_or(String::new(), |child| format!("{child} asks: "));
+        Some(printable(&format!("\n{who}{}{options}\n? ", text_of(&next["question"]))))
     }
 
     /// An answer: a number of an option, or words. Whether all are given.

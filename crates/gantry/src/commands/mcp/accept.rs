@@ -4,13 +4,13 @@ use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use gantry_mcp::client::{Servers, Standing, State, difference};
+use gantry_mcp::client::{Servers, Standing, State, difference, shown_name};
 use serde_json::{Value, json};
 
 use super::servers::{known, load, open, told};
 use crate::client::runtime;
 use crate::exit::{Exit, UsageError};
-use crate::output::{Output, printable};
+use crate::output::Output;
 use crate::places::Places;
 
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, standings: &[St
         .collect();
     for standing in &meant {
         if let State::Unusable(reason) = &standing.state {
-            output.warning(&format!("{}__{} stays held: {reason}", args.name, standing.name));
+            output.warning(&format!("{}__{} stays held: {reason}", args.name, shown_name(&standing.name)));
         }
     }
     if open.is_empty() {
@@ -105,7 +105,7 @@ fn show(output: &Output, server: &str, open: &[&Standing]) {
             State::Gone => "is not offered any more",
             _ => "has changed",
         };
-        output.line(&output.bold(&format!("{server}__{} {heading}", printable(&standing.name))));
+        output.line(&output.bold(&format!("{server}__{} {heading}", shown_name(&standing.name))));
         output.page(changes(standing).trim_end());
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct AddArgs {
     /// Believe what it says of its tools, such as that they only read
     #[arg(long)]
     trust_annotations: bool,
-    /// Let the program reach Gantry's own files
+    /// Do not confine the program: let it reach Gantry's own files, and list and fill the directories above them, such as ~
     #[arg(long)]
     unconfined: bool,
     /// Write it down without trying it; its tools are not accepted then
@@ -113,11 +113,15 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
             .collect();
         let ready = standings.iter().filter(|standing| standing.state == State::Ready);
         let ready: Vec<&str> = ready.map(|standing| standing.name.as_str()).collect();
-        output.value(&json!({"name": args.name, "tools": ready, "held": held}));
+        let confinement = servers.confinement(&args.name);
+        output.value(&json!({"name": args.name, "tools": ready, "held": held, "confinement": confinement}));
         return Ok(Exit::Success);
     }
     standings.iter().for_each(|standing| output.page(&described(output, standing)));
     output.done(&format!("{} is added; its tools are {}__…", args.name, args.name));
+    if let Some(confinement) = servers.confinement(&args.name) {
+        output.done(&format!("{confinement}; --replace --unconfined lifts that"));
+    }
     Ok(Exit::Success)
 }
 

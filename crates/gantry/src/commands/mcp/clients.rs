@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
+use super::goose;
 use crate::places::Places;
 
 /// The name under which clients know us.
-const NAME: &str = "gantry";
+pub(super) const NAME: &str = "gantry";
+
+/// Of the order of bytes.
+const MARK: char = '\u{feff}';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum McpClient {
@@ -38,6 +42,8 @@ pub(super) enum EditError {
     Syntax { format: &'static str, reason: String },
     #[error("\"{key}\" in it is not a table of servers")]
     NoTable { key: &'static str },
+    #[error("it is YAML of another form than can be changed without harm: {0}")]
+    Form(&'static str),
 }
 
 impl McpClient {
@@ -65,8 +71,17 @@ impl McpClient {
         })
     }
 
+    /// The entry by itself, for files that are left to their owner.
+    pub(super) fn snippet(self, entry: &Entry) -> String {
+        self.edited("", entry).unwrap_or_default()
+    }
+
     /// The file with the entry, everything else as it was. The same again changes nothing.
     pub(super) fn edited(self, text: &str, entry: &Entry) -> Result<String, EditError> {
+        // Some editors leave a mark before the text; readers of JSON do not take it for any.
+        if let Some(text) = text.strip_prefix(MARK) {
+            return Ok(format!("{MARK}{}", self.edited(text, entry)?));
+        }
         let Entry { program, args } = entry;
         match self {
             McpClient::Claude | McpClient::Vscode => {
@@ -79,7 +94,7 @@ impl McpClient {
                 in_json(text, "mcp", json!({"type": "local", "command": command, "enabled": true}))
             }
             McpClient::Codex => in_toml(text, entry),
-            McpClient::Goose => in_yaml(text, entry),
+            McpClient::Goose => goose::edited(text, entry),
         }
     }
 }
@@ -138,57 +153,6 @@ fn in_toml(text: &str, entry: &Entry) -> Result<String, EditError> {
     Ok(document.to_string())
 }
 
-/// Line by line: the file is the user's own, with comments, and the entry is one block beneath `extensions:`.
-fn in_yaml(text: &str, entry: &Entry) -> Result<String, EditError> {
-    const KEY: &str = "extensions";
-    let quoted = |text: &str| Value::String(text.to_owned()).to_string();
-    let args: Vec<String> = entry.args.iter().map(|arg| quoted(arg)).collect();
-    let block = format!(
-        "  {NAME}:\n    enabled: true\n    type: stdio\n    name: {NAME}\n    cmd: {}\n    args: [{}]\n    timeout: 300\n",
-        quoted(&entry.program),
-        args.join(", ")
-    );
-    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let Some(top) = lines.iter().position(|line| line.trim_end().starts_with(&format!("{KEY}:"))) else {
-        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        return Ok(format!("{text}{end}{KEY}:\n{block}"));
-    };
-    let value = lines[top].trim_end()[KEY.len() + 1..].trim();
-    if !value.is_empty() && value != "{}" && !value.starts_with('#') {
-        return Err(EditError::NoTable { key: KEY });
-    }
-    if lines[top].contains('\t') || lines.iter().any(|line| line.starts_with('\t')) {
-        return Err(EditError::Syntax { format: "YAML", reason: "it is indented with tabs".into() });
-    }
-    let heading = format!("{KEY}:\n");
-    if value == "{}" || !lines[top].ends_with('\n') {
-        lines[top] = &heading;
-    }
-    let is_within = |line: &&str| line.starts_with(' ') || line.trim().is_empty() || line.starts_with('#');
-    let end =
-        lines[top + 1..].iter().position(|line| !is_within(line)).map_or(lines.len(), |at| top + 1 + at);
-    // Other entries may stand further in than ours would: then ours stands as they do, or it would not be one of them.
-    let indent = lines[top + 1..end]
-        .iter()
-        .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
-    let indent = indent.map(|line| line.len() - line.trim_start().len()).next().unwrap_or(2);
-    if indent != 2 {
-        let reason = format!("its extensions are indented by {indent}; enter this by hand:\n{block}");
-        return Err(EditError::Syntax { format: "YAML of the expected form", reason });
-    }
-    let ours = (top + 1..end).find(|at| lines[*at].trim_end() == format!("  {NAME}:"));
-    let (from, to) = match ours {
-        Some(from) => {
-            let is_ours = |line: &&str| line.starts_with("   ") || line.trim().is_empty();
-            let length = lines[from + 1..end].iter().take_while(|line| is_ours(line)).count();
-            (from, from + 1 + length)
-        }
-        None => (top + 1, top + 1),
-    };
-    let (before, after) = (lines[..from].concat(), lines[to..].concat());
-    Ok(format!("{before}{block}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,15 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn yaml_keeps_comments_and_other_blocks() {
-        let block = "  gantry:\n    enabled: true\n    type: stdio\n    name: gantry\n    cmd: \"/opt/gantry\"\n    args: [\"mcp\", \"--read-only\"]\n    timeout: 300\n";
-        assert_eq!(check(McpClient::Goose, ""), format!("extensions:\n{block}"));
-        assert_eq!(check(McpClient::Goose, "extensions: {}\na: 1"), format!("extensions:\n{block}a: 1"));
-        let text = "# mine\nextensions:\n  other:\n    enabled: true # yes\nmodel: x\n";
-        let edited = check(McpClient::Goose, text);
-        assert_eq!(edited, text.replace("extensions:\n", &format!("extensions:\n{block}")));
-        let old = edited.replace("/opt/gantry", "/old/gantry");
-        assert_eq!(McpClient::Goose.edited(&old, &entry()).unwrap(), edited);
+    fn a_mark_before_the_text_stays_where_it_is() {
+        let edited = check(McpClient::Claude, "\u{feff}{\"theme\": \"dark\"}");
+        assert!(edited.starts_with("\u{feff}{") && edited.contains("/opt/gantry") && edited.contains("dark"));
     }
 
     #[test]
@@ -254,7 +212,5 @@ mod tests {
         assert!(McpClient::Claude.edited("{ // comment\n}", &entry()).is_err());
         assert!(McpClient::Claude.edited("{\"mcpServers\": []}", &entry()).is_err());
         assert!(McpClient::Codex.edited("mcp_servers = 1", &entry()).is_err());
-        assert!(McpClient::Goose.edited("extensions: [a]\n", &entry()).is_err());
-        assert!(McpClient::Goose.edited("extensions:\n    a:\n        b: 1\n", &entry()).is_err());
     }
 }

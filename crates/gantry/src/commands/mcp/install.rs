@@ -9,8 +9,8 @@ use clap::Args;
 use gantry_files::{FileError, Files, FilesOptions, WriteOptions};
 use similar::TextDiff;
 
-use super::ServeArgs;
 use super::clients::{Entry, McpClient};
+use super::{ServeArgs, choice};
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::{Places, own_program};
@@ -36,6 +36,7 @@ pub(crate) struct InstallArgs {
 }
 
 pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &ServeArgs) -> Result<Exit> {
+    choice::check(places, output, serve)?;
     let file = args.client.file(places).context("cannot tell the home directory")?;
     let scope =
         Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?.free(&places.current_dir)?;
@@ -46,10 +47,11 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
     };
     let text = String::from_utf8(old.clone().unwrap_or_default())
         .map_err(|_| UsageError(format!("cannot change {}: it is not UTF-8", file.display())))?;
-    let edited = args
-        .client
-        .edited(&text, &entry(places, serve)?)
-        .map_err(|err| UsageError(format!("cannot change {}: {err}", file.display())))?;
+    let entry = entry(places, serve)?;
+    let edited = args.client.edited(&text, &entry).map_err(|err| {
+        let snippet = args.client.snippet(&entry);
+        UsageError(format!("cannot change {}: {err}\nenter this there yourself:\n{snippet}", file.display()))
+    })?;
     if edited == text {
         output.done(&format!("{} has it already", file.display()));
         return Ok(Exit::Success);
@@ -74,6 +76,7 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         WriteOptions { make_parents: true, only_new: old.is_none() },
     )?;
     output.done(&format!("{} is written; start the client anew", file.display()));
+    choice::tell_of_token(places, output);
     Ok(Exit::Success)
 }
 

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State};
+use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name};
 use gantry_store::ServerRecords;
-use gantry_tool::{Refusal, RefusalCode, Registry, nearest};
+use gantry_tool::{Masker, Refusal, RefusalCode, Registry, nearest};
 use serde_json::{Value, json};
 
 use crate::client::runtime;
@@ -75,7 +75,7 @@ pub(super) fn list(places: &Places, output: &Output) -> Result<Exit> {
     let mut rows = Vec::new();
     for name in servers.names() {
         let (spec, standings) = (servers.spec(&name), servers.standings(&name));
-        let place = spec.map(|spec| place(&spec)).unwrap_or_default();
+        let place = spec.map(|spec| place(&config, &spec)).unwrap_or_default();
         match standings {
             Ok(standings) => rows.push(json!({
                 "name": name, "place": place, "ready": count(&standings, "ready"), "new": count(&standings, "new"),
@@ -130,13 +130,15 @@ fn count(standings: &[Standing], state: &str) -> usize {
 }
 
 /// Without what may be a secret: references stay references.
-pub(super) fn place(spec: &ServerSpec) -> String {
-    match &spec.place {
+fn place(config: &Config, spec: &ServerSpec) -> String {
+    let mut place = match &spec.place {
         Place::Program(program) => {
             std::iter::once(&program.program).chain(&program.args).cloned().collect::<Vec<_>>().join(" ")
         }
         Place::Address(address) => address.url.to_string(),
-    }
+    };
+    Masker::new(config.secrets()).mask_text(&mut place);
+    place
 }
 
 pub(super) fn show(places: &Places, output: &Output, args: &ShowArgs) -> Result<Exit> {
@@ -154,12 +156,12 @@ pub(super) fn show(places: &Places, output: &Output, args: &ShowArgs) -> Result<
     }
     if output.json {
         output.value(&json!({
-            "name": args.name, "place": place(&spec), "about": record.about, "listed": record.listed,
+            "name": args.name, "place": place(&config, &spec), "about": record.about, "listed": record.listed,
             "loggedIn": record.login.is_some(), "tools": standings.iter().map(row).collect::<Vec<_>>(),
         }));
         return Ok(Exit::Success);
     }
-    output.line(&format!("{}  {}", output.bold(&args.name), output.dim(&printable(&place(&spec)))));
+    output.line(&format!("{}  {}", output.bold(&args.name), output.dim(&printable(&place(&config, &spec)))));
     if let Some(about) = &record.about {
         output.line(&output.dim(&printable(&about_line(about))));
     }
@@ -198,7 +200,7 @@ pub(super) fn described(output: &Output, standing: &Standing) -> String {
         State::New => output.yellow("not accepted"),
         State::Gone => output.dim("gone"),
     };
-    format!("  {}  {state}  {}", output.bold(&printable(&standing.name)), printable(&words))
+    format!("  {}  {state}  {}", output.bold(&shown_name(&standing.name)), printable(&words))
 }
 
 pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit> {

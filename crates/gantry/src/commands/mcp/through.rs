@@ -119,6 +119,14 @@ impl Through {
         Ok(registry)
     }
 
+    /// What was chosen and is not there now, in words.
+    pub(super) async fn missing(&self) -> Vec<String> {
+        match self.registry().await {
+            Ok(registry) => self.0.selection.unmatched(&registry),
+            Err(_) => Vec::new(),
+        }
+    }
+
     async fn view(&self, purpose: Purpose) -> Result<View, Refusal> {
         let scope = match purpose {
             Purpose::Tool => self.0.selection.scope(),

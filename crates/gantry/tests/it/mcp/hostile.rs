@@ -144,3 +144,139 @@ fn a_server_that_keeps_failing_rests_longer_each_time() {
     assert!((3..=5).contains(&starts), "after 0, 1, 3 and 7 s: {starts} starts");
     assert!(refused_at_once > 0);
 }
+
+#[test]
+fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
+    let world = World::new();
+    let fake = Fake::added(&world, "fake");
+    let up = Up::start(&world);
+    assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
+    let started = fake.pids().len();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| up.call("fake__sleep", &json!({"seconds": 2})));
+        for tool in ["bare", "deep"] {
+            let begun = Instant::now();
+            let answer = up.call(&format!("fake__{tool}"), &json!({}));
+            assert_eq!(answer.status, 422, "{tool}: {}", answer.text());
+            assert!(begun.elapsed() < Duration::from_secs(2), "{tool}: {:?}", begun.elapsed());
+            let text = answer.text();
+            assert!(
+                text.contains("the MCP server fake has answered, but its answer cannot be read"),
+                "{text}"
+            );
+        }
+        assert_eq!(other.join().unwrap().text(), "slept", "what else is under way goes on");
+    });
+    assert_eq!(fake.pids().len(), started, "it is the same process");
+}
+
+#[test]
+fn one_schema_without_bottom_costs_one_tool() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let mut deep = json!({"type": "object"});
+    for _ in 0..70 {
+        deep = json!({"type": "object", "properties": {"a": deep}});
+    }
+    fake.define(&json!([
+        {"name": "deep", "description": "d", "inputSchema": deep},
+        {"name": "echo", "description": "says it", "inputSchema": {"type": "object"}},
+    ]));
+    let added = fake.add(&world, "good", &["--json"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let told: Value = serde_json::from_str(&added.stdout).unwrap();
+    assert_eq!(told["tools"], json!(["echo"]));
+    assert!(told["held"][0].to_string().contains("levels deep"), "{told}");
+    let ran = world.run(&["call", "fake__echo", r#"{"text": "still here"}"#]);
+    assert_eq!(ran.stdout, "still here", "{ran:?}");
+}
+
+#[test]
+fn structure_that_breaks_its_promise_is_an_error_that_names_who_broke_it() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let promised = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
+    fake.define(&json!([{
+        "name": "structured", "description": "adds", "inputSchema": {"type": "object"}, "outputSchema": promised,
+    }]));
+    assert_eq!(fake.add(&world, "good", &[]).code, 0);
+    let call = |structure: Value| world.run(&["call", "fake__structured", &structure.to_string()]);
+    let good = call(json!({"structuredContent": {"sum": 3}}));
+    assert_eq!((good.code, &good.json()["structuredContent"]), (0, &json!({"sum": 3})), "{good:?}");
+    for (bad, why) in [
+        (json!({"structuredContent": {"sum": "three"}}), "sum"),
+        (json!({"structuredContent": {}}), "required field"),
+        (json!({}), "no structuredContent"),
+    ] {
+        let ran = call(bad);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        for part in ["MCP server fake", "structured", "outputSchema", why] {
+            assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+        }
+    }
+    let failed = call(json!({"isError": true}));
+    assert_eq!(failed.json()["error"], "see structure", "an error promises nothing");
+}
+
+#[test]
+fn a_definition_that_is_again_as_it_was_accepted_runs_with_the_next_call() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let tools = |description: &str| -> Value {
+        json!([{"name": "echo", "description": description, "inputSchema": {"type": "object"}}])
+    };
+    fake.define(&tools("harmless"));
+    assert_eq!(fake.add(&world, "good", &[]).code, 0);
+    let call = || world.run(&["call", "fake__echo", r#"{"text": "x"}"#]);
+    fake.define(&tools("not so harmless"));
+    let held = call();
+    assert_eq!(held.code, 3, "{held:?}");
+    assert!(held.stderr.contains("fake__echo is held"), "{held:?}");
+    fake.define(&tools("harmless"));
+    let ran = call();
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "x"), "{ran:?}");
+}
+
+#[test]
+fn what_a_server_says_steers_no_terminal_and_long_names_are_told_short() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let schema =
+        json!({"type": "object", "properties": {"a": {"description": "\u{1b}[2Jx", "enum": ["\u{7}"]}}});
+    fake.define(&json!([
+        {"name": "echo", "description": "safe\u{1b}]0;owned\u{7}\u{202e}", "inputSchema": schema},
+        {"name": "x".repeat(5_000), "description": "d", "inputSchema": {"type": "object"}},
+    ]));
+    let added = fake.add(&world, "good", &[]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let mut client = super::Client::new(&world, &["--toolset", "mcp"]);
+    let listed = client.ask("tools/list", &json!({}))["result"]["tools"].clone();
+    let echo = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "fake__echo").unwrap();
+    assert_eq!(echo["description"], "safe]0;owned");
+    let property = &echo["inputSchema"]["properties"]["a"];
+    assert_eq!((&property["description"], &property["enum"][0]), (&json!("[2Jx"), &json!("\u{7}")));
+    drop(client);
+    for args in
+        [&["mcp", "accept", "fake", "--print"][..], &["mcp", "show", "fake"], &["up", "--listen", "nope"]]
+    {
+        let ran = world.run(args);
+        assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(&"x".repeat(100)), "{args:?}: {ran:?}");
+    }
+    assert!(!format!("{added:?}").contains(&"x".repeat(100)), "{added:?}");
+}
+
+#[test]
+fn a_call_of_a_server_that_is_removed_is_told_so() {
+    let world = World::new();
+    let fake = Fake::added(&world, "fake");
+    let up = Up::start(&world);
+    assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
+    let text = std::thread::scope(|scope| {
+        let calling = scope.spawn(|| up.call("fake__sleep", &json!({"seconds": 30})).text());
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(world.run(&["mcp", "remove", "fake"]).code, 0);
+        calling.join().unwrap()
+    });
+    assert!(text.contains("it was removed") && !text.contains("exited with code"), "{text}");
+    eventually("it is gone", Duration::from_secs(10), || fake.all_are_gone());
+}

@@ -132,7 +132,11 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
     let mine = Session::open(&up, "/mcp", &up.token, "2025-11-25");
     let theirs = Session::open(&up, "/mcp", &narrow, "2025-11-25");
     let listed = names(&theirs.ask("tools/list", &json!({}))["tools"]);
-    assert_eq!(listed, ["tool__file_read"], "its own tools, of which one changes nothing");
+    assert_eq!(
+        listed,
+        ["tool__file_read", "result_read"],
+        "its own tools that change nothing, and the rest of their results"
+    );
     let list = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/list"});
     for token in [&narrow, &plain] {
         let bearer = format!("Bearer {token}");
@@ -197,19 +201,130 @@ fn the_address_says_what_is_shown() {
         names(&session.ask("tools/list", &json!({}))["tools"]),
         ["local__Grep", "local__Read", "result_read"]
     );
-    let wrong = Session::open(&up, "/mcp?tool=Read", &up.token, "2025-11-25");
-    let (_, _, answer) = wrong.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}));
-    assert!(answer["error"]["message"].as_str().unwrap().contains("unknown parameter"), "{answer}");
+    for (path, headers, status, parts) in [
+        ("/mcp?tool=Read", &[][..], 400, &["unknown parameter"][..]),
+        ("/mcp?toolset=nodes", &[], 400, &["unknown toolset", "did you mean \\\"node\\\"?"]),
+        ("/mcp", &[("Gantry-Agent", "mian")], 400, &["unknown agent", "did you mean \\\"main\\\"?"]),
+    ] {
+        let (refused, session, answer) = post(&up, path, &initialize("2025-11-25"), headers);
+        assert_eq!((refused, session), (status, None), "{path}: {answer}");
+        for part in parts {
+            assert!(answer["error"].to_string().contains(part), "{part}: {answer}");
+        }
+    }
 }
 
 #[test]
-fn sessions_are_bounded_in_number() {
+fn what_is_no_message_is_told_so() {
     let world = World::new();
     let up = Up::start(&world);
-    let statuses: Vec<u16> = (0..260).map(|_| post(&up, "/mcp", &initialize("2025-11-25"), &[]).0).collect();
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 256);
-    assert!(statuses[256..].iter().all(|status| *status == 503), "{statuses:?}");
+    for (body, id, code) in [
+        (&b"garbage"[..], json!(null), -32700),
+        (b"{\"jsonrpc\":", json!(null), -32700),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5}", json!(5), -32600),
+        (b"[]", json!(null), -32600),
+    ] {
+        let answer = up.ask("POST", "/mcp", &[ACCEPT, JSON], body);
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!((&answer.json()["error"]["code"], &answer.json()["id"]), (&json!(code), &id));
+    }
+    let session = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let ask = |method: &str, params: Value| {
+        session.say(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params})).2["error"]["code"].clone()
+    };
+    assert_eq!(ask("tools/call", json!({"name": "nope"})), -32602, "no such tool");
+    assert_eq!(ask("tools/call", json!({"name": 5})), -32602, "no such params");
+    assert_eq!(ask("nope/nope", json!({})), -32601, "no such method");
+}
+
+#[test]
+fn one_token_cannot_use_up_the_sessions_of_all() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let first = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let kept = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+    for _ in 0..62 {
+        assert_eq!(post(&up, "/mcp", &initialize("2025-11-25"), &[]).0, 200);
+    }
+    assert_eq!((first.say(&list).0, kept.say(&list).0), (200, 200), "64 are fine");
+    assert_eq!(first.say(&list).0, 200, "used last");
+    for _ in 0..63 {
+        assert_eq!(post(&up, "/mcp", &initialize("2025-11-25"), &[]).0, 200);
+    }
+    assert_eq!(
+        (first.say(&list).0, kept.say(&list).0),
+        (200, 404),
+        "the one that was idle for longest has ended"
+    );
+    let others: Vec<String> =
+        (0..4).map(|number| up.client_token(&world, &format!("t{number}"), &[])).collect();
+    for token in &others[..3] {
+        let bearer = format!("Bearer {token}");
+        for _ in 0..64 {
+            assert_eq!(post(&up, "/mcp", &initialize("2025-11-25"), &[("Authorization", &bearer)]).0, 200);
+        }
+    }
+    let bearer = format!("Bearer {}", others[3]);
+    let (status, _, answer) = post(&up, "/mcp", &initialize("2025-11-25"), &[("Authorization", &bearer)]);
+    assert_eq!(status, 503, "there are 256, and none of its own could go: {answer}");
+    assert_eq!(first.say(&list).0, 200, "nobody loses one to another");
     assert_eq!(up.get("/health").status, 200);
+}
+
+#[test]
+fn a_session_that_nobody_uses_ends() {
+    let world = World::new();
+    world.configure("[gateway]\nmcpIdleSeconds = 2\n");
+    let up = Up::start(&world);
+    let session = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+    let call = json!({"name": "Bash", "arguments": {"command": "sleep 4; echo slept"}});
+    let slept = session.ask("tools/call", &call);
+    assert!(slept.to_string().contains("slept"), "a call that takes longer keeps it: {slept}");
+    assert_eq!(session.say(&list).0, 200);
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(session.say(&list).0, 404);
+}
+
+#[test]
+fn a_scoped_token_reads_the_rest_of_its_own_results() {
+    let world = World::new();
+    world.write("long.txt", &"a line of text\n".repeat(20_000));
+    let up = Up::start(&world);
+    let narrow = up.client_token(&world, "narrow", &["--tools", "tool::file_read"]);
+    let session = Session::open(&up, "/mcp", &narrow, "2025-11-25");
+    let read = json!({"name": "tool__file_read", "arguments": {"path": "long.txt", "maxBytes": 300_000}});
+    let read = session.ask("tools/call", &read);
+    let handle = read["structuredContent"]["resultHandle"].as_str().unwrap_or_else(|| panic!("{read}"));
+    let rest =
+        json!({"name": "result_read", "arguments": {"handle": handle, "offset": 100_000, "limit": 1000}});
+    let rest = session.ask("tools/call", &rest);
+    assert!(rest["isError"] != true && rest.to_string().contains("a line of text"), "{rest}");
+}
+
+#[test]
+fn many_long_bodies_at_once_are_held_one_after_another() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let text = "x".repeat(60 << 20);
+    let call = json!({"name": "Write", "arguments": {"path": "long.txt", "content": text}});
+    let body =
+        |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call}).to_string();
+    let session = Session::open(&up, "/mcp", &up.token, "2025-11-25");
+    let headers = [ACCEPT, JSON, ("Mcp-Session-Id", &*session.id)];
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let send = |id| up.ask("POST", "/mcp", &headers, body(id).as_bytes()).status;
+        let sending: Vec<_> = (10..18).map(|id| scope.spawn(move || send(id))).collect();
+        sending.into_iter().map(|sent| sent.join().unwrap()).collect()
+    });
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 503)) && statuses.contains(&200),
+        "{statuses:?}"
+    );
+    let peak = up.peak_kb();
+    println!("eight bodies of 60 MB: {statuses:?}, at most {peak} KB");
+    assert!(peak < 600 * 1024, "{peak} KB");
 }
 
 #[test]

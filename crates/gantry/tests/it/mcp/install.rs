@@ -80,4 +80,58 @@ fn every_client_has_its_place() {
     std::fs::write(world.folder.path().join(".cursor/mcp.json"), "{ // mine\n}").unwrap();
     let refused = world.run(&["mcp", "install", "cursor", "--yes"]);
     assert!(refused.code == 2 && refused.stderr.contains("not valid JSON"), "{}", refused.stderr);
+    let pasted = refused.stderr.split_once("enter this there yourself:\n").unwrap().1;
+    let pasted: Value = serde_json::from_str(pasted).unwrap_or_else(|err| panic!("{err}: {pasted}"));
+    assert!(pasted["mcpServers"]["gantry"]["command"].is_string(), "{pasted}");
+    assert_eq!(
+        std::fs::read_to_string(world.folder.path().join(".cursor/mcp.json")).unwrap(),
+        "{ // mine\n}"
+    );
+}
+
+#[test]
+fn goose_keeps_what_it_had_or_is_left_alone() {
+    let world = World::new();
+    let file = world.folder.path().join(".config/goose/config.yaml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let old = "\"extensions\":\n  gantry:\n    cmd: old\n    envs:\n      A: b\nmodel: x # mine\n";
+    std::fs::write(&file, old).unwrap();
+    let done = world.run(&["mcp", "install", "goose", "--yes"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("    envs:\n      A: b\n") && text.contains("model: x # mine\n"), "{text}");
+    assert!(!text.contains("cmd: old") && text.matches("extensions").count() == 1, "{text}");
+    let broken = "extensions:\n  a: [1, 2\n";
+    std::fs::write(&file, broken).unwrap();
+    let refused = world.run(&["mcp", "install", "goose", "--yes"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("not valid YAML") && refused.stderr.contains("    cmd: "), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), broken);
+}
+
+#[test]
+fn what_is_chosen_is_checked_before_it_is_written() {
+    let world = World::new();
+    world.configure("[agents.reader]\n");
+    let file = world.folder.path().join(".cursor/mcp.json");
+    for (flags, parts) in [
+        (&["mcp", "--toolset", "nodes"][..], &["unknown toolset", "did you mean \"node\"?"][..]),
+        (&["mcp", "--agent", "raeder"], &["unknown agent", "reader"]),
+        (&["mcp", "--tools", "Raed"], &["no tool is called \"Raed\"", "local__Read"]),
+        (&["--gateway", "http://me:secret@127.0.0.1:1", "mcp"], &["tokens do not belong into it"]),
+        (&["--gateway", "http://127.0.0.1:1?token=secret", "mcp"], &["tokens do not belong into it"]),
+    ] {
+        let ran = world.run(&[flags, &["install", "cursor", "--yes"]].concat());
+        assert_eq!(ran.code, 2, "{flags:?}: {ran:?}");
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{part}: {ran:?}");
+        }
+        assert!(!file.exists(), "{flags:?}");
+    }
+    let partly = world.run(&["mcp", "--tools", "Read,Raed", "install", "cursor", "--yes"]);
+    assert_eq!(partly.code, 0, "{partly:?}");
+    assert!(partly.stderr.contains("warning: no tool is called \"Raed\""), "{partly:?}");
+    let far = world.run(&["--gateway", "http://127.0.0.1:1", "mcp", "install", "cursor", "--yes"]);
+    assert_eq!(far.code, 0, "{far:?}");
+    assert!(far.stderr.contains("set GANTRY_TOKEN, or GANTRY_TOKEN_FILE"), "{far:?}");
 }

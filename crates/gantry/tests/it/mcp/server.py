@@ -35,7 +35,7 @@ def tools():
     if os.path.exists(path):
         with open(path) as file:
             return json.load(file)
-    names = ["echo", "sleep", "hang", "die", "flood", "babble", "huge", "child", "env", "heard", "fail", "picture", "progress", "freeze", "read"]
+    names = ["echo", "sleep", "hang", "die", "flood", "babble", "huge", "child", "env", "heard", "fail", "picture", "progress", "freeze", "read", "bare", "deep"]
     anything = {"type": "object"}
     return [{"name": name, "description": f"the tool {name}", "inputSchema": anything} for name in names]
 
@@ -81,6 +81,14 @@ def call(number, name, arguments, meta):
             return text(type(err).__name__)
     if name == "heard":
         return text(json.dumps(heard))
+    if name == "bare":
+        say({"id": number})
+        threading.Event().wait()
+    if name == "deep":
+        write('{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":%s%s}}}' % (number, "[" * 200, "]" * 200))
+        threading.Event().wait()
+    if name == "structured":
+        return {**text("see structure"), **arguments}
     if name == "fail":
         return {**text("it did not work"), "isError": True}
     if name == "picture":

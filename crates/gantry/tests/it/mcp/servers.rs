@@ -374,3 +374,67 @@ fn a_server_that_has_nothing_to_do_is_stopped_and_comes_back() {
     drop(up);
     eventually("all are gone", Duration::from_secs(10), || fake.all_are_gone());
 }
+
+#[test]
+fn that_a_server_is_confined_is_told_with_what_that_means() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let data = world.data().canonicalize().unwrap_or_else(|_| world.data());
+    let added = fake.add(&world, "good", &[]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let above = data.parent().unwrap().display().to_string();
+    for part in [
+        "it is confined",
+        &data.display().to_string(),
+        "neither list nor make anything directly in",
+        &above,
+        "--unconfined",
+    ] {
+        assert!(added.stderr.contains(part), "{part}: {added:?}");
+    }
+    let crashed = Fake::new(&world, "crashed").add(&world, "crash", &[]);
+    assert_eq!(crashed.code, 4, "{crashed:?}");
+    for part in ["cannot find the database", "it is confined", "confine = false", "--unconfined"] {
+        assert!(crashed.stderr.contains(part), "{part}: {crashed:?}");
+    }
+    let free = Fake::new(&world, "free").add(&world, "good", &["--unconfined"]);
+    assert!(free.code == 0 && !free.stderr.contains("confined:"), "{free:?}");
+    let missing = world.run(&["mcp", "add", "missing", "--", "/nowhere/at-all"]);
+    assert!(missing.code == 4 && !missing.stderr.contains("it is confined"), "it never ran: {missing:?}");
+}
+
+#[test]
+fn keys_in_what_is_configured_are_not_shown_and_names_are() {
+    let world = World::new();
+    world.configure(
+        "[mcpServers.auth]\nurl = \"https://a.example/mcp?api_key=very-secret-key-1\"\n\
+         [mcpServers.local-one]\ncommand = \"x\"\nargs = [\"--token\", \"very-secret-key-2\", \"serve\"]\n",
+    );
+    for args in
+        [&["config", "show"][..], &["mcp", "list"], &["mcp", "show", "auth"], &["mcp", "list", "--json"]]
+    {
+        let ran = world.run(args);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(!ran.stdout.contains("very-secret"), "{args:?}: {ran:?}");
+        assert!(ran.stdout.contains("a.example/mcp"), "{args:?}: {ran:?}");
+    }
+    let shown = world.run(&["config", "get", "mcpServers.local-one.args"]).json();
+    assert_eq!(shown, json!(["--token", "[masked]", "serve"]));
+}
+
+#[test]
+fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
+    let world = World::new();
+    let _fake = Fake::added(&world, "fake");
+    let log = world.folder.path().join("gateway.log");
+    let up = Up::start_telling(&world, &log);
+    let call = || up.call("fake__echo", &json!({"text": "x"})).text();
+    assert_eq!(call(), "x");
+    let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+    world.configure(&format!("{good}\n[mcpServers.fake.auth]\nkey = 1\n"));
+    eventually("it is told", Duration::from_secs(10), || {
+        let told = std::fs::read_to_string(&log).unwrap();
+        told.contains("is not valid, so what was configured before stays") && told.contains("auth")
+    });
+    assert_eq!(call(), "x");
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Client, DEFAULT_TOOLS, tokens};
-use crate::gateway::eventually;
+use crate::gateway::{Up, eventually};
 use crate::run::World;
 
 /// What the list of `@modelcontextprotocol/server-filesystem` 2026.8.31 costs; ours must be less.
@@ -360,4 +360,35 @@ fn a_command_line_that_does_not_parse_writes_nothing_to_the_client() {
     }
     let other = world.run(&["mcp", "show", "--no-such-flag"]);
     assert!(other.code == 2 && other.stdout.contains("\"usage\""), "{other:?}");
+}
+
+#[test]
+fn a_choice_that_nothing_fits_is_told_at_the_start() {
+    let world = World::new();
+    let nothing = world.run_with_input(&["mcp", "--tools", "x*,Raed"], "");
+    assert_eq!(nothing.code, 2, "{nothing:?}");
+    assert_eq!(nothing.stdout, "", "that is the client's");
+    for part in ["no tool is called \"x*\"", "no tool is called \"Raed\"; did you mean read, local__Read"] {
+        assert!(nothing.stderr.contains(part), "{part}: {nothing:?}");
+    }
+    let partly = world.run_with_input(&["mcp", "--tools", "Read,x*"], "");
+    assert_eq!(partly.code, 0, "{partly:?}");
+    assert!(partly.stderr.contains("warning: no tool is called \"x*\""), "{partly:?}");
+    let fine = world.run_with_input(&["mcp", "--tools", "Read"], "");
+    assert_eq!((fine.code, fine.stderr.as_str()), (0, ""), "{fine:?}");
+    let _up = Up::start(&world);
+    let through = world.run_with_input(&["mcp", "--tools", "laptop__*"], "");
+    assert_eq!(through.code, 0, "it may come with a node: {through:?}");
+    assert!(through.stderr.contains("warning: no tool is called \"laptop__*\""), "{through:?}");
+}
+
+#[test]
+fn wrong_params_and_unknown_names_have_their_codes() {
+    let world = World::new();
+    let mut client = Client::new(&world, &[]);
+    let mut code = |method: &str, params: Value| client.ask(method, &params)["error"]["code"].clone();
+    assert_eq!(code("tools/call", json!({"name": "nope", "arguments": {}})), -32602);
+    assert_eq!(code("tools/call", json!({"name": 5})), -32602);
+    assert_eq!(code("prompts/get", json!({})), -32602);
+    assert_eq!(code("nope/nope", json!({})), -32601);
 }

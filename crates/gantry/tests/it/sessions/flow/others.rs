@@ -149,7 +149,7 @@ fn stage(cases: &'static [Case], agent: &str) -> Stage {
 fn the_ways_through_others_are_real() {
     let stage = stage(WAYS_OUT, "autonomy = \"guided\"");
     for (number, way) in WAYS_OUT.iter().enumerate() {
-        let questions = played(&stage, way, number);
+        let (questions, _) = played(&stage, way, number);
         let heard = stage.canary.take();
         let last = format!("part-{}", way.parts.len() - 1);
         assert!(

@@ -1,0 +1,157 @@
+//! Conversations at `/mcp`: whose each is, when it was used last, and which has to go when there are too many.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// At the same time. Since 2026-07-28 the protocol has none.
+pub(super) const MAX_SESSIONS: usize = 256;
+/// Of one token, so that nobody uses up what all have.
+pub(super) const MAX_OF_ONE: usize = 64;
+
+#[derive(Clone, Default)]
+pub(super) struct Sessions(Arc<Mutex<HashMap<String, Session>>>);
+
+struct Session {
+    owner: String,
+    used: Instant,
+    /// Answers and streams of events that are under way.
+    open: usize,
+}
+
+/// Whether somebody may begin another conversation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Free,
+    /// When this one of their own, which was idle for longest, ends.
+    InPlaceOf(String),
+    /// All of their own are in use.
+    NoneOfTheirs,
+    /// Others have them all.
+    None,
+}
+
+impl Sessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_of(&self, id: &str, owner: &str) -> bool {
+        self.all().get(id).is_some_and(|session| session.owner == owner)
+    }
+
+    /// Forgets those that have ended by themselves.
+    pub(super) fn keep_only(&self, alive: &HashSet<String>) {
+        self.all().retain(|id, _| alive.contains(id));
+    }
+
+    pub(super) fn begin(&self, id: &str, owner: &str) {
+        let session = Session { owner: owner.to_owned(), used: Instant::now(), open: 0 };
+        self.all().insert(id.to_owned(), session);
+    }
+
+    pub(super) fn forget(&self, id: &str) {
+        self.all().remove(id);
+    }
+
+    pub(super) fn room(&self, owner: &str) -> Room {
+        let all = self.all();
+        let theirs = || all.iter().filter(|(_, session)| session.owner == owner);
+        let count = theirs().count();
+        if count < MAX_OF_ONE && all.len() < MAX_SESSIONS {
+            return Room::Free;
+        }
+        let idle = theirs().filter(|(_, session)| session.open == 0);
+        match idle.min_by_key(|(_, session)| session.used) {
+            Some((id, _)) => Room::InPlaceOf(id.clone()),
+            None if count >= MAX_OF_ONE => Room::NoneOfTheirs,
+            None => Room::None,
+        }
+    }
+
+    /// Those that nobody has used for so long.
+    pub(super) fn idle_for(&self, limit: Duration) -> Vec<String> {
+        let is_idle = |session: &Session| session.open == 0 && session.used.elapsed() >= limit;
+        let all = self.all();
+        all.iter().filter(|(_, session)| is_idle(session)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// In use until that is dropped.
+    pub(super) fn in_use(&self, id: &str) -> InUse {
+        if let Some(session) = self.all().get_mut(id) {
+            session.used = Instant::now();
+            session.open += 1;
+        }
+        InUse { sessions: self.clone(), id: id.to_owned() }
+    }
+}
+
+pub(super) struct InUse {
+    sessions: Sessions,
+    id: String,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.all().get_mut(&self.id) {
+            session.used = Instant::now();
+            session.open = session.open.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(counts: &[(&str, usize)]) -> Sessions {
+        let sessions = Sessions::default();
+        for (owner, count) in counts {
+            (0..*count).for_each(|number| sessions.begin(&format!("{owner}{number}"), owner));
+        }
+        sessions
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_too_many_loses_their_own_oldest_idle_one() {
+        let sessions = Sessions::default();
+        for number in 0..MAX_OF_ONE {
+            assert_eq!(sessions.room("a"), Room::Free);
+            sessions.begin(&number.to_string(), "a");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let first = sessions.in_use("0");
+        assert_eq!(sessions.room("a"), Room::InPlaceOf("1".to_owned()));
+        assert_eq!(sessions.room("b"), Room::Free, "others do not notice");
+        drop(sessions.in_use("1"));
+        assert_eq!(sessions.room("a"), Room::InPlaceOf("2".to_owned()), "used just now");
+        let all: Vec<InUse> = (0..MAX_OF_ONE).map(|number| sessions.in_use(&number.to_string())).collect();
+        assert_eq!(sessions.room("a"), Room::NoneOfTheirs);
+        drop((first, all));
+        assert!(matches!(sessions.room("a"), Room::InPlaceOf(_)));
+    }
+
+    #[tokio::test]
+    async fn nobody_loses_one_to_another() {
+        let full = with(&[("a", 64), ("b", 64), ("c", 64), ("d", 64)]);
+        assert_eq!(full.room("e"), Room::None);
+        assert!(matches!(full.room("a"), Room::InPlaceOf(id) if id.starts_with('a')));
+        full.keep_only(&(0..64).map(|number| format!("a{number}")).collect());
+        assert_eq!((full.room("e"), full.is_of("a1", "a"), full.is_of("b1", "b")), (Room::Free, true, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_nobody_uses_is_idle() {
+        let sessions = with(&[("a", 2)]);
+        let limit = Duration::from_secs(60);
+        let listening = sessions.in_use("a0");
+        tokio::time::advance(limit).await;
+        assert_eq!(sessions.idle_for(limit), ["a1"]);
+        drop(listening);
+        assert_eq!(sessions.idle_for(limit), ["a1"], "it was in use until now");
+        tokio::time::advance(limit).await;
+        assert_eq!(sessions.idle_for(limit).len(), 2);
+    }
+}

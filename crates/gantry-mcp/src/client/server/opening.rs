@@ -1,0 +1,125 @@
+//! How a server is reached: a program is started, an address is asked, and either is greeted and listed.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use gantry_net::{Client, ClientOptions, HostPattern};
+use tokio::time::Instant;
+
+use super::super::connection::{Connection, Greeting, Hearer, Listing, TalkError};
+use super::super::credentials::Credentials;
+use super::super::definition;
+use super::super::http::Guarded;
+use super::super::oauth::Login;
+use super::super::spec::{AddressSpec, Place};
+use super::super::wire::Lists;
+use super::Server;
+
+impl Server {
+    pub(super) async fn open(&self, hearer: Hearer) -> Result<Connection, TalkError> {
+        let greetings = match self.speaks_older() {
+            true => [Greeting::Older, Greeting::Newest],
+            false => [Greeting::Newest, Greeting::Older],
+        };
+        let connection = match self.greeted(hearer.clone(), greetings[0]).await {
+            Err(TalkError::Odd(_) | TalkError::Refused(_)) => self.greeted(hearer, greetings[1]).await?,
+            greeted => greeted?,
+        };
+        match connection.list().await {
+            Ok(listing) => {
+                self.note(&connection, listing)?;
+                Ok(connection)
+            }
+            Err(err) => {
+                connection.close().await;
+                Err(err)
+            }
+        }
+    }
+
+    /// Whether it spoke a revision before 2026-07-28 when it was listed last.
+    fn speaks_older(&self) -> bool {
+        let about = self.known().ok().and_then(|seen| seen.record.about.clone());
+        let revision = about.as_ref().and_then(|about| about["protocolVersion"].as_str());
+        revision.is_some_and(|revision| revision < "2026-07-28")
+    }
+
+    async fn greeted(&self, hearer: Hearer, greeting: Greeting) -> Result<Connection, TalkError> {
+        match &self.spec.place {
+            Place::Program(program) => {
+                let command = self.around.command(program).map_err(TalkError::NotStarted)?;
+                let piped = self.around.processes.pipe(command).await.map_err(|err| {
+                    let hint = err.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    TalkError::NotStarted(format!("{err}{hint}"))
+                })?;
+                Connection::over_stdio(piped, hearer, greeting).await
+            }
+            Place::Address(address) => {
+                Connection::over_http(address.url.as_str(), self.guarded(address), hearer, greeting).await
+            }
+        }
+    }
+
+    fn guarded(&self, address: &AddressSpec) -> Guarded {
+        let client = self.client(address);
+        let login = self.login_with(address, client.clone());
+        Guarded {
+            client,
+            credentials: Arc::new(Credentials {
+                secrets: self.around.secrets.clone(),
+                headers: address.headers.clone(),
+                login: Some(Arc::new(login)),
+            }),
+            lists: Lists::default(),
+            limit: self.spec.timeout.saturating_add(Duration::from_secs(5)),
+        }
+    }
+
+    /// The operator named this host, so it may be one of their own machines.
+    fn client(&self, address: &AddressSpec) -> Client {
+        let own = address.url.host_str().and_then(|host| HostPattern::parse(host).ok());
+        let mut options: ClientOptions = self.around.network.clone();
+        options.private_hosts.extend(own);
+        Client::new(options)
+    }
+
+    /// For servers at addresses; programs have their own ways.
+    pub(in crate::client) fn login(&self) -> Option<Login> {
+        match &self.spec.place {
+            Place::Program(_) => None,
+            Place::Address(address) => Some(self.login_with(address, self.client(address))),
+        }
+    }
+
+    fn login_with(&self, address: &AddressSpec, client: Client) -> Login {
+        Login {
+            server: self.name().to_owned(),
+            url: address.url.clone(),
+            client,
+            secrets: self.around.secrets.clone(),
+            records: self.around.records.clone(),
+            renewing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Writes down what was listed, for everybody who asks what there is.
+    pub(super) fn note(&self, connection: &Connection, listing: Listing) -> Result<(), TalkError> {
+        let Listing { mut tools, usable, .. } = listing;
+        // What the protocol itself forbids is as good as not offered; what we cannot use is shown as such.
+        tools.retain(|tool| {
+            definition::problem(tool).is_some()
+                || definition::name(tool).is_some_and(|name| usable.iter().any(|usable| usable == name))
+        });
+        let about = connection.about();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let listed = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        let noted = self.around.records.change(self.name(), |record| {
+            if record.offered != tools || record.about != about || record.listed == 0 {
+                (record.offered, record.about, record.listed) = (tools, about, listed);
+            }
+        });
+        noted.map_err(|err| TalkError::Refused(err.to_string()))?;
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        Ok(())
+    }
+}
