@@ -44,7 +44,8 @@ fn a_slow_reader_of_a_session_hears_how_it_ended() {
 
 #[test]
 fn a_slow_reader_of_a_completion_is_told_that_words_are_missing() {
-    let body = json!({"model": "main", "stream": true, "messages": [{"role": "user", "content": "say much"}]});
+    let body =
+        json!({"model": "main", "stream": true, "messages": [{"role": "user", "content": "say much"}]});
     let told = slowly("/v1/chat/completions", &body, &[("Gantry-Session", "slow")]);
     assert!(told.ends_with("data: [DONE]\n\n"), "{}", &told[told.len().saturating_sub(300)..]);
     assert!(told.contains("too_slow") && !told.contains("\"finish_reason\":\"stop\""), "it looks whole");
