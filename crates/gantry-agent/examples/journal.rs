@@ -158,7 +158,10 @@ fn one_run(number: i64) -> Vec<Entry> {
         Entry::RequestBegun { model: "scripted".into() },
         replied(calls, StopReason::ToolUse),
         Entry::CallBegun { call: call.clone(), read_only: true, polls: false },
-        Entry::CallEnded { call, result: CallResult { content, is_error: false, labels: Vec::new() } },
+        Entry::CallEnded {
+            call,
+            result: CallResult { content, is_error: false, labels: Vec::new(), machine: None },
+        },
         Entry::RequestBegun { model: "scripted".into() },
         replied(Block::text(text), StopReason::EndTurn),
         Entry::RunEnded { end: End::Final { text: text.into() } },
@@ -182,6 +185,9 @@ fn sessions(data: &DataDir, database: &Database) -> Sessions {
         agents: BTreeMap::from([("main".to_owned(), Agent::default())]),
         dm_scope: DmScope::Main,
         zone: jiff::tz::TimeZone::UTC,
+        roles: Default::default(),
+        child_limit: Duration::from_secs(600),
+        idle: gantry_agent::IDLE,
         nodes: Arc::new(Vec::new),
     })
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gantry_model::{Effort, Thinking};
 use gantry_tool::{Autonomy, ToolScope};
 
+use crate::always::ALWAYS_HOURS;
 use crate::reset::ResetPolicy;
 
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub struct Agent {
     pub model: Option<String>,
     pub thinking: Thinking,
     pub effort: Option<Effort>,
+    /// Its model may search the web by itself, where the provider has that, while the session holds nothing private.
+    pub native_web_search: bool,
     pub autonomy: Autonomy,
     /// What it may call.
     pub scope: ToolScope,
@@ -27,6 +30,12 @@ pub struct Agent {
     pub max_requests: u32,
     /// Minutes until a question that nobody answered is a no.
     pub approval_minutes: u32,
+    /// Hours that an "always" counts, unless whoever gives it says otherwise.
+    pub always_hours: u32,
+    /// Agents whose rules bind it too.
+    pub also_as: Vec<String>,
+    /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
+    pub max_tokens: Option<u32>,
 }
 
 /// What becomes of calls that reach outside, once a session holds both labels.
@@ -47,6 +56,7 @@ impl Default for Agent {
             model: None,
             thinking: Thinking::Off,
             effort: None,
+            native_web_search: false,
             autonomy: Autonomy::default(),
             scope: ToolScope::default(),
             shown: ToolScope::default(),
@@ -56,6 +66,9 @@ impl Default for Agent {
             flow: FlowRule::default(),
             max_requests: MAX_REQUESTS,
             approval_minutes: APPROVAL_MINUTES,
+            always_hours: ALWAYS_HOURS,
+            also_as: Vec::new(),
+            max_tokens: None,
         }
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Of a model that is not asked.
+    pub(crate) const UNKNOWN: Window = Window { tokens: usize::MAX / 16, reserved: 0 };
+
     /// What of the window a request takes without its messages.
     pub(crate) fn new(tokens: usize, empty: &Request) -> Window {
         let reserved = count_estimate(empty) + u64::from(empty.max_tokens);

@@ -5,22 +5,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::Thinking;
-use gantry_store::{Append, DatabaseError, NewEvent};
+use gantry_model::{Effort, Thinking};
+use gantry_store::{Append, DatabaseError, LoadedSession, NewEvent};
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::child::{Child, ChildName};
+use crate::context::Window;
 use crate::driver::effects::{Effect, Prepared};
 use crate::entry::{Answer, End, Entry, Incoming};
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::reset;
-use crate::sessions::{SessionError, Shared, now_ms};
-use crate::state::{CallStatus, Phase, State};
+use crate::sessions::{SessionError, Sessions, Shared, now_ms};
+use crate::state::{AGENT, CallStatus, PendingCall, Phase, State};
 use crate::step::{self, Limits, Step};
+use crate::toolbox;
 
 mod asks;
 mod effects;
@@ -31,20 +35,28 @@ mod told;
 pub use status::Status;
 use told::{event, settled};
 
-/// A session that nothing happens in is let go from memory.
-const UNLOAD_AFTER: Duration = Duration::from_secs(60);
 /// Events after which the next run's end leaves a checkpoint.
 const CHECKPOINT_EVENTS: i64 = 1_000;
 /// After a journal that could not be written, until it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// A call that only reads and ends within this is written down once, not twice.
+const QUICK: Duration = Duration::from_millis(3);
 /// Messages that may wait in one session.
 const MAX_QUEUE: usize = 1_000;
+/// Messages from one agent's session: two that only answer each other come to rest.
+const PER_MINUTE: usize = 10;
 
 /// What a session is asked from outside.
 pub(crate) enum Command {
     /// There may be something to do.
     Wake,
     Message {
+        incoming: Incoming,
+        done: Done<Option<Event>>,
+    },
+    /// The session is a child, and this is what it is to do.
+    Begin {
+        child: Box<Child>,
         incoming: Incoming,
         done: Done<Option<Event>>,
     },
@@ -62,10 +74,16 @@ pub(crate) enum Command {
     Set {
         model: Option<String>,
         thinking: Option<Thinking>,
+        effort: Option<Effort>,
         done: Done<()>,
     },
     Status {
         done: Done<Status>,
+    },
+    /// Whether a message is settled, and how.
+    Settled {
+        message: String,
+        done: Done<Option<Event>>,
     },
     Answer {
         question: Option<String>,
@@ -156,19 +174,28 @@ impl Driver {
             if let Err(err) = failed {
                 self.give_up(&err).await;
             }
+            if self.loaded.is_none() && commands.is_empty() && self.shared.forget(&self.key.key) {
+                return self.let_go(commands).await;
+            }
         }
         self.drain().await;
+    }
+
+    /// Nobody listens and nothing is in memory: the session is as one that nobody has spoken to since the start. What was said
+    /// to it in this moment is said to the next driver.
+    async fn let_go(self, mut commands: mpsc::Receiver<Command>) {
+        commands.close();
+        let sessions = Sessions::of(self.shared.clone());
+        while let Some(command) = commands.recv().await {
+            sessions.tell_driver(&self.key, command).await;
+        }
     }
 
     /// The state, from the journal if it is not in memory: then what another process left is seen to first.
     async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
         if self.loaded.is_none() {
             let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
-            let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
-            let entries: Vec<Entry> = entries
-                .collect::<Result<_, _>>()
-                .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
-            let state = State::fold(entries);
+            let state = folded(&session)?;
             let left = step::recover(&state);
             self.loaded = Some(Loaded {
                 state,
@@ -188,8 +215,23 @@ impl Driver {
             if !left.is_empty() {
                 self.append(left).await?;
             }
+            if self.is_orphan().await? {
+                self.end_orphan().await?;
+            }
         }
         self.loaded.as_mut().ok_or_else(|| DatabaseError::Refused("the session is not loaded".into()))
+    }
+
+    /// A run that nobody waits for any more ends before it does anything.
+    async fn end_orphan(&mut self) -> Result<(), DatabaseError> {
+        let Some(state) = self.state() else { return Ok(()) };
+        let limits = Limits { requests: 0, window: Window::UNKNOWN };
+        let mut entries = match step::next(state, &limits, now_ms()) {
+            Step::Record(begins) if state.run.is_none() => begins,
+            _ => Vec::new(),
+        };
+        entries.push(Entry::StopAsked { by: "the end of its parent's call".into() });
+        self.append(entries).await
     }
 
     fn state(&self) -> Option<&State> {
@@ -243,12 +285,19 @@ impl Driver {
     }
 
     fn tell(&self, event: Event) {
+        // What a child asks is answered where its family began.
+        if let Some(child) = self.child()
+            && event.is_question()
+        {
+            self.shared.tell(&child.root, event.clone());
+        }
         // Nobody may be listening.
         let _ = self.events.send(Arc::new(event));
     }
 
     /// Does what is to be done, until something is waited for.
     async fn proceed(&mut self) -> Result<(), DatabaseError> {
+        let mut reads_until = None;
         while self.loaded.as_ref().is_some_and(|loaded| !loaded.compacting) {
             let Some(limits) = self.limits().await? else { continue };
             let Some(loaded) = &self.loaded else { return Ok(()) };
@@ -257,13 +306,22 @@ impl Driver {
                     self.leave_checkpoint()?;
                     break;
                 }
-                Step::Wait => break,
+                Step::Wait => {
+                    let until: Option<Instant> = reads_until.filter(|_| self.only_reads());
+                    let Some(until) = until else { break };
+                    // A quick one is written down with its end, in one go; for others nobody waits.
+                    match tokio::time::timeout_at(until, next_effect(&mut self.loaded)).await {
+                        Ok(effect) => self.finished(effect)?,
+                        Err(_) => break,
+                    }
+                }
                 Step::Record(entries) => self.stage(entries)?,
                 Step::Ask => self.begin_request().await?,
                 Step::Call(calls) => {
                     if !self.begin_calls(calls).await? {
                         break;
                     }
+                    reads_until = Some(Instant::now() + QUICK);
                 }
                 Step::Compact => self.begin_compaction(),
             }
@@ -295,12 +353,44 @@ impl Driver {
             }
         }
         let window = self.loaded.as_ref().and_then(|loaded| Some(loaded.prepared.as_ref()?.window));
-        let window = window.unwrap_or(crate::context::Window { tokens: usize::MAX / 16, reserved: 0 });
+        let window = window.unwrap_or(Window::UNKNOWN);
         Ok(Some(Limits { requests: agent.max_requests, window }))
     }
 
     fn agent(&self) -> Agent {
-        self.shared.parts.agents.get(&self.key.agent).cloned().unwrap_or_default()
+        let agents = &self.shared.parts.agents;
+        let own = agents.get(&self.key.agent).cloned().unwrap_or_default();
+        match self.child() {
+            Some(child) => child.limited(own, agents),
+            None => own,
+        }
+    }
+
+    fn child(&self) -> Option<&Child> {
+        self.state().and_then(|state| state.child.as_deref())
+    }
+
+    /// How a child is named to those who are asked.
+    fn child_name(&self) -> Option<ChildName> {
+        let child = self.child()?;
+        Some(ChildName { name: child.name.clone(), session_key: self.key.key.clone() })
+    }
+
+    /// Whether this is a child whose parent waits for it no more: then what it was begun for is over.
+    async fn is_orphan(&self) -> Result<bool, DatabaseError> {
+        let (Some(state), Some(child)) = (self.state(), self.child()) else { return Ok(false) };
+        let taken_up =
+            state.run.as_ref().is_some_and(|run| run.answers.iter().any(|of| of.id == child.message));
+        if !taken_up && !state.queue.iter().any(|message| message.id == child.message) {
+            return Ok(false);
+        }
+        let Some(parent) = self.shared.parts.journal.load(&child.parent).await? else { return Ok(true) };
+        let parent_state = folded(&parent)?;
+        let waits = |call: &PendingCall| {
+            !matches!(call.status, CallStatus::Ended(_))
+                && parent_state.step(&child.parent, &call.id) == child.step
+        };
+        Ok(!parent_state.calls().iter().any(waits))
     }
 
     async fn command(&mut self, command: Command) -> Result<(), DatabaseError> {
@@ -311,6 +401,12 @@ impl Driver {
         match command {
             Command::Wake => Ok(()),
             Command::Message { incoming, done } => self.take_in(incoming, done).await,
+            Command::Begin { child, incoming, done } => {
+                if self.state().is_some_and(|state| state.child.is_none()) {
+                    self.stage(vec![Entry::Born(child)])?;
+                }
+                self.take_in(incoming, done).await
+            }
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());
                 if running {
@@ -336,8 +432,8 @@ impl Driver {
                 let _ = done.send(told.map(str::to_owned).map_err(|why| SessionError::Refused(why.into())));
                 Ok(())
             }
-            Command::Set { model, thinking, done } => {
-                self.append(vec![Entry::Set { model, thinking }]).await?;
+            Command::Set { model, thinking, effort, done } => {
+                self.append(vec![Entry::Set { model, thinking, effort }]).await?;
                 if let Some(loaded) = &mut self.loaded {
                     loaded.prepared = None;
                 }
@@ -347,6 +443,10 @@ impl Driver {
             Command::Status { done } => {
                 let status = self.status().await;
                 let _ = done.send(status.ok_or(SessionError::Stopping));
+                Ok(())
+            }
+            Command::Settled { message, done } => {
+                let _ = done.send(Ok(self.state().and_then(|state| settled_by(state, &message))));
                 Ok(())
             }
             Command::Answer { question, answer, by, done } => self.answer(question, answer, by, done).await,
@@ -359,10 +459,15 @@ impl Driver {
     async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         if state.knows(&incoming.id) {
-            let settled = state
-                .end_of(&incoming.id)
-                .map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()));
-            let _ = done.send(Ok(settled));
+            let _ = done.send(Ok(settled_by(state, &incoming.id)));
+            return Ok(());
+        }
+        if incoming.from.starts_with(AGENT) && state.written_by(&incoming.from, incoming.at) >= PER_MINUTE {
+            let message = format!(
+                "{} has sent {PER_MINUTE} messages to {} within a minute; wait, or put more into one message",
+                incoming.from, self.key.key
+            );
+            let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
         }
         if state.queue.len() >= MAX_QUEUE {
@@ -410,6 +515,7 @@ impl Driver {
             labels: state.flow.labels(),
             questions: state.open_questions().cloned().collect(),
             asks: state.open_asks().cloned().collect(),
+            child: state.child.clone(),
         })
     }
 
@@ -442,8 +548,8 @@ impl Driver {
         });
         match expires {
             Some(at) => Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
-                .min(UNLOAD_AFTER),
-            None => UNLOAD_AFTER,
+                .min(self.shared.parts.idle),
+            None => self.shared.parts.idle,
         }
     }
 
@@ -479,6 +585,7 @@ impl Driver {
             let under_way = self.state().is_some_and(|state| {
                 state.calls().iter().any(|call| {
                     matches!(call.status, CallStatus::Begun { .. })
+                        && !toolbox::goes_on(&call.name)
                         && !call.questions.iter().any(|asked| asked.answer.is_none())
                         && !call.asks.iter().any(|ask| ask.answers.is_none())
                 })
@@ -501,6 +608,14 @@ impl Driver {
     }
 }
 
+fn folded(session: &LoadedSession) -> Result<State, DatabaseError> {
+    let entries = session.events.iter().map(|event| serde_json::from_str::<Entry>(&event.data));
+    let entries: Vec<Entry> = entries
+        .collect::<Result<_, _>>()
+        .map_err(|cause| DatabaseError::Damaged { doing: "load the session", cause })?;
+    Ok(State::fold(entries))
+}
+
 /// The next effect that ends; never, while none is under way.
 async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
     let Some(loaded) = loaded else { return std::future::pending().await };
@@ -517,7 +632,9 @@ fn refuse(command: Command, err: &DatabaseError) {
     let refused = || SessionError::Refused(err.to_string());
     match command {
         Command::Wake => {}
-        Command::Message { done, .. } => drop(done.send(Err(refused()))),
+        Command::Message { done, .. } | Command::Begin { done, .. } | Command::Settled { done, .. } => {
+            drop(done.send(Err(refused())));
+        }
         Command::Stop { done, .. }
         | Command::Reset { done, .. }
         | Command::Compact { done }
@@ -528,6 +645,11 @@ fn refuse(command: Command, err: &DatabaseError) {
         Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
         Command::AskUser { answers, .. } => drop(answers.send(None)),
     }
+}
+
+/// What settled a message, if it was lately.
+fn settled_by(state: &State, message: &str) -> Option<Event> {
+    state.end_of(message).map(|ended| settled(&ended.run, ended.end.clone(), ended.messages.clone()))
 }
 
 /// Whether a run is one that the model is being asked for.

@@ -1,15 +1,18 @@
 //! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
 
-use gantry_model::{Block, Reply, Thinking};
+use gantry_model::{Block, Effort, Reply, Thinking};
 use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::{Child, ChildName};
 use crate::state::State;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
+    /// The session is a child of another one.
+    Born(Box<Child>),
     /// Somebody said something; it waits until a run takes it up.
     MessageIn(Incoming),
     RunBegun {
@@ -43,7 +46,7 @@ pub enum Entry {
     /// A call of the last reply is about to run.
     CallBegun {
         call: String,
-        /// It changes nothing, so it may run again after a crash.
+        /// It changes nothing, or not twice, so it may run again after a crash.
         read_only: bool,
         /// Asking the same again and again is what it is for.
         #[serde(default)]
@@ -83,6 +86,8 @@ pub enum Entry {
         model: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<Thinking>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<Effort>,
     },
     StopAsked {
         by: String,
@@ -113,6 +118,7 @@ pub enum Entry {
 impl Entry {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
+            Entry::Born(_) => "born",
             Entry::MessageIn(_) => "message_in",
             Entry::RunBegun { .. } => "run_begun",
             Entry::Joined { .. } => "joined",
@@ -170,11 +176,14 @@ pub struct CallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
+    /// The one machine of the owner's that all of it comes from, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 impl CallResult {
     pub(crate) fn error(text: impl Into<String>) -> CallResult {
-        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new() }
+        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new(), machine: None }
     }
 }
 
@@ -193,6 +202,9 @@ pub struct Question {
     pub fingerprint: String,
     /// From then on the answer is no.
     pub expires: i64,
+    /// The child that asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildName>,
 }
 
 /// What the agent wants to know of its user.
@@ -203,6 +215,9 @@ pub struct UserAsked {
     pub questions: Vec<UserQuestion>,
     /// From then on nobody answered.
     pub expires: i64,
+    /// The child that asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -108,6 +108,17 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether somebody is asked, or has answered.
+    pub(crate) fn is_question(&self) -> bool {
+        matches!(
+            self,
+            Event::Approval { .. }
+                | Event::ApprovalAnswered { .. }
+                | Event::Asked { .. }
+                | Event::AskedAnswered { .. }
+        )
+    }
+
     /// The messages that this settles.
     pub fn settles(&self, message: &str) -> bool {
         match self {

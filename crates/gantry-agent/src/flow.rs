@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Steps that are named to whoever is asked.
 const NAMED_STEPS: usize = 4;
+/// More than one is all that counts.
+const MACHINES: usize = 4;
 /// The rule's name, in questions and refusals.
 pub(crate) const RULE: &str = "flow-labels";
 
@@ -16,6 +18,12 @@ pub struct Flow {
     untrusted: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     private: Vec<String>,
+    /// The machines that what others may have written comes from, while all of it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    machines: Vec<String>,
+    /// Some of it comes from elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_from_outside: bool,
 }
 
 /// What is to become of a call that reaches outside.
@@ -30,6 +38,25 @@ pub(crate) enum Outward {
 impl Flow {
     /// The result of a step, or a message, carries these labels.
     pub(crate) fn add(&mut self, labels: &[Label], step: &str) {
+        self.is_from_outside |= labels.contains(&Label::Untrusted);
+        self.named(labels, step);
+    }
+
+    /// As [`Flow::add`], of a step that had all of it from one machine of the owner's.
+    pub(crate) fn add_from(&mut self, machine: &str, labels: &[Label], step: &str) {
+        if labels.contains(&Label::Untrusted) && !self.machines.iter().any(|known| known == machine) {
+            self.machines.truncate(MACHINES - 1);
+            self.machines.push(machine.to_owned());
+        }
+        self.named(labels, step);
+    }
+
+    /// What others may have written all comes from this machine, so it is nothing new there.
+    pub(crate) fn is_all_from(&self, machine: &str) -> bool {
+        !self.is_from_outside && self.machines == [machine]
+    }
+
+    fn named(&mut self, labels: &[Label], step: &str) {
         for label in labels {
             let steps = match label {
                 Label::Untrusted => &mut self.untrusted,
@@ -79,6 +106,26 @@ pub(crate) fn fenced(text: &str, mark: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_machine_said_is_nothing_new_to_it_alone() {
+        let mut flow = Flow::default();
+        assert!(!flow.is_all_from("node:far"));
+        flow.add_from("node:far", &[Label::Untrusted], "far__Read a");
+        assert!(flow.is_all_from("node:far") && !flow.is_all_from("node:near"));
+        let mut two = flow.clone();
+        for machine in ["node:near", "node:b", "node:c", "node:d", "node:far"] {
+            two.add_from(machine, &[Label::Untrusted], "Read");
+            assert!(!two.is_all_from("node:far") && two.machines.len() <= MACHINES);
+        }
+        for number in 0..NAMED_STEPS {
+            flow.add_from("node:far", &[Label::Untrusted], &format!("far__Read {number}"));
+        }
+        flow.add(&[Label::Untrusted], "a step that is not named any more");
+        assert!(!flow.is_all_from("node:far"));
+        let old: Flow = serde_json::from_str(r#"{"untrusted": ["far__Read a"]}"#).unwrap();
+        assert!(!old.is_all_from("node:far"), "nobody wrote down where it came from");
+    }
 
     #[test]
     fn both_labels_together_need_a_human_and_the_steps_are_named() {

@@ -4,6 +4,9 @@
 //! gate, models through [`Model`].
 
 mod agent;
+mod always;
+mod child;
+mod children;
 mod context;
 mod driver;
 mod entry;
@@ -15,6 +18,7 @@ mod model;
 mod places;
 mod prompt;
 mod reset;
+mod role;
 mod sessions;
 mod slash;
 mod state;
@@ -22,6 +26,9 @@ mod step;
 mod toolbox;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
+pub use always::{ALWAYS_HOURS, Always, MAX_ALWAYS_HOURS};
+pub use child::{AccountBudget, Child, ChildName, ToolLimits};
+pub use children::{ChildEnd, MAX_CHILDREN, MAX_DEPTH, Standing};
 pub use driver::Status;
 pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 pub use event::Event;
@@ -29,6 +36,7 @@ pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
-pub use sessions::{MAX_MESSAGE_BYTES, Said, Sent, SessionError, Sessions, SessionsParts};
+pub use role::{Role, Spec, built_in};
+pub use sessions::{IDLE, MAX_MESSAGE_BYTES, Said, Sent, SessionError, Sessions, SessionsParts};
 pub use slash::Slash;
 pub use state::{Addressee, State};

@@ -32,9 +32,19 @@ struct Seen {
 impl LoopGuard {
     /// Counts a call and its result; the result gets advice when it is the same as too often before.
     pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
-        let call = hash(&[name, &input.to_string()]);
         let text = serde_json::to_string(&result.content).unwrap_or_default();
-        let same = hash(&[&text]);
+        let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
+        let malformed = hash(&[name]);
+        self.seen.retain(|seen| seen.call != malformed);
+        self.note(name, hash(&[name, &input.to_string()]), hash(&[&text]), limit, result);
+    }
+
+    /// Counts a call whose arguments nobody could read. However they were broken, it is the same mistake.
+    pub(crate) fn count_malformed(&mut self, name: &str, result: &mut CallResult) {
+        self.note(name, hash(&[name]), hash(&[]), SAME_RESULTS, result);
+    }
+
+    fn note(&mut self, name: &str, call: String, same: String, limit: u32, result: &mut CallResult) {
         let times = match self.seen.iter().position(|seen| seen.call == call) {
             Some(at) => {
                 let before = self.seen.remove(at);
@@ -46,7 +56,6 @@ impl LoopGuard {
         if self.seen.len() > REMEMBERED {
             self.seen.pop_front();
         }
-        let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
         if times > limit {
             self.ended_by = Some(name.to_owned());
         } else if times == limit {
@@ -75,8 +84,12 @@ mod tests {
     fn check(polls: bool, results: &[&str]) -> (Vec<bool>, bool) {
         let mut guard = LoopGuard::default();
         let advised = results.iter().map(|text| {
-            let mut result =
-                CallResult { content: vec![Block::text(*text)], is_error: false, labels: Vec::new() };
+            let mut result = CallResult {
+                content: vec![Block::text(*text)],
+                is_error: false,
+                labels: Vec::new(),
+                machine: None,
+            };
             guard.count("Read", &json!({"path": "a"}), polls, &mut result);
             result.content.len() > 1
         });
@@ -91,6 +104,19 @@ mod tests {
         let polls = vec!["x"; 50];
         assert_eq!(check(true, &polls).0.iter().filter(|advised| **advised).count(), 1);
         assert!(!check(true, &polls).1 && check(true, &["x"; 51]).1);
+    }
+
+    #[test]
+    fn broken_arguments_are_one_mistake_however_they_are_broken() {
+        let mut guard = LoopGuard::default();
+        let advised: Vec<bool> = (0..4)
+            .map(|number| {
+                let mut result = CallResult::error(format!("no JSON: {number}"));
+                guard.count_malformed("Read", &mut result);
+                result.content.len() > 1
+            })
+            .collect();
+        assert_eq!((advised, guard.ended_by.is_some()), (vec![false, false, true, false], true));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::child::AccountBudget;
 use gantry_model::{Reply, Request, StreamEvent};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +30,19 @@ pub type FactsFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelFacts, String
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
     pub agent: String,
+    /// Of a child, the run that its family works for.
     pub run: String,
+    /// Where it is written down: the run's own, or one beneath it.
+    pub account: String,
+    /// Of the accounts that this one is beneath, and of itself.
+    pub budgets: Vec<AccountBudget>,
+}
+
+impl Asker {
+    /// The account of a run. Its id is the sender's choice, so it counts within its session alone.
+    pub(crate) fn account(session: &str, run: &str) -> String {
+        format!("{session}/{run}")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,11 @@ use gantry_store::{DatabaseError, Marks};
 use gantry_tool::{Access, Call, Capability, Gate, Tool, ToolScope};
 use serde_json::{Value, json};
 
+use crate::flow::Flow;
+
+const LOCAL: &str = "local";
+/// Before a machine's name, where a place is all of it.
+const MACHINE: &str = "node:";
 /// Of where something comes from, as it is told.
 const SOURCE_CHARS: usize = 300;
 
@@ -16,6 +21,8 @@ pub(crate) struct Places {
     writes: Vec<String>,
     /// Another machine that content comes from.
     foreign: Option<String>,
+    /// Other machines that it runs on.
+    machines: Vec<String>,
     /// It runs commands, which read and write what they like.
     runs_commands: bool,
 }
@@ -38,8 +45,10 @@ impl Places {
             "gsv__Transfer" => {
                 let (source, destination) = (text("source"), text("destination"));
                 let (from, foreign) = endpoint(gate, call, source.unwrap_or_default()).await;
-                let (to, _) = endpoint(gate, call, destination.unwrap_or_default()).await;
+                let destination = destination.unwrap_or_default();
+                let (to, elsewhere) = endpoint(gate, call, destination).await;
                 (places.reads, places.writes, places.foreign) = (from, to, foreign);
+                places.writes.extend(elsewhere.and_then(|_| Some(machine(destination.split_once(':')?.0))));
             }
             _ => {
                 for touch in gate.touches(call, name, input).await {
@@ -53,7 +62,15 @@ impl Places {
         }
         places.runs_commands =
             tool.is_some_and(|tool| tool.capability_ids().contains(&Capability::ShellExec));
-        if places.runs_commands && !places.writes.is_empty() {
+        let machines = gate.machines(call, name, input).into_iter().filter(|node| node != LOCAL);
+        places.machines = machines.map(|node| machine(&node)).collect();
+        // Nobody here knows which files are touched there, so the whole of it counts as one place.
+        places.reads.extend(places.machines.iter().cloned());
+        if !tool.is_some_and(Tool::is_read_only) {
+            places.writes.extend(places.machines.iter().cloned());
+        }
+        let is_here = places.writes.iter().any(|place| !places.machines.contains(place));
+        if places.runs_commands && is_here {
             places.writes.push(call.workspace.to_string_lossy().into_owned());
         }
         places
@@ -77,10 +94,24 @@ impl Places {
         Ok(None)
     }
 
-    /// From now on others may have written what is there.
-    pub(crate) async fn mark(&self, marks: &Marks, source: &str, now: i64) -> Result<(), DatabaseError> {
+    /// The only machine that it runs on, if that is another one.
+    pub(crate) fn machine(&self) -> Option<&str> {
+        match self.machines.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// From now on others may have written what is there. What `flow` has from a machine alone is nothing new to it.
+    pub(crate) async fn mark(
+        &self,
+        marks: &Marks,
+        flow: &Flow,
+        source: &str,
+        now: i64,
+    ) -> Result<(), DatabaseError> {
         let source: String = source.chars().take(SOURCE_CHARS).collect();
-        for place in &self.writes {
+        for place in self.writes.iter().filter(|place| !flow.is_all_from(place)) {
             marks.add(place, &source, now).await?;
         }
         Ok(())
@@ -96,8 +127,15 @@ pub(crate) fn object_key(key: &str) -> String {
     format!("gsv:{}", key.trim_end_matches('/'))
 }
 
-/// A place as its owner writes it: an object, or a path that may start at the workspace.
+fn machine(node: &str) -> String {
+    format!("{MACHINE}{node}")
+}
+
+/// A place as its owner writes it: an object, a machine, or a path that may start at the workspace.
 pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
+    if text.starts_with(MACHINE) {
+        return text.to_owned();
+    }
     match text.strip_prefix("gsv:") {
         Some(path) => object_key(&format!("agents/{agent}/{}", path.trim_matches('/'))),
         None => {
@@ -111,7 +149,7 @@ pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
 async fn endpoint(gate: &Gate, call: &Call, text: &str) -> (Vec<String>, Option<String>) {
     match text.split_once(':') {
         Some(("gsv", path)) => (vec![object(call, path)], None),
-        Some(("local", path)) => {
+        Some((LOCAL, path)) => {
             // As the file engine resolves it, also for those who may not read.
             let anybody = Call { scope: ToolScope::default(), ..call.clone() };
             let touches = gate.touches(&anybody, "local__Read", &json!({ "path": path })).await;

@@ -14,23 +14,27 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::agent::Agent;
+use crate::always::Always;
 use crate::driver::{Command, Driver, Status};
-use crate::entry::{Answer, GrantScope, Incoming};
+use crate::entry::{Answer, Incoming};
 use crate::event::Event;
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::model::Model;
 use crate::places;
 use crate::prompt::NodeLine;
+use crate::role::Role;
 use crate::slash::{self, HELP, Slash};
 
 /// Events that a slow listener may miss before it is told so.
 const EVENTS: usize = 1024;
 /// What waits to be taken in by one session.
 const COMMANDS: usize = 64;
+/// How long nothing happens in a session, usually, until it is let go from memory.
+pub const IDLE: Duration = Duration::from_secs(60);
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// How long an "always" counts.
-const ALWAYS_MS: i64 = 24 * 3600 * 1000;
+/// How many drivers in a row may let go before a command is given up.
+const DRIVERS_TRIED: usize = 3;
 /// How long calls that are called off may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -47,6 +51,12 @@ pub struct SessionsParts {
     pub zone: TimeZone,
     /// The machines there are, whenever asked.
     pub nodes: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
+    /// Of children, by name.
+    pub roles: BTreeMap<String, Role>,
+    /// How long a child may take.
+    pub child_limit: Duration,
+    /// As [`IDLE`].
+    pub idle: Duration,
 }
 
 /// Cheap to clone.
@@ -60,12 +70,13 @@ pub(crate) struct Shared {
     pub(crate) marks: Marks,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
+    /// Held while a child is begun.
+    pub(crate) births: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     live: Mutex<HashMap<String, Live>>,
 }
 
-/// A session that somebody has spoken to since the start.
-#[derive(Clone)]
+/// A session that somebody has spoken to lately.
 struct Live {
     commands: mpsc::Sender<Command>,
     events: broadcast::Sender<Arc<Event>>,
@@ -121,10 +132,15 @@ impl Sessions {
             parts,
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
+            births: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             live: Mutex::default(),
         };
-        Sessions { shared: Arc::new(shared) }
+        Sessions::of(Arc::new(shared))
+    }
+
+    pub(crate) fn of(shared: Arc<Shared>) -> Sessions {
+        Sessions { shared }
     }
 
     /// Goes on with every run that an earlier process left; returns how many sessions.
@@ -134,7 +150,7 @@ impl Sessions {
         for key in keys {
             // An agent that is no longer configured leaves its sessions as they are.
             if let Ok(key) = self.key(&key, None)
-                && self.live(&key).commands.send(Command::Wake).await.is_ok()
+                && self.tell_driver(&key, Command::Wake).await
             {
                 resumed += 1;
             }
@@ -184,9 +200,15 @@ impl Sessions {
         })
     }
 
+    /// What settled a message, if it was lately: for those who may have missed it.
+    pub async fn settled(&self, key: &SessionKey, message: &str) -> Option<Event> {
+        let message = message.to_owned();
+        self.ask(key, |done| Command::Settled { message, done }).await.ok().flatten()
+    }
+
     /// What happens in a session from now on.
     pub fn listen(&self, key: &SessionKey) -> broadcast::Receiver<Arc<Event>> {
-        self.live(key).events.subscribe()
+        self.live(key, |live| live.events.subscribe())
     }
 
     /// Answers a question. Only surfaces that know a human to be there may call this.
@@ -198,7 +220,23 @@ impl Sessions {
         by: &str,
     ) -> Result<String, SessionError> {
         let by = by.to_owned();
+        let key = &self
+            .who_asks(key, question.as_deref(), |status| ids(&status.questions, |open| &open.id))
+            .await?;
         self.ask(key, |done| Command::Answer { question, answer, by, done }).await
+    }
+
+    /// As [`Sessions::answer`], with a yes that holds from now on.
+    pub async fn answer_always(
+        &self,
+        key: &SessionKey,
+        question: Option<String>,
+        always: Always,
+        by: &str,
+    ) -> Result<String, SessionError> {
+        let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
+        let answer = always.answer(agent.always_hours).map_err(SessionError::Refused)?;
+        self.answer(key, question, answer, by).await
     }
 
     /// Answers what an agent asks its user, in words.
@@ -210,13 +248,56 @@ impl Sessions {
         by: &str,
     ) -> Result<String, SessionError> {
         let by = by.to_owned();
+        let key =
+            &self.who_asks(key, question.as_deref(), |status| ids(&status.asks, |open| &open.id)).await?;
         self.ask(key, |done| Command::Reply { question, answers, by, done }).await
     }
 
-    /// How a session is, if there is one.
+    /// How a session is, if there is one, with what its children ask.
     pub async fn status(&self, key: &SessionKey) -> Result<Status, SessionError> {
         self.known(key).await?;
+        let mut status = self.own_status(key).await?;
+        for child in self.family(key).await? {
+            let asked = self.own_status(&child).await?;
+            status.questions.extend(asked.questions);
+            status.asks.extend(asked.asks);
+        }
+        Ok(status)
+    }
+
+    pub(crate) async fn own_status(&self, key: &SessionKey) -> Result<Status, SessionError> {
         self.ask(key, |done| Command::Status { done }).await
+    }
+
+    /// The session that has a question open, of this one and the children at work for it; without a name, the one that
+    /// has the only one.
+    async fn who_asks(
+        &self,
+        key: &SessionKey,
+        question: Option<&str>,
+        open: impl Fn(&Status) -> Vec<String>,
+    ) -> Result<SessionKey, SessionError> {
+        let family = self.family(key).await?;
+        if family.is_empty() {
+            return Ok(key.clone());
+        }
+        let mut asked = Vec::new();
+        for one in std::iter::once(key.clone()).chain(family) {
+            let ids = open(&self.own_status(&one).await?);
+            asked.extend(ids.into_iter().map(|id| (id, one.clone())));
+        }
+        match (question, asked.as_slice()) {
+            (Some(id), asked) => {
+                Ok(asked.iter().find(|(open, _)| open == id).map_or(key, |(_, one)| one).clone())
+            }
+            (None, []) => Ok(key.clone()),
+            (None, [(_, only)]) => Ok(only.clone()),
+            (None, several) => {
+                let ids: Vec<&str> = several.iter().map(|(id, _)| id.as_str()).collect();
+                let message = format!("say which question; open are {}", ids.join(", "));
+                Err(SessionError::Refused(message))
+            }
+        }
     }
 
     pub async fn command(&self, key: &SessionKey, slash: Slash, by: &str) -> Result<String, SessionError> {
@@ -234,12 +315,15 @@ impl Sessions {
                 let facts =
                     self.shared.parts.model.facts(Some(&name)).await.map_err(SessionError::Refused)?;
                 let told = format!("the model is now {}", facts.name);
-                self.ask(key, |done| Command::Set { model: Some(name), thinking: None, done }).await?;
+                self.ask(key, |done| Command::Set { model: Some(name), thinking: None, effort: None, done })
+                    .await?;
                 Ok(told)
             }
-            Slash::Think(thinking) => {
-                self.ask(key, |done| Command::Set { model: None, thinking: Some(thinking), done }).await?;
-                Ok(format!("thinking is now {thinking:?}"))
+            Slash::Think(thinking, effort) => {
+                let thinks = Some(thinking);
+                self.ask(key, |done| Command::Set { model: None, thinking: thinks, effort, done }).await?;
+                let effort = effort.map_or(String::new(), |effort| format!(", with {effort:?} effort"));
+                Ok(format!("thinking is now {thinking:?}{effort}").to_lowercase())
             }
             Slash::Trust(written) => {
                 let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
@@ -252,10 +336,7 @@ impl Sessions {
             }
             Slash::Approve(id) => self.answer(key, id, Answer::Yes, by).await,
             Slash::Deny(id) => self.answer(key, id, Answer::No, by).await,
-            Slash::Always(id) => {
-                let until = now_ms().saturating_add(ALWAYS_MS);
-                self.answer(key, id, Answer::Always { scope: GrantScope::Call, until }, by).await
-            }
+            Slash::Always(id, always) => self.answer_always(key, id, always, by).await,
         }
     }
 
@@ -270,6 +351,7 @@ impl Sessions {
         from: i64,
         limit: u32,
     ) -> Result<Vec<JournalEvent>, SessionError> {
+        self.known(key).await?;
         Ok(self.shared.parts.journal.page(&key.key, from, limit).await?)
     }
 
@@ -288,7 +370,7 @@ impl Sessions {
     }
 
     /// Looking at a session does not make one.
-    async fn known(&self, key: &SessionKey) -> Result<(), SessionError> {
+    pub(crate) async fn known(&self, key: &SessionKey) -> Result<(), SessionError> {
         let is_live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key.key);
         if is_live || self.shared.parts.journal.exists(&key.key).await? {
             return Ok(());
@@ -299,29 +381,68 @@ impl Sessions {
         Err(SessionError::Unknown { key: key.key.clone(), near })
     }
 
-    async fn ask<T>(
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) async fn ask<T>(
         &self,
         key: &SessionKey,
         command: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> Command,
     ) -> Result<T, SessionError> {
         let (done, answer) = oneshot::channel();
-        let sent = self.live(key).commands.send(command(done)).await;
-        sent.map_err(|_| SessionError::Stopping)?;
+        self.tell_driver(key, command(done)).await;
         answer.await.map_err(|_| SessionError::Stopping)?
     }
 
-    fn live(&self, key: &SessionKey) -> Live {
-        let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.entry(key.key.clone())
-            .or_insert_with(|| {
-                let (commands, taken) = mpsc::channel(COMMANDS);
-                let events = broadcast::channel(EVENTS).0;
-                let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), events.clone());
-                self.shared.tasks.spawn(driver.run(taken));
-                Live { commands, events }
-            })
-            .clone()
+    /// A driver that has just let go of its session is followed by another one. False when none takes it.
+    pub(crate) async fn tell_driver(&self, key: &SessionKey, mut command: Command) -> bool {
+        for _ in 0..DRIVERS_TRIED {
+            let commands = self.live(key, |live| live.commands.clone());
+            match commands.send(command).await {
+                Ok(()) => return true,
+                Err(mpsc::error::SendError(unsent)) => command = unsent,
+            }
+        }
+        false
     }
+
+    /// What is wanted of a session's driver, which is started if there is none.
+    fn live<T>(&self, key: &SessionKey, wanted: impl FnOnce(&Live) -> T) -> T {
+        let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = live.entry(key.key.clone()).or_insert_with(|| {
+            let (commands, taken) = mpsc::channel(COMMANDS);
+            let events = broadcast::channel(EVENTS).0;
+            let driver = Driver::new(self.shared.clone(), key.clone(), commands.clone(), events.clone());
+            self.shared.tasks.spawn(driver.run(taken));
+            Live { commands, events }
+        });
+        wanted(session)
+    }
+}
+
+impl Shared {
+    /// Forgets a session's driver, unless somebody listens to it.
+    pub(crate) fn forget(&self, key: &str) -> bool {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = live.get(key).is_none_or(|session| session.events.receiver_count() == 0);
+        if alone {
+            live.remove(key);
+        }
+        alone
+    }
+
+    /// Tells those who listen to another session, if there are any.
+    pub(crate) fn tell(&self, key: &str, event: Event) {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = live.get(key) {
+            let _ = session.events.send(Arc::new(event));
+        }
+    }
+}
+
+fn ids<T>(open: &[T], id: impl Fn(&T) -> &String) -> Vec<String> {
+    open.iter().map(|one| id(one).clone()).collect()
 }
 
 /// Milliseconds since 1970.

@@ -1,6 +1,8 @@
 //! What begins with a slash is said to the session, not to the model.
 
-use gantry_model::Thinking;
+use gantry_model::{Effort, Thinking};
+
+use crate::always::Always;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slash {
@@ -11,18 +13,20 @@ pub enum Slash {
     Status,
     /// Without a name: say which one it is.
     Model(Option<String>),
-    Think(Thinking),
+    Think(Thinking, Option<Effort>),
     /// A question's id, or the only one that is open.
     Approve(Option<String>),
     Deny(Option<String>),
-    Always(Option<String>),
+    /// How far and how long, too.
+    Always(Option<String>, Always),
     /// A file, a directory or `gsv:` and an object: what is there counts as the owner's own again.
     Trust(String),
     Help,
 }
 
 pub(crate) const HELP: &str = "/stop ends the run · /new begins anew · /compact sums up what was said · /status · /model [NAME] · \
-     /think off|on|TOKENS · /approve, /always, /deny [ID] answer a question · /trust PATH takes away the label of what others may have written";
+     /think off|on|low|medium|high|TOKENS · \
+     /approve, /deny [ID] answer a question · /always [ID] [8h|7d] [any] for so long, with any arguments · /trust PATH takes away the label of what others may have written";
 
 /// The command a message is, if it is one; what is wrong with it, if it looks like one.
 pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
@@ -40,11 +44,13 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
         ("compact", None) => Ok(Slash::Compact),
         ("status", None) => Ok(Slash::Status),
         ("model", name) => Ok(Slash::Model(name)),
-        ("think" | "t", Some(level)) => thinking(&level).map(Slash::Think),
-        ("think" | "t", None) => Err("say /think off, /think on, or how many tokens".into()),
+        ("think" | "t", Some(level)) => {
+            thinking(&level).map(|(thinking, effort)| Slash::Think(thinking, effort))
+        }
+        ("think" | "t", None) => Err("say /think off, on, low, medium or high, or how many tokens".into()),
         ("approve" | "yes", id) => Ok(Slash::Approve(id)),
         ("deny" | "no", id) => Ok(Slash::Deny(id)),
-        ("always", id) => Ok(Slash::Always(id)),
+        ("always", words) => always(words.as_deref().unwrap_or_default()),
         ("trust", Some(place)) => Ok(Slash::Trust(place)),
         ("trust", None) => Err("say which file, directory or gsv:OBJECT to trust".into()),
         ("help" | "?", None) => Ok(Slash::Help),
@@ -52,16 +58,27 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
     })
 }
 
-fn thinking(level: &str) -> Result<Thinking, String> {
-    match level {
-        "off" | "none" => Ok(Thinking::Off),
-        "on" | "adaptive" | "low" | "medium" | "high" => Ok(Thinking::Adaptive),
-        number => {
-            let tokens =
-                number.parse().map_err(|_| format!("{number:?} is not off, on or a number of tokens"))?;
-            Ok(Thinking::Budget(tokens))
-        }
+/// The answer to a question, by its id or without.
+fn always(words: &str) -> Result<Slash, String> {
+    match Always::parse(words.split_whitespace()) {
+        (always, left) if left.len() <= 1 => Ok(Slash::Always(left.first().map(|&id| id.to_owned()), always)),
+        (_, left) => Err(format!("/always takes an id, a time such as 8h or 7d, and \"any\"; not {left:?}")),
     }
+}
+
+/// Whether to think, and how hard to try where a word says it.
+fn thinking(level: &str) -> Result<(Thinking, Option<Effort>), String> {
+    Ok(match level {
+        "off" | "none" => (Thinking::Off, None),
+        "on" | "adaptive" => (Thinking::Adaptive, None),
+        "low" => (Thinking::Adaptive, Some(Effort::Low)),
+        "medium" => (Thinking::Adaptive, Some(Effort::Medium)),
+        "high" => (Thinking::Adaptive, Some(Effort::High)),
+        number => {
+            let wrong = |_| format!("{number:?} is not off, on, low, medium, high or a number of tokens");
+            (Thinking::Budget(number.parse().map_err(wrong)?), None)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -72,12 +89,17 @@ mod tests {
     fn commands_are_told_from_messages() {
         assert_eq!(parse(" /STOP "), Some(Ok(Slash::Stop)));
         assert_eq!(parse("/model local/qwen"), Some(Ok(Slash::Model(Some("local/qwen".into())))));
-        assert_eq!(parse("/think 2000"), Some(Ok(Slash::Think(Thinking::Budget(2000)))));
+        assert_eq!(parse("/think 2000"), Some(Ok(Slash::Think(Thinking::Budget(2000), None))));
+        let hard = Slash::Think(Thinking::Adaptive, Some(Effort::High));
+        assert_eq!(parse("/think high"), Some(Ok(hard)));
+        assert_eq!(parse("/always"), Some(Ok(Slash::Always(None, Always::default()))));
+        let Some(Ok(Slash::Always(id, always))) = parse("/always 8h a1b2c3d4") else { panic!() };
+        assert_eq!((id.as_deref(), always.hours), (Some("a1b2c3d4"), Some(8)));
         assert_eq!(parse("/yes a1b2"), Some(Ok(Slash::Approve(Some("a1b2".into())))));
         for message in ["stop", "/etc/passwd is what?", "/stop\nand more", "", "/"] {
             assert_eq!(parse(message), None, "{message:?}");
         }
-        for wrong in ["/stopp", "/think", "/think much", "/new session"] {
+        for wrong in ["/stopp", "/think", "/think much", "/new session", "/always a b"] {
             assert!(matches!(parse(wrong), Some(Err(_))), "{wrong:?}");
         }
     }

@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 
-use gantry_model::{Block, Message, Reply, Role, StopReason, Thinking, Usage};
+use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
+use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::child::Child;
 use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 use crate::flow::Flow;
 use crate::loop_guard::LoopGuard;
@@ -17,6 +19,11 @@ const REMEMBERED_IDS: usize = 256;
 const REMEMBERED_ENDS: usize = 16;
 /// "Always" answers of one session; the oldest make room.
 const MAX_GRANTS: usize = 100;
+
+/// How the keys of agents' sessions begin, who sign what they write with them.
+pub(crate) const AGENT: &str = "agent:";
+pub(crate) const MINUTE_MS: i64 = 60_000;
+const MAX_WRITTEN: usize = 4_096;
 
 pub(crate) const INTERRUPTED: &str = "interrupted: the gateway ended during this call, so its outcome is unknown; it \
      may have taken effect wholly, partly or not at all. Find out before you repeat it";
@@ -33,12 +40,17 @@ pub struct State {
     pub run: Option<Run>,
     pub model: Option<String>,
     pub thinking: Option<Thinking>,
+    pub effort: Option<Effort>,
     pub grants: VecDeque<Grant>,
     pub flow: Flow,
     pub usage: Usage,
     pub last_activity: i64,
     /// When the conversation began, or began anew.
     pub began: i64,
+    /// Its limits, if it is a child.
+    pub child: Option<Box<Child>>,
+    /// Which agents have written within the last minute, and when.
+    pub written: VecDeque<(String, i64)>,
     pub compactions: u32,
     pub runs: u64,
     /// How the last runs ended, for those who ask again.
@@ -158,6 +170,19 @@ impl State {
         self.ids.iter().any(|id| id == message)
     }
 
+    /// How many messages of an agent came within the last minute.
+    pub(crate) fn written_by(&self, from: &str, now: i64) -> usize {
+        let recent = |at: i64| now.saturating_sub(at) < MINUTE_MS;
+        self.written.iter().filter(|(by, at)| by == from && recent(*at)).count()
+    }
+
+    /// Names a call of the run under way for good, also if another reply has a call of the same id.
+    pub(crate) fn step(&self, session: &str, call: &str) -> String {
+        let requests = self.run.as_ref().map_or(0, |run| run.requests);
+        let name = format!("{session}\n{}\n{requests}\n{call}", self.runs);
+        blake3::hash(name.as_bytes()).to_hex()[..24].to_owned()
+    }
+
     /// The questions that nobody has answered yet.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         let asked = self.calls().iter().flat_map(|call| &call.questions);
@@ -194,6 +219,7 @@ impl State {
 
     pub(crate) fn apply(&mut self, entry: Entry) {
         match entry {
+            Entry::Born(child) => drop(self.child.get_or_insert(child)),
             Entry::MessageIn(message) => self.take_in(message),
             Entry::RunBegun { run, at } => self.begin(run, at),
             Entry::Joined { messages } => self.join(&messages),
@@ -237,9 +263,10 @@ impl State {
                     }
                 }
             }
-            Entry::Set { model, thinking } => {
+            Entry::Set { model, thinking, effort } => {
                 self.model = model.or(self.model.take());
                 self.thinking = thinking.or(self.thinking);
+                self.effort = effort.or(self.effort);
             }
             Entry::StopAsked { by } => {
                 if let Some(run) = &mut self.run {
@@ -259,6 +286,7 @@ impl State {
             queue: self.queue.clone(),
             model: self.model.clone(),
             thinking: self.thinking,
+            effort: self.effort,
             grants: self.grants.clone(),
             usage: self.usage,
             ids: self.ids.clone(),
@@ -266,6 +294,8 @@ impl State {
             runs: self.runs,
             last_activity: self.last_activity,
             began: now,
+            child: self.child.clone(),
+            written: self.written.clone(),
             ..State::default()
         }
     }
@@ -282,6 +312,13 @@ impl State {
             self.began = message.at;
         }
         self.last_activity = self.last_activity.max(message.at);
+        if message.from.starts_with(AGENT) {
+            self.written.retain(|(_, at)| message.at.saturating_sub(*at) < MINUTE_MS);
+            self.written.push_back((message.from.clone(), message.at));
+            if self.written.len() > MAX_WRITTEN {
+                self.written.pop_front();
+            }
+        }
         self.queue.push_back(message);
     }
 
@@ -326,6 +363,9 @@ impl State {
         add_usage(&mut self.usage, &reply.usage);
         let calls: Vec<PendingCall> = reply.message.content.iter().filter_map(pending).collect();
         let text = reply.message.text();
+        if reply.message.content.iter().any(is_search) {
+            self.flow.add(&[Label::Untrusted], "what the model itself found on the web");
+        }
         if !reply.message.content.is_empty() {
             self.messages.push(Message { role: Role::Assistant, ..reply.message });
         }
@@ -356,8 +396,15 @@ impl State {
             return;
         }
         let polls = matches!(call.status, CallStatus::Begun { polls: true, .. });
-        run.guard.count(&call.name, &call.input, polls, &mut result);
-        self.flow.add(&result.labels, &step_name(&call.name, &call.input));
+        match call.malformed {
+            Some(_) => run.guard.count_malformed(&call.name, &mut result),
+            None => run.guard.count(&call.name, &call.input, polls, &mut result),
+        }
+        let step = step_name(&call.name, &call.input);
+        match &result.machine {
+            Some(machine) => self.flow.add_from(machine, &result.labels, &step),
+            None => self.flow.add(&result.labels, &step),
+        }
         call.status = CallStatus::Ended(result);
         if calls.iter().all(|call| matches!(call.status, CallStatus::Ended(_))) {
             let results = calls.drain(..).map(|call| result_block(call, NOT_RUN)).collect();
@@ -420,6 +467,11 @@ pub(crate) fn push_user(messages: &mut Vec<Message>, content: Vec<Block>) {
         Some(last) => last.content.extend(content),
         None => messages.push(Message { role: Role::User, content }),
     }
+}
+
+/// Whether a provider has put words of others into the reply.
+fn is_search(block: &Block) -> bool {
+    matches!(block, Block::Provider { block, .. } if block["type"] == "web_search_tool_result")
 }
 
 fn pending(block: &Block) -> Option<PendingCall> {

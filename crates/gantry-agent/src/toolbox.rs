@@ -15,6 +15,9 @@ const HASH_CHARS: usize = 16;
 /// Tools that exist to be asked again until something has happened.
 const POLLING: [&str; 2] = ["Process", "gsv__LogsGet"];
 
+/// Tools that, called again by the same step, go on with what they began and do nothing twice.
+const GOES_ON: [&str; 3] = ["spawn_agent", "tool::agent_spawn", "tool::agent_send"];
+
 /// What one agent's model is offered.
 #[derive(Debug, Default)]
 pub(crate) struct Toolbox {
@@ -31,6 +34,7 @@ struct Named {
 /// What has to be known of a tool before it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
+    /// Or the same when it is repeated.
     pub(crate) read_only: bool,
     pub(crate) polls: bool,
     pub(crate) reaches_outside: bool,
@@ -84,7 +88,7 @@ impl Toolbox {
         };
         let bare = tool.name().split_once("__").map_or(tool.name(), |(_, bare)| bare);
         Kind {
-            read_only: tool.is_read_only(),
+            read_only: tool.is_read_only() || goes_on(tool.name()),
             polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
             // Of a tool that several machines have, one may reach what another cannot.
             reaches_outside: tool.reaches_outside(call)
@@ -94,6 +98,11 @@ impl Toolbox {
                     .any(|other| is_on_a_node(other, bare) && other.reaches_outside(call)),
         }
     }
+}
+
+/// Whether a call may be left at any moment, since the next process takes it up where it was.
+pub(crate) fn goes_on(name: &str) -> bool {
+    GOES_ON.contains(&gantry_tool::canonical_name(name).as_str())
 }
 
 fn is_on_a_node(tool: &Tool, bare: &str) -> bool {
@@ -133,7 +142,7 @@ pub(crate) fn result(outcome: Outcome, mark: &str, shorten: impl FnOnce(String) 
     if !text.is_empty() || content.is_empty() {
         content.insert(0, Block::text(if text.is_empty() { "(no output)".to_owned() } else { text }));
     }
-    CallResult { content, is_error, labels: outcome.labels }
+    CallResult { content, is_error, labels: outcome.labels, machine: None }
 }
 
 fn blocks(reply: Reply) -> Vec<Block> {

@@ -18,6 +18,10 @@ use crate::place::Place;
 /// A handle deeper than this is refused, so that the walk up stays bounded.
 const MAX_DEPTH: usize = 4096;
 
+/// One system call a level, instead of the three of opening, asking and closing. The kernel takes no path without end.
+const LEVELS_AT_ONCE: usize = 16;
+const UP: &str = "../../../../../../../../../../../../../../../../";
+
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     entries: Vec<Entry>,
@@ -56,16 +60,22 @@ impl Closed {
         if self.entries.is_empty() {
             return Ok(());
         }
-        if let Some(Ok(stat)) = place.name.as_ref().map(|name| handle::stat_at(&place.dir, name)) {
-            self.check_id(FileId::of(&stat), &place.path)?;
+        let ids = self.ids();
+        if let Some(Ok(stat)) = place.stat()
+            && ids.contains(&FileId::of(&stat))
+        {
+            return Err(FileError::Closed { path: place.path.clone() });
         }
         let names: Vec<&OsStr> = place.all_names().map(OsString::as_os_str).collect();
-        self.check(&place.dir, &names, place.names.len(), &place.path)
+        self.check(&ids, &place.dir, &names, place.names.len(), &place.path)
     }
 
     /// Refuses a directory that is closed or lies in a closed one.
     pub(crate) fn check_dir(&self, dir: &OwnedFd, path: &Path) -> Result<(), FileError> {
-        self.check(dir, &[], 0, path)
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.check(&self.ids(), dir, &[], 0, path)
     }
 
     /// Refuses a closed single file, whatever it is called here.
@@ -92,13 +102,16 @@ impl Closed {
         Ok(())
     }
 
-    /// `names` lead from the tree's root to the place, the first `depth` of them to `dir`.
-    fn check(&self, dir: &OwnedFd, names: &[&OsStr], depth: usize, path: &Path) -> Result<(), FileError> {
-        if self.entries.is_empty() {
-            return Ok(());
-        }
+    /// `ids` are closed; `names` lead from the tree's root to the place, the first `depth` of them to `dir`.
+    fn check(
+        &self,
+        ids: &[FileId],
+        dir: &OwnedFd,
+        names: &[&OsStr],
+        depth: usize,
+        path: &Path,
+    ) -> Result<(), FileError> {
         let refused = || FileError::Closed { path: path.into() };
-        let ids = self.ids();
         let above = ancestors(dir).map_err(|err| FileError::io("check", path, err))?;
         for (height, id) in above.into_iter().enumerate() {
             if ids.contains(&id) {
@@ -151,18 +164,46 @@ pub(crate) fn lies_in(closed: &[FileId], dir: impl AsFd) -> bool {
 /// The identities of a directory and of everything above it, found by climbing from its handle.
 fn ancestors(dir: impl AsFd) -> Result<Vec<FileId>, Errno> {
     let mut ids = vec![handle::id_of(&dir)?];
-    let mut above = handle::open_parent(dir)?;
+    let mut from = None;
     while ids.len() < MAX_DEPTH {
-        let id = handle::id_of(&above)?;
-        if ids.last() == Some(&id) {
-            return Ok(ids);
+        for levels in 1..=LEVELS_AT_ONCE {
+            let up = &UP[..levels * "../".len() - 1];
+            let from = from.as_ref().map_or(dir.as_fd(), OwnedFd::as_fd);
+            let id = FileId::of(&rustix::fs::statat(from, up, AtFlags::empty())?);
+            // The top lies above itself.
+            if ids.last() == Some(&id) {
+                return Ok(ids);
+            }
+            ids.push(id);
         }
-        ids.push(id);
-        above = handle::open_parent(&above)?;
+        from = Some(handle::open_place(from.as_ref().map_or(dir.as_fd(), OwnedFd::as_fd), UP)?);
     }
     Err(Errno::NAMETOOLONG)
 }
 
 fn starts_with(names: &[&OsStr], prefix: &[OsString]) -> bool {
     names.len() >= prefix.len() && names.iter().zip(prefix).all(|(name, wanted)| name == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However deep, every directory on the way is met once, and in order.
+    #[test]
+    fn climbing_meets_every_directory_on_the_way() {
+        assert_eq!(UP.len(), LEVELS_AT_ONCE * "../".len());
+        let dir = tempfile::tempdir().unwrap();
+        let mut path = dir.path().canonicalize().unwrap();
+        for level in 0..3 * LEVELS_AT_ONCE + 1 {
+            path.push(level.to_string());
+            std::fs::create_dir(&path).unwrap();
+            let handle = handle::open_path_dir(&path).unwrap();
+            let by_name: Vec<FileId> = path
+                .ancestors()
+                .map(|path| handle::id_of(handle::open_path_dir(path).unwrap()).unwrap())
+                .collect();
+            assert_eq!(ancestors(&handle).unwrap(), by_name, "{level}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! The door itself: what is closed, what is under way, and the scopes it hands out.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::closed::Closed;
@@ -22,6 +24,8 @@ pub(crate) struct Inner {
     pub(crate) closed: Closed,
     pub(crate) locks: Locks,
     pub(crate) pending: Pending,
+    /// The handle of `/`, from which every free path is walked.
+    top: Arc<OwnedFd>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -37,7 +41,9 @@ impl Files {
     pub fn new(options: FilesOptions) -> Result<Files, FileError> {
         let pending = Pending::open(options.pending_dir.as_deref())?;
         let closed = Closed::new(&options.closed)?;
-        Ok(Files { inner: Arc::new(Inner { closed, locks: Locks::new(), pending }) })
+        let top = Path::new("/");
+        let top = handle::open_path_dir(top).map_err(|err| FileError::io("open", top, err))?;
+        Ok(Files { inner: Arc::new(Inner { closed, locks: Locks::new(), pending, top: Arc::new(top) }) })
     }
 
     /// A scope in which every path stays beneath `root`.
@@ -49,7 +55,7 @@ impl Files {
     /// A scope in which absolute paths mean what they say, and relative ones start at `base`.
     pub fn free(&self, base: &Path) -> Result<Scope, FileError> {
         let OpenDir { path, .. } = self.base(base)?;
-        Ok(Scope::new(self.clone(), Tree::free(&path)?, path))
+        Ok(Scope::new(self.clone(), Tree::free(self.inner.top.clone(), &path), path))
     }
 
     /// What is closed now, for walkers that ask often.
@@ -61,12 +67,32 @@ impl Files {
     fn base(&self, given: &Path) -> Result<OpenDir, FileError> {
         let fail = |err| FileError::io("open", given, err);
         let absolute = std::path::absolute(given).map_err(|err| FileError::io("open", given, err))?;
-        let place = Tree::free(Path::new("/"))?.place(&absolute, LastLink::Follow, Missing::Refuse)?;
+        let top = Path::new("/");
+        // The common case: no link on the way, and nothing to walk by hand.
+        let names: Option<Vec<OsString>> = absolute.components().skip(1).map(plain_name).collect();
+        if let Some(names) = names
+            && let Ok(fd) = handle::open_beneath(self.inner.top.as_fd(), &names)
+        {
+            self.inner.closed.check_dir(&fd, given)?;
+            return Ok(OpenDir {
+                fd,
+                path: top.iter().chain(names.iter().map(OsString::as_os_str)).collect(),
+            });
+        }
+        let tree = Tree::free(self.inner.top.clone(), top);
+        let place = tree.place(&absolute, LastLink::Follow, Missing::Refuse)?;
         let fd = match &place.name {
             None => place.dir,
             Some(name) => handle::open_child_dir(&place.dir, name).map_err(fail)?,
         };
         self.inner.closed.check_dir(&fd, given)?;
         Ok(OpenDir { fd, path: place.path })
+    }
+}
+
+fn plain_name(component: Component<'_>) -> Option<OsString> {
+    match component {
+        Component::Normal(name) => Some(name.into()),
+        _ => None,
     }
 }

@@ -39,9 +39,9 @@ pub(crate) fn open_path_dir(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, PLACE_FLAGS, Mode::empty())
 }
 
-/// The directory `..` of a handle; at the top it is the same directory again.
-pub(crate) fn open_parent(dir: impl AsFd) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(dir, "..", PLACE_FLAGS, Mode::empty())
+/// A directory by its path from another one; links are followed.
+pub(crate) fn open_place(dir: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, path, PLACE_FLAGS, Mode::empty())
 }
 
 pub(crate) fn open_child_dir(dir: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -89,8 +89,8 @@ pub(crate) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-pub(crate) fn is_link(dir: impl AsFd, name: &OsStr) -> bool {
-    stat_at(dir, name).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+pub(crate) fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 /// A link's target, or `None` for what is no link or not there.

@@ -9,7 +9,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::error::FileError;
@@ -23,7 +25,7 @@ const MAX_LINKS: usize = 40;
 /// The root that bounds a scope, and where its relative paths start.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     /// The root's real path.
     root_path: PathBuf,
     /// The root as the caller spelled it: absolute paths may use either spelling.
@@ -46,6 +48,8 @@ pub(crate) struct Place {
     pub(crate) path: PathBuf,
     /// Names that do not exist yet, below `name`; only when asked for with [`Missing::Note`].
     missing: Vec<OsString>,
+    /// What `name` was, if it had to be looked at to find the place.
+    seen: Option<Stat>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +67,12 @@ pub(crate) enum Missing {
 }
 
 impl Place {
+    /// What `name` is, or was when the place was found. Whoever opens it asks again what was opened.
+    pub(crate) fn stat(&self) -> Option<Result<Stat, Errno>> {
+        let name = self.name.as_ref()?;
+        Some(self.seen.map_or_else(|| handle::stat_at(&self.dir, name), Ok))
+    }
+
     /// The real path, with what does not exist yet.
     pub(crate) fn full_path(&self) -> PathBuf {
         let mut path = self.path.clone();
@@ -79,14 +89,14 @@ impl Place {
 impl Tree {
     pub(crate) fn contained(given: &Path, real: &Path, root: OwnedFd) -> Tree {
         let (root_path, given) = (real.to_path_buf(), given.to_path_buf());
-        Tree { root, root_path, given, start: Vec::new(), contained: true }
+        Tree { root: Arc::new(root), root_path, given, start: Vec::new(), contained: true }
     }
 
-    pub(crate) fn free(real_base: &Path) -> Result<Tree, FileError> {
-        let top = Path::new("/");
-        let root = handle::open_path_dir(top).map_err(|err| FileError::io("open", top, err))?;
+    /// `top` is the handle of `/`.
+    pub(crate) fn free(top: Arc<OwnedFd>, real_base: &Path) -> Tree {
         let start = real_base.iter().skip(1).map(OsString::from).collect();
-        Ok(Tree { root, root_path: top.into(), given: top.into(), start, contained: false })
+        let path = PathBuf::from("/");
+        Tree { root: top, root_path: path.clone(), given: path, start, contained: false }
     }
 
     /// Finds where `path` leads. Nothing is made unless `missing` says so.
@@ -146,12 +156,16 @@ impl Walk<'_> {
         let names: Vec<OsString> = self.names.iter().chain(parents).cloned().collect();
         let Ok(dir) = self.tree.open_names(&names) else { return Ok(None) };
         let name = name.clone();
-        if last == LastLink::Follow && handle::is_link(&dir, &name) {
-            // The way to the link need not be walked again.
-            (self.dir, self.names, self.todo) = (Some(dir), names, VecDeque::from([name]));
-            return Ok(None);
+        let mut seen = None;
+        if last == LastLink::Follow {
+            seen = handle::stat_at(&dir, &name).ok();
+            if seen.as_ref().is_some_and(handle::is_link) {
+                // The way to the link need not be walked again.
+                (self.dir, self.names, self.todo) = (Some(dir), names, VecDeque::from([name]));
+                return Ok(None);
+            }
         }
-        Ok(Some(self.finish(dir, names, Some(name))))
+        Ok(Some(Place { seen, ..self.finish(dir, names, Some(name)) }))
     }
 
     fn run(&mut self, last: LastLink, missing: Missing) -> Result<Place, FileError> {
@@ -265,7 +279,7 @@ impl Walk<'_> {
     fn finish(&self, dir: OwnedFd, names: Vec<OsString>, name: Option<OsString>) -> Place {
         let mut path = self.tree.root_path.clone();
         path.extend(names.iter().chain(&name));
-        Place { dir, names, name, path, missing: Vec::new() }
+        Place { dir, names, name, path, missing: Vec::new(), seen: None }
     }
 }
 

@@ -134,7 +134,7 @@ impl Scope {
                 }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let name = place.name.unwrap_or_default();
-                    if !handle::is_link(&place.dir, &name) {
+                    if !handle::stat_at(&place.dir, &name).as_ref().is_ok_and(handle::is_link) {
                         return Err(FileError::NotADirectory { path: asked.into() });
                     }
                 }
@@ -171,7 +171,7 @@ impl Scope {
             return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
         };
         // Looked at before it is opened, since opening a device may already do something.
-        let seen = handle::stat_at(&place.dir, name).map_err(fail)?;
+        let seen = place.stat().unwrap_or(Err(Errno::ISDIR)).map_err(fail)?;
         match handle::kind_name(&seen) {
             None => {}
             Some("a symbolic link") => return Ok(None),
@@ -205,6 +205,23 @@ impl OpenFile {
             return Err(too_large(bytes.len() as u64));
         }
         Ok(bytes)
+    }
+
+    /// The whole content, if it is at most `limit` bytes and the kernel has it in memory: this waits for no disk.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read_at_hand(&self, limit: u64) -> Option<Vec<u8>> {
+        use rustix::io::{ReadWriteFlags, preadv2};
+
+        let size = usize::try_from(self.meta.size).ok().filter(|_| (1..=limit).contains(&self.meta.size))?;
+        let mut bytes = vec![0; size];
+        let buffers = &mut [io::IoSliceMut::new(&mut bytes)];
+        let read = preadv2(&self.file, buffers, 0, ReadWriteFlags::NOWAIT).ok()?;
+        (read == size).then_some(bytes)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn read_at_hand(&self, _limit: u64) -> Option<Vec<u8>> {
+        None
     }
 
     /// The first `limit` bytes, or fewer if the file ends before. Memory is what the file has, at most `limit`.

@@ -19,6 +19,9 @@ const BLOCK_BYTES: usize = 512 * 1024;
 /// UTF-16 is decoded in memory, and so are files that do not know their size, as in `/proc`.
 const MAX_IN_MEMORY: u64 = 64 * 1024 * 1024;
 
+/// So little is read in one go.
+const SMALL_BYTES: u64 = 64 * 1024;
+
 /// Where a window starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
@@ -65,13 +68,30 @@ impl Window {
 
 /// Reads a window. Binary content is an error that names its type.
 pub fn window(file: &OpenFile, ask: &WindowAsk, cancelled: &AtomicBool) -> Result<Window, FileError> {
+    if let 1..=SMALL_BYTES = file.meta.size {
+        return window_of_bytes(file, file.read_up_to(file.meta.size)?, ask, cancelled);
+    }
     let head = file.read_up_to(4)?;
     let in_memory = Encoding::of(&head).is_utf16() || file.meta.size == 0;
     if !in_memory {
         let source = Source::File { file: &file.file, size: file.meta.size };
         return window_of(file, &source, None, ask, cancelled);
     }
-    let bytes = file.read_all(MAX_IN_MEMORY)?;
+    window_of_bytes(file, file.read_all(MAX_IN_MEMORY)?, ask, cancelled)
+}
+
+/// Reads a window of a small text that the kernel has in memory, without waiting for a disk; `None` for anything else.
+pub fn window_at_hand(file: &OpenFile, ask: &WindowAsk) -> Option<Window> {
+    let bytes = file.read_at_hand(SMALL_BYTES)?;
+    window_of_bytes(file, bytes, ask, &AtomicBool::new(false)).ok()
+}
+
+fn window_of_bytes(
+    file: &OpenFile,
+    bytes: Vec<u8>,
+    ask: &WindowAsk,
+    cancelled: &AtomicBool,
+) -> Result<Window, FileError> {
     let decoded = text::decode(&bytes)
         .map_err(|not_text| FileError::Binary { path: file.path.clone(), mime: not_text.mime })?;
     // The mark is put back for the one case in which `window_of` looks for it.

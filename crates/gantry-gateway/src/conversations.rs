@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use gantry_agent::{Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions};
+use gantry_agent::{
+    Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions,
+};
 use gantry_store::JournalEvent;
 use gantry_tool::{Refusal, RefusalCode, Registry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::auth::Identity;
-use crate::gateway::{Gateway, now_ms};
+use crate::gateway::Gateway;
 use crate::nodes::{Nodes, local_info};
 
-const HOUR_MS: i64 = 3600 * 1000;
-/// How long an "always" counts unless somebody says otherwise, and at most.
-const ALWAYS_HOURS: u32 = 24;
-const MAX_ALWAYS_HOURS: u32 = 24 * 365;
 /// Events that are told at once, of a session's past.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
 const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
@@ -56,6 +54,7 @@ pub(crate) struct AnswerParams {
     /// For `always`: the same arguments, or any.
     #[serde(default)]
     scope: Option<GrantScope>,
+    /// For `always`: how long it counts; as configured when left out.
     #[serde(default)]
     hours: Option<u32>,
 }
@@ -122,6 +121,7 @@ impl Gateway {
             json!({
                 "sessionKey": row.key, "agent": row.agent, "label": row.label, "created": row.created,
                 "lastActivity": row.last_activity, "events": row.next_seq, "running": row.has_work,
+                "parent": row.parent,
             })
         });
         Ok(json!({"sessions": rows.collect::<Vec<_>>(), "total": total}))
@@ -211,9 +211,9 @@ impl Gateway {
             Some("yes") => Answer::Yes,
             Some("no") => Answer::No,
             Some("always") => {
-                let hours = params.hours.unwrap_or(ALWAYS_HOURS).min(MAX_ALWAYS_HOURS);
-                let until = now_ms().saturating_add(i64::from(hours) * HOUR_MS);
-                Answer::Always { scope: params.scope.unwrap_or(GrantScope::Call), until }
+                let always = Always { scope: params.scope, hours: params.hours };
+                let told = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
+                return Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}));
             }
             _ => {
                 let message = "an approval is answered with yes, no or always";

@@ -43,6 +43,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/nodes", get(nodes))
         .route("/v1/agents", get(sessions::agents))
         .route("/v1/models", get(completions::models))
+        .route("/v1/models/{name}", get(completions::model))
         .route("/v1/chat/completions", post(completions::complete))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{key}", get(sessions::status))

@@ -3,6 +3,7 @@
 //! Reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
 
 mod admin;
+mod agent_desk;
 mod auth;
 mod callers;
 mod conversations;

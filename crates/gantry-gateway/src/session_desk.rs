@@ -1,8 +1,7 @@
 //! Sessions for tools: an agent looks at other conversations and speaks in them, known by name.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_agent::{Event, Said, Sent, SessionError, SessionKey, Sessions};
 use gantry_store::JournalEvent;
@@ -11,42 +10,20 @@ use gantry_toolsets::{HubFuture, ListedMessage, ListedSession, SessionDesk, Sess
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-/// Messages from one sender to one session.
-const PER_MINUTE: usize = 10;
-const MINUTE: Duration = Duration::from_secs(60);
-/// Senders that are remembered; past that, all are forgotten at once.
-const MAX_PAIRS: usize = 4096;
-const MAX_MESSAGE_BYTES: usize = 100 * 1024;
+use crate::agent_desk::sender;
+
+pub(crate) const MAX_MESSAGE_BYTES: usize = 100 * 1024;
 const SHOWN_CHARS: usize = 2_000;
 /// Of a session's end, what is looked at for its newest messages.
 const LOOKED_AT: u32 = 400;
 
 pub struct GatewayDesk {
-    sessions: Sessions,
-    sent: Mutex<HashMap<(String, String), VecDeque<Instant>>>,
+    pub(crate) sessions: Sessions,
 }
 
 impl GatewayDesk {
     pub fn new(sessions: Sessions) -> GatewayDesk {
-        GatewayDesk { sessions, sent: Mutex::default() }
-    }
-
-    /// Two that only answer each other come to rest.
-    fn count(&self, from: &str, to: &str) -> Result<(), ToolError> {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        if sent.len() >= MAX_PAIRS {
-            sent.clear();
-        }
-        let times = sent.entry((from.to_owned(), to.to_owned())).or_default();
-        while times.front().is_some_and(|time| time.elapsed() > MINUTE) {
-            times.pop_front();
-        }
-        if times.len() >= PER_MINUTE {
-            let message = format!("{from} has sent {PER_MINUTE} messages to {to} within a minute");
-            return Err(ToolError::failed(message).with_hint("wait, or put more into one message"));
-        }
-        times.push_back(Instant::now());
-        Ok(())
+        GatewayDesk { sessions }
     }
 
     async fn listed(&self, key: &str, next_seq: i64, count: usize) -> Result<Vec<ListedMessage>, ToolError> {
@@ -107,8 +84,7 @@ impl SessionDesk for GatewayDesk {
                 let own = "this is your own session; just say it in your answer";
                 return Err(ToolError::input(own));
             }
-            let from = call.session.clone().unwrap_or_else(|| call.principal.to_string());
-            self.count(&from, &key.key)?;
+            let from = sender(&call);
             let mut events = self.sessions.listen(&key);
             let said = Said {
                 text: format!("[message from {from}]\n{message}"),
@@ -163,7 +139,7 @@ impl SessionDesk for GatewayDesk {
 }
 
 /// Which agents a program may speak with is written in its token, and a tool does not see that: it has `/v1/sessions`.
-fn check_caller(call: &Call) -> Result<(), ToolError> {
+pub(crate) fn check_caller(call: &Call) -> Result<(), ToolError> {
     match call.principal {
         Principal::Operator | Principal::Agent { .. } | Principal::Scheduler => Ok(()),
         Principal::Client { .. } | Principal::Mcp { .. } => {
@@ -185,7 +161,7 @@ fn message(event: &JournalEvent) -> Option<ListedMessage> {
     Some(ListedMessage { role, text: text.chars().take(SHOWN_CHARS).collect(), at: event.at })
 }
 
-fn session_error(err: SessionError) -> ToolError {
+pub(crate) fn session_error(err: SessionError) -> ToolError {
     match err {
         SessionError::Stopping | SessionError::Store(_) => ToolError::failed(err.to_string()),
         other => ToolError::input(other.to_string()),

@@ -46,7 +46,7 @@ impl Models {
             answer => return answer,
         };
         let fallback = self.fallback.as_deref().and_then(|name| self.resolve(name).ok());
-        match fallback.filter(|fallback| fallback.name != model.name) {
+        match fallback.filter(|fallback| limits.fallback && fallback.name != model.name) {
             Some(fallback) => {
                 self.ask_one(fallback, request, limits, events).await.map_err(|err| match err {
                     // Two failures, and the first one is what the caller asked for.

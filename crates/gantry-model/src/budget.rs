@@ -60,15 +60,6 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Where what was spent is kept.
-pub trait Ledger: Send + Sync {
-    /// What the run, its agent and everybody have spent, as of today.
-    fn spent(&self, run: &str, agent: &str) -> Spent;
-
-    /// Of one call that was answered.
-    fn record(&self, run: &str, agent: &str, cost: Money);
-}
-
 /// The most that a call can cost: the whole prompt anew, and as long an answer as it may give.
 pub fn most_it_costs(request: &Request, model: &Model) -> Option<Money> {
     let answer = match request.max_tokens {

@@ -28,7 +28,7 @@ mod retry;
 pub mod testing;
 mod wire;
 
-pub use budget::{Budgets, Ledger, OverBudget, Scope, Spent, Unpriced, most_it_costs};
+pub use budget::{Budgets, OverBudget, Scope, Spent, Unpriced, most_it_costs};
 pub use error::{ModelError, UnknownModel};
 pub use estimate::{count_estimate, estimate_block};
 pub use known::PRICES_AS_OF;

@@ -10,12 +10,14 @@ pub struct Limits {
     pub deadline: Instant,
     /// A stream that is silent for so long is given up. Pings are no silence.
     pub stall: Duration,
+    /// Whether the fallback model may be asked.
+    pub fallback: bool,
 }
 
 impl Limits {
     pub fn within(time: Duration) -> Limits {
         // A year is as good as for ever, and can be added to any clock.
         let deadline = Instant::now() + time.min(Duration::from_secs(365 * 24 * 3600));
-        Limits { deadline, stall: Duration::from_secs(120) }
+        Limits { deadline, stall: Duration::from_secs(120), fallback: true }
     }
 }

@@ -24,6 +24,16 @@ impl HostPattern {
         Ok(if below { HostPattern::Below(name) } else { HostPattern::Exact(name) })
     }
 
+    /// Whether every host that the other one means is meant by this one.
+    fn covers(&self, other: &HostPattern) -> bool {
+        match other {
+            HostPattern::Exact(name) => self.matches(name),
+            HostPattern::Below(domain) => {
+                self == other || matches!(self, HostPattern::Below(_)) && self.matches(domain)
+            }
+        }
+    }
+
     /// Whether a host, as [`url::Url`] spells it, is meant.
     pub fn matches(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.');
@@ -70,6 +80,22 @@ pub enum NetworkPolicy {
 }
 
 impl NetworkPolicy {
+    /// Whom this one and another one both let be reached.
+    pub fn within(&self, other: &NetworkPolicy) -> NetworkPolicy {
+        match (self, other) {
+            (NetworkPolicy::DenyAll, _) | (_, NetworkPolicy::DenyAll) => NetworkPolicy::DenyAll,
+            (NetworkPolicy::AllowAll, only) | (only, NetworkPolicy::AllowAll) => only.clone(),
+            (NetworkPolicy::AllowList(ours), NetworkPolicy::AllowList(theirs)) => {
+                let covered =
+                    |one: &HostPattern, by: &[HostPattern]| by.iter().any(|other| other.covers(one));
+                let mut both: Vec<HostPattern> =
+                    ours.iter().filter(|one| covered(one, theirs)).cloned().collect();
+                both.extend(theirs.iter().filter(|one| covered(one, ours) && !ours.contains(one)).cloned());
+                NetworkPolicy::AllowList(both)
+            }
+        }
+    }
+
     pub fn allows(&self, host: &str) -> bool {
         match self {
             NetworkPolicy::AllowAll => true,
@@ -82,6 +108,44 @@ impl NetworkPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list(patterns: &[&str]) -> NetworkPolicy {
+        NetworkPolicy::AllowList(patterns.iter().map(|text| HostPattern::parse(text).unwrap()).collect())
+    }
+
+    #[test]
+    fn two_policies_together_allow_what_both_allow() {
+        let (all, none) = (NetworkPolicy::AllowAll, NetworkPolicy::DenyAll);
+        let ours = list(&["a.example.com", "*.example.org", "b.net", "*.deep.example.net"]);
+        let theirs = list(&["*.example.com", "x.example.org", "*.example.org", "*.example.net"]);
+        let both = list(&["a.example.com", "*.example.org", "*.deep.example.net", "x.example.org"]);
+        for (one, other, expected) in [
+            (&all, &ours, &ours),
+            (&ours, &all, &ours),
+            (&none, &all, &none),
+            (&ours, &none, &none),
+            (&ours, &theirs, &both),
+            (&ours, &list(&["c.net"]), &list(&[])),
+        ] {
+            assert_eq!(one.within(other), *expected, "{one:?} within {other:?}");
+        }
+        let hosts = [
+            "a.example.com",
+            "b.example.com",
+            "x.example.org",
+            "b.net",
+            "x.deep.example.net",
+            "y.example.net",
+        ];
+        for host in hosts {
+            let expected = ours.allows(host) && theirs.allows(host);
+            assert_eq!(
+                (ours.within(&theirs).allows(host), theirs.within(&ours).allows(host)),
+                (expected, expected),
+                "{host}"
+            );
+        }
+    }
 
     #[test]
     fn a_list_allows_its_hosts_and_what_is_below_its_domains() {

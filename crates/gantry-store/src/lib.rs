@@ -27,13 +27,13 @@ pub use data_dir::{DataDir, DataDirError};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::journal::{
-    Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
+    Append, Journal, JournalEvent, Kin, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
 };
 pub use database::marks::Marks;
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;
-pub use database::spending::Spending;
+pub use database::spending::{BELOW, Spending};
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};

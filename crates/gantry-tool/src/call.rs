@@ -160,6 +160,12 @@ pub struct Call {
     pub agent: String,
     /// The conversation in which an agent makes the call.
     pub session: Option<String>,
+    /// Names the call in its session for good: made again after a restart, it has the same name.
+    pub step: Option<String>,
+    /// Agents whose rules bind it too.
+    pub also_as: Vec<String>,
+    /// Whose memories it sees, if not its agent's.
+    pub memories_of: Option<String>,
     pub autonomy: Autonomy,
     pub surface: Surface,
     /// Absolute; relative paths of the input are meant from here.
@@ -193,6 +199,9 @@ impl Call {
             principal,
             agent,
             session: None,
+            step: None,
+            also_as: Vec::new(),
+            memories_of: None,
             autonomy: Autonomy::default(),
             surface,
             workspace,

@@ -11,7 +11,8 @@ use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
 use crate::tool::{Access, Tool, Toolset, Touch};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The stricter is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     Allow,
@@ -129,10 +130,10 @@ impl Rule {
         self.tool.is_match(tool.name()) || bare.is_some_and(|(_, bare)| self.tool.is_match(bare))
     }
 
-    fn matches(&self, request: &Request<'_>, sensitive: bool) -> bool {
+    fn matches(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> bool {
         self.is_about(request.tool)
             && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
-            && (self.agents.is_empty() || self.agents.contains(&request.call.agent))
+            && (self.agents.is_empty() || self.agents.contains(agent))
             && (self.touching.is_none() || sensitive)
             && self.conditions.iter().all(|condition| condition.holds(request.input))
     }
@@ -217,10 +218,14 @@ impl Policy {
             return Verdict::new(Decision::Deny, "closed-data-directory", reason);
         }
         let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
-        let verdict = match self.rules.iter().find(|rule| rule.matches(request, touched.is_some())) {
-            Some(rule) => Verdict::new(rule.decision, &rule.name, &rule.reason),
-            None => default_verdict(request.call, request.tool, touched),
-        };
+        let judge =
+            |agent| match self.rules.iter().find(|rule| rule.matches(request, agent, touched.is_some())) {
+                Some(rule) => Verdict::new(rule.decision, &rule.name, &rule.reason),
+                None => default_verdict(request.call, request.tool, touched),
+            };
+        let stricter = |one: Verdict, other: Verdict| if other.decision > one.decision { other } else { one };
+        // Who acts for another is bound by the rules of both.
+        let verdict = request.call.also_as.iter().map(judge).fold(judge(&request.call.agent), stricter);
         Verdict { sensitive: touched.is_some(), ..verdict }
     }
 
@@ -231,11 +236,11 @@ impl Policy {
     /// Whether a call of this tool by this caller would be allowed to touch sensitive paths.
     pub(crate) fn allows_sensitive(&self, call: &Call, tool: &Tool, input: &Value) -> bool {
         let request = Request { call, tool, input, touches: &[] };
-        let decision = match self.rules.iter().find(|rule| rule.matches(&request, true)) {
+        let decide = |agent| match self.rules.iter().find(|rule| rule.matches(&request, agent, true)) {
             Some(rule) => rule.decision,
             None => default_decision(call.principal.kind(), true),
         };
-        decision == Decision::Allow
+        std::iter::once(&call.agent).chain(&call.also_as).all(|agent| decide(agent) == Decision::Allow)
     }
 }
 
@@ -322,6 +327,23 @@ mod tests {
     fn a_rule_for_a_bare_node_tool_binds_every_node() {
         let policy = Policy::new(vec![rule("Bash", Decision::Deny)], SensitivePaths::default(), vec![]);
         assert_eq!(decide(&policy, Principal::Operator, "laptop__Bash", json!({}), &[]).0, Decision::Deny);
+    }
+
+    #[test]
+    fn who_acts_for_another_is_bound_by_the_rules_of_both() {
+        let of = |agent: &str, tool, decision| rule(tool, decision).for_agents(vec![agent.to_owned()]);
+        let rules = vec![of("parent", "write", Decision::Deny), of("persona", "read", Decision::Ask)];
+        let policy = Policy::new(rules, SensitivePaths::default(), vec![]);
+        for (agent, also_as) in [("parent", "persona"), ("persona", "parent")] {
+            let mut call = Call::new(Principal::Agent { id: agent.into() }, Surface::Agent, "/w".into());
+            (call.autonomy, call.also_as) = (Autonomy::Guided, vec![also_as.into()]);
+            let decide = |name: &str| {
+                let tool = echo_tool(name, Toolset::Basic);
+                policy.decide(&Request { call: &call, tool: &tool, input: &json!({}), touches: &[] }).decision
+            };
+            assert_eq!((decide("write"), decide("read")), (Decision::Deny, Decision::Ask), "{agent}");
+            assert_eq!(decide("exec"), Decision::Allow);
+        }
     }
 
     #[test]

@@ -331,7 +331,8 @@ fn folded(name: &str) -> String {
     name.replace("::", "__")
 }
 
-fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {
+/// Of a node's tool.
+pub(crate) fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {
     (tool.toolset() == Toolset::Node).then(|| tool.name().split_once("__")).flatten()
 }
 

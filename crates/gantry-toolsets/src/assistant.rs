@@ -10,6 +10,7 @@ mod memory_store;
 mod namespace;
 mod paths;
 mod read_file;
+mod spawn_agent;
 mod web_research;
 mod write_file;
 
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
+pub use spawn_agent::{SpawnEffort, SpawnSpec, SpawnThinking, SpawnThinkingWord};
 
 use crate::{Machine, Native};
 
 /// They work on what the gateway keeps, wherever it runs.
-pub(crate) const MEMORY_TOOLS: [&str; 3] = ["memory_store", "memory_recall", "ask_user"];
+pub(crate) const KEPT_TOOLS: [&str; 4] = ["memory_store", "memory_recall", "ask_user", "spawn_agent"];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let mut tools = vec![
@@ -40,6 +42,11 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     tools
 }
 
-pub(crate) fn memory_tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![memory_store::tool(native), memory_recall::tool(native), ask_user::tool(native)]
+pub(crate) fn kept_tools(native: &Arc<Native>) -> Vec<Tool> {
+    vec![
+        memory_store::tool(native),
+        memory_recall::tool(native),
+        ask_user::tool(native),
+        spawn_agent::tool(native),
+    ]
 }

@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 use gantry_tool::{Tool, Toolset};
 
-pub use assistant::{TokenCache, missing_secrets};
+pub use assistant::{SpawnEffort, SpawnSpec, SpawnThinking, SpawnThinkingWord, TokenCache, missing_secrets};
+pub use guarded::AgentSpawned;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{
-    Endpoint, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk, SessionSent,
-    SessionsListed, SkillSource, Transferred, WorkspacePath,
+    AgentDesk, Endpoint, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk,
+    SessionSent, SessionsListed, SkillSource, SpawnEnd, Transferred, WorkspacePath,
 };
 pub use node::{CommandNote, process_end};
 pub use transfer::transfer_desk;
@@ -44,15 +45,17 @@ pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     tools.extend(guarded::tools(machine));
     tools.extend(basic::tools(machine));
     tools.extend(assistant::tools(machine));
-    tools.extend(assistant::memory_tools(native));
+    tools.extend(assistant::kept_tools(native));
+    tools.extend(guarded::agent_tools(native));
     tools.extend(gantry::tools(machine));
     tools
 }
 
-/// Whether a tool works without a machine of its own: on storage, on memories, on the gateway itself.
+/// Whether a tool works without a machine of its own: on storage, on memories, on agents, on the gateway itself.
 pub fn needs_no_machine(tool: &Tool) -> bool {
     matches!(tool.toolset(), Toolset::Native | Toolset::Gantry)
-        || assistant::MEMORY_TOOLS.contains(&tool.name())
+        || assistant::KEPT_TOOLS.contains(&tool.name())
+        || guarded::AGENT_TOOLS.contains(&tool.name())
 }
 
 /// The tools that a node contributes, under their bare names: the gateway puts the node's own before them.

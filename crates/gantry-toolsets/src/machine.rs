@@ -78,7 +78,27 @@ pub struct Isolation {
     pub network: NetworkPolicy,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+impl Isolation {
+    /// What this one and another one both allow.
+    fn within(self, other: &Isolation) -> Isolation {
+        let network = self.reachable().within(&other.reachable());
+        let stricter = if other.level > self.level { other.clone() } else { self };
+        Isolation { network, ..stricter }
+    }
+
+    /// Behind an air gap nobody is reached, whatever is written beside it.
+    fn reachable(&self) -> NetworkPolicy {
+        match self.level {
+            IsolationLevel::AirGapped => NetworkPolicy::DenyAll,
+            IsolationLevel::Shared | IsolationLevel::Scoped | IsolationLevel::Sandboxed => {
+                self.network.clone()
+            }
+        }
+    }
+}
+
+/// The stricter is the greater.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IsolationLevel {
     #[default]
     Shared,
@@ -202,8 +222,11 @@ impl Machine {
         touched(self.contained(call), call, path.as_ref())
     }
 
-    pub(crate) fn isolation(&self, call: &Call) -> &Isolation {
-        self.parts.agent_isolation.get(&call.agent).unwrap_or(&self.parts.isolation)
+    /// Of the agent, and of those whose rules bind the call too: what all of them allow.
+    pub(crate) fn isolation(&self, call: &Call) -> Isolation {
+        let of = |agent| self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation);
+        let own = of(&call.agent).clone();
+        call.also_as.iter().map(of).fold(own, |isolation, other| isolation.within(other))
     }
 
     /// Sockets of commands cannot be limited to some hosts: they have all or none.
@@ -216,13 +239,7 @@ impl Machine {
 
     /// Whom the web tools may reach for this call.
     pub(crate) fn reachable(&self, call: &Call) -> NetworkPolicy {
-        let isolation = self.isolation(call);
-        match isolation.level {
-            IsolationLevel::AirGapped => NetworkPolicy::DenyAll,
-            IsolationLevel::Shared | IsolationLevel::Scoped | IsolationLevel::Sandboxed => {
-                isolation.network.clone()
-            }
-        }
+        self.isolation(call).reachable()
     }
 
     pub(crate) fn web(&self) -> &Web {

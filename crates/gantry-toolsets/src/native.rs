@@ -1,6 +1,7 @@
 //! The `native` toolset: an agent's workspace in object storage, and a look at the gateway. Success is
 //! `{"ok": true, "result": …}`, an error `{"ok": false, "error": …}`.
 
+mod agent_desk;
 mod config_get;
 mod delete_file;
 mod edit_file;
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use agent_desk::{AgentDesk, SpawnEnd};
 pub use endpoint::Endpoint;
 pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
 pub use session_desk::{ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
@@ -38,12 +40,20 @@ pub struct Native {
     pub(crate) memories: Memories,
     hub: OnceLock<Arc<dyn Hub>>,
     session_desk: OnceLock<Arc<dyn SessionDesk>>,
+    agent_desk: OnceLock<Arc<dyn AgentDesk>>,
 }
 
 impl Native {
     /// `config` is shown to agents: secrets must be masked in it.
     pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
-        Native { objects, config, memories, hub: OnceLock::new(), session_desk: OnceLock::new() }
+        Native {
+            objects,
+            config,
+            memories,
+            hub: OnceLock::new(),
+            session_desk: OnceLock::new(),
+            agent_desk: OnceLock::new(),
+        }
     }
 
     /// Connects the tools with a gateway, once; without one they tell that they need it.
@@ -53,8 +63,9 @@ impl Native {
     }
 
     /// Connects the tools with the agents of a gateway, once.
-    pub fn connect_sessions(&self, desk: Arc<dyn SessionDesk>) {
-        let _ = self.session_desk.set(desk);
+    pub fn connect_sessions<D: SessionDesk + AgentDesk + 'static>(&self, desk: Arc<D>) {
+        let _ = self.session_desk.set(desk.clone());
+        let _ = self.agent_desk.set(desk);
     }
 
     pub fn objects(&self) -> &Objects {
@@ -67,6 +78,10 @@ impl Native {
 
     fn session_desk(&self) -> Result<&Arc<dyn SessionDesk>, ToolError> {
         self.session_desk.get().ok_or_else(no_gateway)
+    }
+
+    pub(crate) fn agent_desk(&self) -> Result<&Arc<dyn AgentDesk>, ToolError> {
+        self.agent_desk.get().ok_or_else(no_gateway)
     }
 }
 

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use gantry_agent::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
-use gantry_model::{
-    Budgets, Limits, Model as Known, ModelError, Models, Money, Reply, Request, Spent, StreamEvent, Tier,
-};
+use gantry_model::{Limits, ModelError, Models, Reply, Request, StreamEvent, Tier};
 use gantry_store::Database;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::models::{NO_MODEL, configured, found};
 use crate::places::Places;
+use crate::spending::Spending;
 
 /// Servers on this machine are looked for at most so often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -22,9 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct AgentModels {
     places: Places,
     config: Config,
-    database: Database,
-    zone: TimeZone,
-    budgets: Budgets,
+    spending: Spending,
     models: Mutex<Arc<Models>>,
     looked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -38,11 +35,9 @@ impl AgentModels {
     ) -> Result<AgentModels> {
         Ok(AgentModels {
             models: Mutex::new(Arc::new(Models::new(configured(places, config)?))),
-            budgets: config.models.budgets(),
+            spending: Spending::new(config.models.budgets(), database, zone),
             places: places.clone(),
             config: config.clone(),
-            database,
-            zone,
             looked: tokio::sync::Mutex::default(),
         })
     }
@@ -72,41 +67,23 @@ impl AgentModels {
     ) -> Result<Reply, ModelFailure> {
         let models = self.models();
         let model = models.resolve(&request.model).map_err(|err| ModelFailure::Failed(err.to_string()))?;
-        let day = jiff::Timestamp::now().to_zoned(self.zone.clone()).date().to_string();
-        self.check_budget(asker, request, model, &day).await.map_err(ModelFailure::Failed)?;
+        let fallback = models.fallback().and_then(|name| models.resolve(name).ok());
+        let allowed =
+            self.spending.allow(asker, request, model, fallback).await.map_err(ModelFailure::Failed)?;
         let limits = &self.config.models.limits;
         let within = Limits {
             stall: Duration::from_secs(limits.stall_seconds),
+            fallback: allowed.fallback,
             ..Limits::within(Duration::from_secs(limits.seconds))
         };
         let reply = models.answer(request, within, cancel, events).await.map_err(|err| match &err {
             ModelError::ContextTooLong { .. } => ModelFailure::Overflow(in_words(&err)),
             _ => ModelFailure::Failed(in_words(&err)),
         })?;
-        if let Some(cost) = models.cost(&reply.usage, &reply.model) {
-            let nanos = i64::try_from(cost.nanos()).unwrap_or(i64::MAX);
-            let spent = self.database.record_spending(&day, &asker.agent, &asker.run, nanos).await;
-            spent.map_err(|err| ModelFailure::Failed(err.to_string()))?;
-        }
+        let cost = models.cost(&reply.usage, &reply.model);
+        let settled = self.spending.settle(allowed, asker, cost).await;
+        settled.map_err(|err| ModelFailure::Failed(err.to_string()))?;
         Ok(reply)
-    }
-
-    async fn check_budget(
-        &self,
-        asker: &Asker,
-        request: &Request,
-        model: &Known,
-        day: &str,
-    ) -> Result<(), String> {
-        let Budgets { run, agent, day: daily, .. } = self.budgets;
-        if run.or(agent).or(daily).is_none() {
-            return Ok(());
-        }
-        let spent =
-            self.database.spending(day, &asker.agent, &asker.run).await.map_err(|err| err.to_string())?;
-        let money = |nanos: i64| Money::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        let spent = Spent { run: money(spent.run), agent: money(spent.agent), day: money(spent.day) };
-        self.budgets.check(request, model, &spent).map_err(|err| err.to_string())
     }
 }
 

@@ -18,6 +18,7 @@ mod layers;
 mod mcp_servers;
 mod models;
 mod node;
+mod roles;
 mod storage;
 mod web;
 
@@ -27,6 +28,7 @@ pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
+pub(crate) use roles::RoleConfig;
 pub(crate) use storage::StorageConfig;
 pub(crate) use web::WebConfig;
 
@@ -48,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) user_timezone: Option<String>,
     /// Servers of the Model Context Protocol by name.
     pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
+    /// Roles of child agents by name, beside researcher, creator, operator and collector.
+    pub(crate) roles: BTreeMap<String, RoleConfig>,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
 }
@@ -66,6 +70,9 @@ impl Config {
         }
         for (id, agent) in &self.agents {
             violations.extend(agent.violations(&format!("agents.{id}")));
+        }
+        for (id, role) in &self.roles {
+            violations.extend(role.violations(&format!("roles.{id}")));
         }
         if let Some(zone) = &self.user_timezone
             && let Err(err) = jiff::tz::TimeZone::get(zone)
@@ -168,6 +175,7 @@ impl Default for Config {
             session: SessionConfig::default(),
             user_timezone: None,
             mcp_servers: BTreeMap::new(),
+            roles: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
     }

@@ -14,6 +14,7 @@ mod open_files;
 mod output;
 mod places;
 mod served;
+mod spending;
 mod typing;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{Sessions, SessionsParts};
+use gantry_agent::{Role, Sessions, SessionsParts};
 use gantry_gateway::{
     Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
     Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
@@ -210,10 +210,20 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         results: of.results,
         objects: of.native.objects().clone(),
         agents,
+        roles: roles(of.config),
+        child_limit: of.config.session.child_limit(),
+        idle: gantry_agent::IDLE,
         dm_scope: of.config.session.dm_scope(),
         zone,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
     }))
+}
+
+/// The built-in roles, and those that are configured beside them or in their place.
+fn roles(config: &Config) -> BTreeMap<String, Role> {
+    let mut roles = gantry_agent::built_in();
+    roles.extend(config.roles.iter().map(|(name, role)| (name.clone(), role.role())));
+    roles
 }
 
 /// Servers whose tools change, and a configuration that does.

@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("npm", "npm"),
 ];
 
-/// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need.
+/// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need; and OpenAI's client.
 const NODE_PACKAGES: [&str; 6] = [
     "node@24",
     "@anthropic-ai/claude-code@2.1.197",
@@ -31,7 +31,7 @@ const NODE_PACKAGES: [&str; 6] = [
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
 ];
-const PYTHON_PACKAGES: [&str; 1] = ["mcp==2.3.0"];
+const PYTHON_PACKAGES: [&str; 2] = ["mcp==2.3.0", "openai==3.49.0"];
 
 /// A program from crates.io, and what to ask cargo for.
 const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [

@@ -21,6 +21,7 @@ impl Driver {
         questions: Vec<UserQuestion>,
         answers: oneshot::Sender<UserAnswers>,
     ) -> Result<(), DatabaseError> {
+        let child = self.child_name();
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let Some(pending) = loaded.state.call(call) else {
             let _ = answers.send(None);
@@ -37,7 +38,7 @@ impl Driver {
             None => {
                 let id = Uuid::new_v4().simple().to_string()[..8].to_owned();
                 let expires = now_ms().saturating_add(ASK_MS);
-                let asked = UserAsked { id: id.clone(), call: call.to_owned(), questions, expires };
+                let asked = UserAsked { id: id.clone(), call: call.to_owned(), questions, expires, child };
                 (id, Some(Entry::UserAsked(asked)))
             }
         };

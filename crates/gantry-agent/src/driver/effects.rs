@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_model::{Block, Message, Reply, Request, StreamEvent, SystemPart};
-use gantry_store::DatabaseError;
+use gantry_store::{BELOW, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
     ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
@@ -20,7 +20,7 @@ use crate::agent::{Agent, FlowRule};
 use crate::context::{self, Window};
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
-use crate::flow::{self, Outward};
+use crate::flow::{self, Flow, Outward};
 use crate::model::{Asker, ModelFailure};
 use crate::places::Places;
 use crate::prompt::{self, Around};
@@ -82,7 +82,7 @@ impl Driver {
         let facts = parts.model.facts(wanted.as_deref()).await?;
         let nodes = (parts.nodes)();
         let around = Around { objects: &parts.objects, nodes: &nodes, zone: &parts.zone, now: now_ms() };
-        let told = prompt::assemble(&self.key.agent, agent, &self.key.key, &around).await;
+        let told = prompt::assemble(&self.key, agent, self.child(), &around).await;
         let labels = told.labels(&self.shared.marks).await.map_err(|err| err.to_string())?;
         let shown = parts.gate.registry().view(&agent.shown.clone().within(agent.scope.clone()));
         let toolbox = Toolbox::new(&shown);
@@ -90,7 +90,7 @@ impl Driver {
         let view = parts.gate.registry().view(&agent.scope);
         // An answer gets at most a quarter of the window: the rest is for what it is about.
         let quarter = u32::try_from(facts.window / 4).unwrap_or(u32::MAX);
-        let max_tokens = facts.max_output.min(quarter).max(256);
+        let max_tokens = facts.max_output.min(quarter).max(256).min(agent.max_tokens.unwrap_or(u32::MAX));
         let request = Request {
             model: facts.name,
             system: told.system,
@@ -99,7 +99,7 @@ impl Driver {
             native_web_search: false,
             max_tokens,
             thinking: state.and_then(|state| state.thinking).unwrap_or(agent.thinking),
-            effort: agent.effort,
+            effort: state.and_then(|state| state.effort).or(agent.effort),
         };
         Ok(Prepared { window: Window::new(facts.window, &request), toolbox, view, request, labels })
     }
@@ -110,18 +110,38 @@ impl Driver {
             return Ok(());
         };
         let run = run.id.clone();
-        let request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        let mut request = Request { messages: loaded.state.messages.clone(), ..prepared.request.clone() };
+        // What the provider looks up goes out without being asked about here, so nothing private may go along.
+        let holds_private = loaded.state.flow.labels().contains(&Label::Private);
+        request.native_web_search = self.agent().native_web_search && !holds_private;
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
+        let asker = self.asker(&run);
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
-        let asker = Asker { agent: self.key.agent.clone(), run: run.clone() };
         loaded.effects.spawn(async move {
             let mut told = |event| tell_stream(&events, &run, event);
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
+    }
+
+    /// On whose account a request is. A child spends what the run may that its family works for.
+    fn asker(&self, run: &str) -> Asker {
+        let agent = self.key.agent.clone();
+        match self.child() {
+            Some(child) => Asker {
+                agent,
+                run: child.account.split(BELOW).next().unwrap_or_default().to_owned(),
+                account: child.account.clone(),
+                budgets: child.budgets.clone(),
+            },
+            None => {
+                let account = Asker::account(&self.key.key, run);
+                Asker { agent, run: account.clone(), account, budgets: Vec::new() }
+            }
+        }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.
@@ -161,23 +181,37 @@ impl Driver {
             }
             let flow_reason = if let Outward::Ask(reason) = outward { Some(reason) } else { None };
             entries.push(Entry::CallBegun { call: id, read_only: kind.read_only, polls: kind.polls });
-            let source = loaded.state.flow.source();
-            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, source });
+            let (flow, outside) = (loaded.state.flow.clone(), kind.reaches_outside);
+            starting.push(Starting { call: call.clone(), name, flow_reason, limit, places, flow, outside });
         }
         if entries.is_empty() {
             return Ok(false);
         }
-        self.append(entries).await?;
+        self.stage(entries)?;
+        // A call that changes nothing may be repeated, so it need not wait for the disk.
+        if !self.only_reads() {
+            self.flush().await?;
+        }
         for start in starting {
             self.spawn_call(&agent, start);
         }
         Ok(true)
     }
 
+    /// Whether calls are under way, and none of them changes anything.
+    pub(super) fn only_reads(&self) -> bool {
+        let calls = self.loaded.as_ref().map(|loaded| loaded.state.calls()).unwrap_or_default();
+        let reads = |call: &PendingCall| matches!(call.status, CallStatus::Begun { read_only: true, .. });
+        !calls.is_empty() && calls.iter().all(reads)
+    }
+
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {
+        let isolated = self.child().is_some_and(|child| child.isolated_memory);
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
         let mut call = call_of(&self.key.agent, agent);
+        call.memories_of = isolated.then(|| self.key.key.clone());
+        call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
         call.cancel = loaded.cancel.child_token();
@@ -209,14 +243,15 @@ impl Driver {
     }
 
     pub(super) fn begin_compaction(&mut self) {
+        let run = self.state().and_then(|state| state.run.as_ref()).map(|run| run.id.clone());
+        // Asked for outside of a run, it is one of its own.
+        let asker = self.asker(&run.unwrap_or_else(|| Uuid::now_v7().to_string()));
         let Some(loaded) = &mut self.loaded else { return };
         let Some(prepared) = loaded.prepared.clone() else { return };
         let at = context::cut(&loaded.state.messages, &prepared.window);
         let text = context::told(&loaded.state.messages[..at], &prepared.window);
         loaded.compacting = true;
         let (shared, generation, cancel) = (self.shared.clone(), loaded.generation, loaded.cancel.clone());
-        let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-        let asker = Asker { agent: self.key.agent.clone(), run };
         loaded.effects.spawn(async move {
             let request = Request {
                 model: prepared.request.model.clone(),
@@ -298,6 +333,7 @@ fn call_of(id: &str, agent: &Agent) -> Call {
     let mut call = Call::new(principal, Surface::Agent, agent.workspace.clone());
     call.autonomy = agent.autonomy;
     call.scope = agent.scope.clone();
+    call.also_as.clone_from(&agent.also_as);
     call
 }
 
@@ -310,8 +346,10 @@ struct Starting {
     /// Characters its result may have.
     limit: usize,
     places: Places,
-    /// Where what the run has read may come from, if others may have written it.
-    source: Option<String>,
+    /// What the run holds.
+    flow: Flow,
+    /// It reaches outside.
+    outside: bool,
 }
 
 /// The way of a call's questions to its session.
@@ -346,7 +384,7 @@ impl Asking {
 }
 
 async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) -> CallResult {
-    let Starting { call: pending, name, flow_reason, limit, places, source } = start;
+    let Starting { call: pending, name, flow_reason, limit, places, flow, outside } = start;
     let principal = call.principal.to_string();
     if let Some(reason) = flow_reason {
         let about =
@@ -365,23 +403,25 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
         }
     }
     // Before the effect: a gateway that ends in between leaves a mark too many, never one too few.
-    if let Err(err) = mark(shared, &places, source).await {
+    if let Err(err) = mark(shared, &places, &flow).await {
         let refusal = Refusal::new(RefusalCode::Unavailable, format!("labels cannot be kept: {err}"));
         return toolbox::result(Outcome::refused(&call, &name, refusal), "", |text| text);
     }
     let mut outcome = shared.parts.gate.dispatch(call, &name, pending.input).await;
     // Asked again: what it read may have been written meanwhile. Who cannot be asked says the worst.
     let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
+    // What comes over a machine from elsewhere is not that machine's own.
+    let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
     if untrusted && !outcome.labels.contains(&Label::Untrusted) {
         outcome.labels.push(Label::Untrusted);
     }
-    fitted(shared, &principal, outcome, limit).await
+    CallResult { machine, ..fitted(shared, &principal, outcome, limit).await }
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
-async fn mark(shared: &Shared, places: &Places, source: Option<String>) -> Result<(), DatabaseError> {
-    match source.or(places.source(&shared.marks).await?) {
-        Some(source) => places.mark(&shared.marks, &source, now_ms()).await,
+async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
+    match flow.source().or(places.source(&shared.marks).await?) {
+        Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ impl Driver {
         approval: Approval,
         consent: oneshot::Sender<Consent>,
     ) -> Result<(), DatabaseError> {
-        let minutes = self.agent().approval_minutes;
+        let (minutes, child) = (self.agent().approval_minutes, self.child_name());
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let known = known_answer(&loaded.state, call, &approval);
         let question = match known {
@@ -42,10 +42,14 @@ impl Driver {
                 call: call.to_owned(),
                 tool: approval.tool,
                 rule: approval.rule,
-                reason: approval.reason,
+                reason: match &child {
+                    Some(child) => format!("asked by the child agent {:?}: {}", child.name, approval.reason),
+                    None => approval.reason,
+                },
                 input: approval.input,
                 fingerprint: approval.fingerprint,
                 expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
+                child,
             },
         };
         loaded.asking.entry(question.id.clone()).or_default().push(consent);
@@ -89,8 +93,8 @@ impl Driver {
             let _ = done.send(Err(SessionError::Refused(message.into())));
             return Ok(());
         }
-        let told =
-            format!("{}: {} {}", by, if answer.allows() { "allowed" } else { "denied" }, question.tool);
+        let word = if answer.allows() { "allowed" } else { "denied" };
+        let told = format!("{by}: {word} {}{}", question.tool, how_long(&answer));
         self.settle(question.id, answer, by).await?;
         let _ = done.send(Ok(told));
         Ok(())
@@ -148,6 +152,13 @@ fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
         }
         None => Known::New,
     }
+}
+
+fn how_long(answer: &Answer) -> String {
+    let Answer::Always { scope, until } = answer else { return String::new() };
+    let what = if *scope == GrantScope::Tool { "any arguments" } else { "these arguments" };
+    let until = jiff::Timestamp::from_millisecond(*until).map_or(String::new(), |time| format!("{time:.0}"));
+    format!(" with {what} until {until}")
 }
 
 fn in_words(answer: &Answer) -> Consent {

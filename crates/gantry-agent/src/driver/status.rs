@@ -4,6 +4,7 @@ use gantry_model::Usage;
 use gantry_tool::Label;
 use serde::Serialize;
 
+use crate::child::Child;
 use crate::entry::{Question, UserAsked};
 
 /// How a session is.
@@ -24,6 +25,9 @@ pub struct Status {
     pub questions: Vec<Question>,
     /// What the agent asks its user.
     pub asks: Vec<UserAsked>,
+    /// What it is limited to, if it is a child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<Box<Child>>,
 }
 
 impl std::fmt::Display for Status {

@@ -202,7 +202,12 @@ impl World {
         }
         if let Some(call) = self.flying.pop() {
             let text = "x".repeat(usize::from(self.throw(200)) * 10);
-            let result = CallResult { content: vec![Block::text(text)], is_error: false, labels: Vec::new() };
+            let result = CallResult {
+                content: vec![Block::text(text)],
+                is_error: false,
+                labels: Vec::new(),
+                machine: None,
+            };
             return self.append(vec![Entry::CallEnded { call, result }]);
         }
         // Only a question is left, or a call that a crash and an answer had left begun.
@@ -259,6 +264,7 @@ fn question(id: &str, call: &str) -> Question {
         input: json!({}),
         fingerprint: call.into(),
         expires: 9,
+        child: None,
     }
 }
 

@@ -147,3 +147,51 @@ async fn an_autonomous_agent_has_nobody_to_ask() {
     assert_eq!(final_text(&world.ask("paint it").await), "nobody");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_answers_always_says_for_how_long_and_how_far() {
+    for (command, hours, scope) in
+        [("/always", 5, GrantScope::Call), ("/always 2d any", 48, GrantScope::Tool)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut setup = supervised(60);
+        setup.agent.always_hours = 5;
+        let world = World::open(folder.path(), setup, script).await;
+        let key = world.key();
+        let mut events = world.sessions.listen(&key);
+        let message = world.send("one").await;
+        let asked = question(&mut events).await;
+        for wrong in ["/always 0h", "/always 9999d"] {
+            let refused = world.sessions.send(&key, crate::world::said(wrong)).await;
+            assert!(refused.unwrap_err().to_string().contains("counts for 1 to 8760 hours"), "{wrong}");
+        }
+        let told = world.command(&format!("{command} {}", asked.id)).await;
+        assert!(told.contains("arguments until "), "{told}");
+        let event = until(&mut events, |event| matches!(event, Event::ApprovalAnswered { .. })).await;
+        let Event::ApprovalAnswered { answer: Answer::Always { scope: given, until }, .. } = event else {
+            panic!("{event:?}")
+        };
+        let left = until - jiff::Timestamp::now().as_millisecond();
+        assert_eq!((given, (left + 1_800_000) / 3_600_000), (scope, hours));
+        settled(&mut events, &message).await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_always_ends_with_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(60), script).await;
+    let (key, mut events) = (world.key(), world.sessions.listen(&world.key()));
+    let first = world.send("one").await;
+    question(&mut events).await;
+    let soon = jiff::Timestamp::now().as_millisecond() + 300;
+    let always = Answer::Always { scope: GrantScope::Tool, until: soon };
+    world.sessions.answer(&key, None, always, "operator").await.unwrap();
+    settled(&mut events, &first).await;
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    world.send("two").await;
+    question(&mut events).await;
+    assert_eq!(world.notes().len(), 1, "asked again");
+    world.stop().await;
+}

@@ -78,3 +78,33 @@ async fn one_label_alone_asks_nobody_and_the_rule_can_be_switched_off() {
     assert_eq!(final_text(&world.ask("go").await), "noted secret");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_models_own_search_is_offered_until_something_private_is_held_and_counts_as_others_words() {
+    use gantry_model::{Block, Message, Reply, Role, StopReason, Usage};
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent { autonomy: Autonomy::Autonomous, native_web_search: true, ..Agent::default() };
+    let script = |request: &gantry_model::Request| match (request.messages.len(), results(request).len()) {
+        (1, _) => {
+            let found = json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": []});
+            let call = ("b".to_owned(), "private".to_owned(), json!({"text": "diary"}));
+            let content = vec![
+                Block::Provider { provider: "scripted".into(), block: found },
+                Block::ToolUse { id: call.0, name: call.1, input: call.2, malformed: None },
+            ];
+            let message = Message { role: Role::Assistant, content };
+            let (usage, model) = (Usage::default(), "scripted".into());
+            Ok(Reply { message, stop: StopReason::ToolUse, usage, model })
+        }
+        (_, 1) => calls(&[("c", "post", json!({"text": "secret"}))]),
+        _ => says(results(request).last().unwrap()),
+    };
+    let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, script).await;
+    let told = world.ask("go").await;
+    let text = final_text(&told);
+    assert!(text.contains("denied") && text.contains("what the model itself found on the web"), "{text}");
+    let requests = world.model.requests.lock().unwrap().clone();
+    let offered: Vec<bool> = requests.iter().map(|request| request.native_web_search).collect();
+    assert_eq!(offered, [true, false, false]);
+    world.stop().await;
+}

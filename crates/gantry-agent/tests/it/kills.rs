@@ -18,8 +18,8 @@ const FOLDER: &str = "GANTRY_KILL_FOLDER";
 const ROUND: &str = "GANTRY_KILL_ROUND";
 /// Messages that each life sends.
 const MESSAGES: usize = 3;
-/// Rounds of calls that each message brings about.
-const CALLS: usize = 4;
+/// Calls that each message brings about, two at a time.
+const CALLS: usize = 6;
 
 fn kills() -> usize {
     if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 500 } else { 25 }
@@ -35,6 +35,13 @@ fn script(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry
         return says("done");
     }
     let name = format!("{}.{done}", asked.last().map_or("?", |text| text.as_str()));
+    // Calls that only read are written down later than others.
+    if done % 4 == 2 {
+        return calls(&[
+            (&format!("a{done}"), "look", json!({"text": format!("look {name}")})),
+            (&format!("b{done}"), "look", json!({"text": format!("look again {name}"), "ms": 5})),
+        ]);
+    }
     calls(&[
         (&format!("n{done}"), "note", json!({"text": name, "ms": 3})),
         (&format!("l{done}"), "look", json!({"text": format!("look {name}"), "ms": 2})),

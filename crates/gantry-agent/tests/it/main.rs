@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod children;
 mod flow;
 mod kills;
 mod long_runs;

@@ -115,12 +115,13 @@ pub(crate) struct World {
 pub(crate) struct Setup {
     pub(crate) window: usize,
     pub(crate) agent: Agent,
+    pub(crate) idle: Duration,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let agent = Agent { autonomy: Autonomy::Guided, ..Agent::default() };
-        Setup { window: 100_000, agent }
+        Setup { window: 100_000, agent, idle: gantry_agent::IDLE }
     }
 }
 
@@ -150,6 +151,9 @@ impl World {
             agents,
             dm_scope: DmScope::Main,
             zone: jiff::tz::TimeZone::UTC,
+            roles: gantry_agent::built_in(),
+            child_limit: Duration::from_secs(600),
+            idle: setup.idle,
             nodes: Arc::new(Vec::new),
         });
         World { folder: folder.to_owned(), model, sessions, journal, database }

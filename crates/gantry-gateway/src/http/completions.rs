@@ -8,12 +8,12 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_agent::{Event, Sent, SessionKey, Sessions, Slash};
-use gantry_tool::{Refusal, RefusalCode};
+use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -21,8 +21,8 @@ use tokio::sync::broadcast::error::RecvError;
 use uuid::Uuid;
 
 use super::call::refusal_response;
-use super::sessions::{parsed, stream_response, until_settled};
-use super::{json_response, problem};
+use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response, until_settled};
+use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::conversations::{MessageParams, Part};
 use crate::gateway::{Gateway, now_ms};
@@ -82,13 +82,32 @@ pub(super) async fn models(
     match gateway.list_agents(&identity) {
         Ok(agents) => {
             let agents = agents["agents"].as_array().into_iter().flatten();
-            let data = agents.map(
-                |agent| json!({"id": agent["id"], "object": "model", "created": 0, "owned_by": "gantry"}),
-            );
-            json_response(StatusCode::OK, &json!({"object": "list", "data": data.collect::<Vec<_>>()}))
+            let data: Vec<Value> = agents.map(|agent| as_model(&agent["id"])).collect();
+            json_response(StatusCode::OK, &json!({"object": "list", "data": data}))
         }
         Err(refusal) => refusal_response(&refusal),
     }
+}
+
+pub(super) async fn model(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(identity): Extension<Identity>,
+    Named(name): Named,
+) -> Response {
+    match gateway.list_agents(&identity) {
+        Ok(agents) => {
+            let mut agents = agents["agents"].as_array().into_iter().flatten();
+            match agents.find(|agent| agent["id"] == name.as_str()) {
+                Some(agent) => json_response(StatusCode::OK, &as_model(&agent["id"])),
+                None => no_such_model(&gateway, &name),
+            }
+        }
+        Err(refusal) => refusal_response(&refusal),
+    }
+}
+
+fn as_model(agent: &Value) -> Value {
+    json!({"id": agent, "object": "model", "created": 0, "owned_by": "gantry"})
 }
 
 pub(super) async fn complete(
@@ -100,6 +119,13 @@ pub(super) async fn complete(
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };
+    match gateway.sessions() {
+        Ok(sessions) if !sessions.agents().contains_key(&asked.model) => {
+            return no_such_model(&gateway, &asked.model);
+        }
+        Ok(_) => {}
+        Err(refusal) => return refusal_response(&refusal),
+    }
     let session = headers.get("gantry-session").map(|value| value.to_str().unwrap_or_default());
     let (key, kept) = match session {
         Some(word) if word.starts_with("agent:") => (word.to_owned(), true),
@@ -112,9 +138,9 @@ pub(super) async fn complete(
     };
     let (sessions, key) = match gateway.session(&identity, &key, Part::Speaks) {
         Ok(found) => found,
-        Err(refusal) if refusal.code == RefusalCode::InvalidInput => return no_such_model(&refusal),
         Err(refusal) => return refusal_response(&refusal),
     };
+    let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
     let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };
     let message = match gateway.say(&identity, sessions, &key, params).await {
@@ -125,16 +151,20 @@ pub(super) async fn complete(
         Err(refusal) => return refusal_response(&refusal),
     };
     let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
-    let answer = Answering { sessions: sessions.clone(), key, message, model: asked.model };
+    let answer = Answering { sessions: sessions.clone(), key, message, model: asked.model, before };
     match asked.stream {
         true => streamed(answer, events, guard, asked.stream_options.include_usage),
         false => whole(answer, events, guard).await,
     }
 }
 
-fn no_such_model(refusal: &Refusal) -> Response {
+fn no_such_model(gateway: &Gateway, name: &str) -> Response {
+    let name: String = name.chars().take(80).collect();
+    let known = gateway.sessions().map(|sessions| sessions.agents().keys()).into_iter().flatten();
+    let near = nearest(&name, known.map(String::as_str));
+    let mean = near.first().map_or(String::new(), |near| format!("; did you mean {near:?}?"));
     let hint = "GET /v1/models lists the agents";
-    problem(StatusCode::NOT_FOUND, "model_not_found", &refusal.message, Some(hint))
+    problem(StatusCode::NOT_FOUND, "model_not_found", &format!("unknown agent {name:?}{mean}"), Some(hint))
 }
 
 /// What is said to the agent: the last message; in a conversation of its own, with what was said before it.
@@ -179,6 +209,25 @@ struct Answering {
     key: SessionKey,
     message: String,
     model: String,
+    /// What the session had used before this message.
+    before: Tokens,
+}
+
+/// What a session has used so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    prompt: u64,
+    answer: u64,
+}
+
+impl Tokens {
+    async fn of(sessions: &Sessions, key: &SessionKey) -> Tokens {
+        // A session that does not exist yet has used nothing.
+        let Ok(status) = sessions.status(key).await else { return Tokens::default() };
+        let usage = status.usage;
+        let prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+        Tokens { prompt, answer: usage.output_tokens }
+    }
 }
 
 impl Answering {
@@ -187,9 +236,9 @@ impl Answering {
     }
 
     async fn usage(&self) -> Value {
-        let usage = self.sessions.status(&self.key).await.map(|status| status.usage).unwrap_or_default();
-        let prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-        let answer = usage.output_tokens;
+        let now = Tokens::of(&self.sessions, &self.key).await;
+        let prompt = now.prompt.saturating_sub(self.before.prompt);
+        let answer = now.answer.saturating_sub(self.before.answer);
         json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer})
     }
 
@@ -221,7 +270,7 @@ impl Drop for Guard {
 }
 
 async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
-    let event = until_settled(events, &answer.message).await;
+    let event = until_settled(events, &answer.sessions, &answer.key, &answer.message).await;
     guard.is_armed = false;
     match event {
         Event::Final { text, .. } => {
@@ -237,7 +286,10 @@ async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard
         }
         other => {
             let why = failure(&other);
-            problem(StatusCode::BAD_GATEWAY, "agent_failed", &why, None)
+            let mut response = problem(StatusCode::BAD_GATEWAY, "agent_failed", &why, None);
+            // OpenAI's clients repeat what fails with 5xx by themselves, and this run may have had effects.
+            response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+            response
         }
     }
 }
@@ -281,10 +333,16 @@ fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_
 impl Streaming {
     async fn next(&mut self) -> String {
         loop {
-            let event = match self.events.recv().await {
-                Ok(event) => event,
-                Err(RecvError::Lagged(_)) => continue,
-                Err(RecvError::Closed) => Arc::new(Event::Suspended),
+            let event = match tokio::time::timeout(KEEP_ALIVE, self.events.recv()).await {
+                Ok(Ok(event)) => event,
+                // Words are missing, and nobody could tell where.
+                Ok(Err(RecvError::Lagged(_))) => {
+                    self.is_over = true;
+                    let message = "the answer was not read as fast as it came, and a part of it is lost";
+                    return data(&json!({"error": {"code": "too_slow", "message": message}})) + "data: [DONE]\n\n";
+                }
+                Ok(Err(RecvError::Closed)) => Arc::new(Event::Suspended),
+                Err(_) => return STILL_THERE.to_owned(),
             };
             match &*event {
                 Event::Text { delta, .. } => {

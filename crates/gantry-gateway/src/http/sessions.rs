@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_agent::{Event, Sent, SessionKey};
+use gantry_agent::{Event, Sent, SessionKey, Sessions};
 use gantry_tool::Refusal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,8 @@ use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settl
 use crate::gateway::Gateway;
 
 /// A comment on a stream that is silent, so that nobody on the way gives it up.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const STILL_THERE: &str = ": still there\n\n";
 const LISTED: u32 = 100;
 
 #[derive(Debug, Default, Deserialize)]
@@ -113,9 +114,11 @@ pub(super) async fn message(
     let events = sessions.listen(&key);
     let streams = wants_stream(&headers);
     match gateway.say(&identity, sessions, &key, params).await {
-        Ok(Sent::Accepted { message }) if streams => stream_until_settled(events, key, message),
+        Ok(Sent::Accepted { message }) if streams => {
+            stream_until_settled(events, sessions.clone(), key, message)
+        }
         Ok(Sent::Accepted { message }) => {
-            let event = until_settled(events, &message).await;
+            let event = until_settled(events, sessions, &key, &message).await;
             json_response(StatusCode::OK, &settled(&key, &message, &event))
         }
         Ok(Sent::Settled { message, event }) if streams => {
@@ -154,20 +157,36 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.into_iter().any(|value| value.contains("text/event-stream"))
 }
 
-pub(super) async fn until_settled(mut events: Receiver<Arc<Event>>, message: &str) -> Event {
+pub(super) async fn until_settled(
+    mut events: Receiver<Arc<Event>>,
+    sessions: &Sessions,
+    key: &SessionKey,
+    message: &str,
+) -> Event {
     loop {
         match events.recv().await {
             Ok(event) if event.settles(message) || *event == Event::Suspended => return (*event).clone(),
-            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Ok(_) => {}
+            // What settled it may be among what was missed.
+            Err(RecvError::Lagged(_)) => {
+                if let Some(event) = sessions.settled(key, message).await {
+                    return event;
+                }
+            }
             Err(RecvError::Closed) => return Event::Suspended,
         }
     }
 }
 
-fn stream_until_settled(events: Receiver<Arc<Event>>, key: SessionKey, message: String) -> Response {
+fn stream_until_settled(
+    events: Receiver<Arc<Event>>,
+    sessions: Sessions,
+    key: SessionKey,
+    message: String,
+) -> Response {
     let first = accepted(&key, &message);
     let frames = stream::unfold((events, Some(first), false), move |(mut events, first, is_over)| {
-        let message = message.clone();
+        let (sessions, key, message) = (sessions.clone(), key.clone(), message.clone());
         async move {
             if let Some(first) = first {
                 return Some((first, (events, None, is_over)));
@@ -178,10 +197,14 @@ fn stream_until_settled(events: Receiver<Arc<Event>>, key: SessionKey, message: 
             let (frame, is_over) = match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
                 Ok(Ok(event)) => (frame(&event), event.settles(&message) || *event == Event::Suspended),
                 Ok(Err(RecvError::Lagged(missed))) => {
-                    (named("missed", &json!({"event": "missed", "events": missed})), false)
+                    let missed = named("missed", &json!({"event": "missed", "events": missed}));
+                    match sessions.settled(&key, &message).await {
+                        Some(event) => (missed + &frame(&event), true),
+                        None => (missed, false),
+                    }
                 }
                 Ok(Err(RecvError::Closed)) => return None,
-                Err(_) => (": still there\n\n".to_owned(), false),
+                Err(_) => (STILL_THERE.to_owned(), false),
             };
             Some((frame, (events, None, is_over)))
         }

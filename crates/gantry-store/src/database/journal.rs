@@ -32,6 +32,18 @@ pub struct SessionRow {
     pub next_seq: i64,
     /// Something is under way or waits.
     pub has_work: bool,
+    /// Who began it, if it is a child.
+    pub parent: Option<String>,
+}
+
+/// Whose child a session is.
+#[derive(Debug, Clone, Copy)]
+pub struct Kin<'a> {
+    pub parent: &'a str,
+    /// The first of the family.
+    pub root: &'a str,
+    /// A name for people.
+    pub label: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,12 +136,42 @@ impl Journal {
         self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("there is no session {key:?}")))
     }
 
+    /// Makes a session that is somebody's child, if it is not there.
+    pub async fn adopt(&self, key: &str, agent: &str, kin: Kin<'_>, now: i64) -> Result<(), DatabaseError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(DatabaseError::Refused(format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
+        }
+        sqlx::query(
+            "INSERT INTO sessions (key, agent, created, last_activity, parent, root, label)
+             VALUES ($1, $2, $3, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+        )
+        .bind(key)
+        .bind(agent)
+        .bind(now)
+        .bind(kin.parent)
+        .bind(kin.root)
+        .bind(kin.label)
+        .execute(&self.database.writer)
+        .await
+        .map_err(query_error("make the session"))?;
+        Ok(())
+    }
+
+    /// The sessions of a family in which something remains to be done, and whose they are; without its first.
+    pub async fn family_at_work(&self, root: &str) -> Result<Vec<(String, String)>, DatabaseError> {
+        sqlx::query_as("SELECT key, agent FROM sessions WHERE root = $1 AND has_work = 1 ORDER BY id")
+            .bind(root)
+            .fetch_all(&self.database.readers)
+            .await
+            .map_err(query_error("find the children of the session"))
+    }
+
     /// The session from its newest checkpoint on.
     pub async fn load(&self, key: &str) -> Result<Option<LoadedSession>, DatabaseError> {
         const DOING: &str = "load the session";
         let failed = query_error(DOING);
         let row = sqlx::query(
-            "SELECT key, agent, label, created, last_activity, next_seq, has_work, id, checkpoint
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work, parent, id, checkpoint
              FROM sessions WHERE key = $1",
         )
         .bind(key)
@@ -173,7 +215,7 @@ impl Journal {
     pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
         let failed = query_error("list the sessions");
         let rows = sqlx::query(
-            "SELECT key, agent, label, created, last_activity, next_seq, has_work
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work, parent
              FROM sessions ORDER BY last_activity DESC, id DESC LIMIT $1 OFFSET $2",
         )
         .bind(limit)
@@ -218,6 +260,7 @@ fn session(row: &SqliteRow) -> Result<SessionRow, sqlx::Error> {
         last_activity: row.try_get(4)?,
         next_seq: row.try_get(5)?,
         has_work: row.try_get(6)?,
+        parent: row.try_get(7)?,
     })
 }
 
@@ -366,6 +409,23 @@ mod tests {
         assert!(journal.load("nobody").await.unwrap().is_none());
         assert!(journal.exists("agent:main:main").await.unwrap() && !journal.exists("nobody").await.unwrap());
         assert!(journal.open("", "main", 1).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_family_is_known_by_its_first_while_it_works() {
+        let (_folder, database) = database().await;
+        let journal = Journal::new(database);
+        let kin = Kin { parent: "agent:main:main", root: "agent:main:main", label: "scout" };
+        for key in ["agent:main:child:a", "agent:main:child:b", "agent:main:child:a"] {
+            journal.adopt(key, "main", kin, 1).await.unwrap();
+        }
+        assert!(journal.family_at_work("agent:main:main").await.unwrap().is_empty(), "nothing is to be done");
+        journal.append(append("agent:main:child:b", 0, vec![event("1")])).await.unwrap();
+        let working = journal.family_at_work("agent:main:main").await.unwrap();
+        assert_eq!(working, [("agent:main:child:b".to_owned(), "main".to_owned())]);
+        let row = journal.load("agent:main:child:a").await.unwrap().unwrap().row;
+        assert_eq!((row.parent.as_deref(), row.label.as_deref()), (Some("agent:main:main"), Some("scout")));
+        assert!(journal.adopt("", "main", kin, 1).await.is_err());
     }
 
     #[tokio::test]

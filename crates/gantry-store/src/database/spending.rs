@@ -2,9 +2,13 @@
 
 use crate::database::{Database, DatabaseError, query_error};
 
+/// Between a run's name and that of a child's account: what a child spends is spent by the run, too.
+pub const BELOW: char = '\u{1f}';
+
 /// In billionths of a dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spending {
+    /// Of the run and its children.
     pub run: i64,
     /// Of the agent, that day.
     pub agent: i64,
@@ -37,7 +41,8 @@ impl Database {
 
     pub async fn spending(&self, day: &str, agent: &str, run: &str) -> Result<Spending, DatabaseError> {
         let (run, agent, day): (i64, i64, i64) = sqlx::query_as(
-            "SELECT COALESCE((SELECT SUM(nanos) FROM spending WHERE run = $3), 0),
+            "SELECT COALESCE((SELECT SUM(nanos) FROM spending
+                      WHERE run = $3 OR (run >= $3 || char(31) AND run < $3 || char(32))), 0),
                     COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1 AND agent = $2), 0),
                     COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1), 0)",
         )
@@ -65,11 +70,18 @@ mod tests {
             ("d1", "a", "r2", 10),
             ("d1", "b", "r3", 100),
             ("d2", "a", "r1", 1000),
+            ("d4", "c", "r4", 1),
+            ("d4", "c", "r4\u{1f}child", 20),
+            ("d4", "c", "r4\u{1f}child\u{1f}grandchild", 300),
+            ("d4", "c", "r4 child", 4000),
         ] {
             database.record_spending(day, agent, run, nanos).await.unwrap();
         }
         let spent = database.spending("d1", "a", "r1").await.unwrap();
         assert_eq!(spent, Spending { run: 1003, agent: 13, day: 113 });
+        let family = |run: &'static str| database.spending("d4", "c", run);
+        assert_eq!(family("r4").await.unwrap(), Spending { run: 321, agent: 4321, day: 4321 });
+        assert_eq!(family("r4\u{1f}child").await.unwrap().run, 320);
         assert_eq!(database.spending("d3", "x", "y").await.unwrap(), Spending::default());
     }
 }

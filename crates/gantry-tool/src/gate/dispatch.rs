@@ -1,6 +1,8 @@
 //! Calls by the bare name of a node tool: on the machine that the `node` argument names, on several, or on the only one
 //! that can answer. Every machine's call goes through the gate by itself.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -8,8 +10,8 @@ use super::{Answer, Gate, Outcome};
 use crate::call::Call;
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
-use crate::registry::{NODE_ARGUMENT, OnNode};
-use crate::tool::{Reply, Touch};
+use crate::registry::{NODE_ARGUMENT, OnNode, node_and_name};
+use crate::tool::{Reply, Tool, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
 const FAN_OUT: usize = 16;
@@ -59,27 +61,36 @@ impl Gate {
     /// What a call would touch on this machine, as the policy sees it; nothing for what runs elsewhere, or would be refused.
     pub async fn touches(&self, call: &Call, name: &str, input: &Value) -> Vec<Touch> {
         let mut input = input.clone();
-        let tools = match self.parts.registry.nodes_with(&call.scope, name) {
-            None => self.parts.registry.resolve(&call.scope, name).into_iter().collect(),
-            Some(nodes) => {
-                let selected = selected(&nodes, &mut input);
-                let is_meant = |found: &OnNode| match &selected {
-                    Ok(Selected::One(node)) => found.node == *node,
-                    Ok(Selected::Tagged(tag)) => found.state.tags.contains(tag),
-                    Ok(Selected::Implicit | Selected::All) => true,
-                    Err(_) => false,
-                };
-                nodes.into_iter().filter(is_meant).map(|found| found.tool).collect::<Vec<_>>()
-            }
-        };
         let mut touches = Vec::new();
-        for tool in tools {
+        for tool in self.meant(call, name, &mut input) {
             let mut input = input.clone();
             if tool.validate(&mut input).is_ok() {
                 touches.extend(tool.touched(call, &input).await.unwrap_or_default());
             }
         }
         touches
+    }
+
+    /// The machines that a call of a node's tool would run on; none for other tools.
+    pub fn machines(&self, call: &Call, name: &str, input: &Value) -> Vec<String> {
+        let tools = self.meant(call, name, &mut input.clone());
+        let nodes = tools.iter().filter_map(|tool| node_and_name(tool));
+        nodes.map(|(node, _)| node.to_owned()).collect()
+    }
+
+    /// The tools that a call may run. The `node` argument is taken out of the input.
+    fn meant(&self, call: &Call, name: &str, input: &mut Value) -> Vec<Arc<Tool>> {
+        let Some(nodes) = self.parts.registry.nodes_with(&call.scope, name) else {
+            return self.parts.registry.resolve(&call.scope, name).into_iter().collect();
+        };
+        let selected = selected(&nodes, input);
+        let is_meant = |found: &OnNode| match &selected {
+            Ok(Selected::One(node)) => found.node == *node,
+            Ok(Selected::Tagged(tag)) => found.state.tags.contains(tag),
+            Ok(Selected::Implicit | Selected::All) => true,
+            Err(_) => false,
+        };
+        nodes.into_iter().filter(is_meant).map(|found| found.tool).collect()
     }
 
     async fn on_the_only_one(&self, call: Call, name: &str, nodes: Vec<OnNode>, input: Value) -> Outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_store::{DatabaseError, Remembered};
-use gantry_tool::{Label, Text, Tool, ToolError, Toolset};
+use gantry_tool::{Call, Label, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,7 +32,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let labels: Vec<String> = ctx.call.labels.iter().map(|label| label_name(*label).to_owned()).collect();
     let now = jiff::Timestamp::now().as_millisecond();
     let memories = &ctx.state.memories;
-    match memories.store(&ctx.call.agent, name, &input.content, &labels, now).await {
+    match memories.store(owner(&ctx.call), name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
         Ok(Remembered::Known(known)) => {
             // What is shown was stored by some earlier run.
@@ -43,6 +43,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
         Err(err) => Err(ToolError::failed(err.to_string())),
     }
+}
+
+/// Whose memories a call is about.
+pub(super) fn owner(call: &Call) -> &str {
+    call.memories_of.as_ref().unwrap_or(&call.agent)
 }
 
 /// As memories keep it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use base64::Engine;
-use gantry_files::window::{Start, Window, WindowAsk, window};
+use gantry_files::window::{Start, Window, WindowAsk, window, window_at_hand};
 use gantry_files::{FileError, OpenFile};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
@@ -102,17 +102,22 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
-    blocking(&ctx, move |ctx, cancelled| {
-        let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
-        read(&file, &input, cancelled)
-    })
-    .await
+    let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
+    // Another thread would take longer to wake up.
+    if let Some(window) = window_at_hand(&file, &input.ask()) {
+        return Ok(Output::Text(numbered(&file, window)));
+    }
+    blocking(&ctx, move |_, cancelled| read(&file, &input, cancelled)).await
+}
+
+impl Input {
+    fn ask(&self) -> WindowAsk {
+        WindowAsk { start: Start::Line(self.offset), limit: self.limit, max_bytes: MAX_TEXT_BYTES }
+    }
 }
 
 fn read(file: &OpenFile, input: &Input, cancelled: &AtomicBool) -> Result<Output, ToolError> {
-    let start = Start::Line(input.offset);
-    let ask = WindowAsk { start, limit: input.limit, max_bytes: MAX_TEXT_BYTES };
-    match window(file, &ask, cancelled) {
+    match window(file, &input.ask(), cancelled) {
         Ok(window) => Ok(Output::Text(numbered(file, window))),
         Err(FileError::Binary { mime, .. }) => image(file, &input.path, mime).map(Output::Image),
         Err(err) => Err(file_error(err)),

@@ -114,6 +114,32 @@ async fn every_tool_that_reaches_outside_honours_the_agents_policy() {
     }
 }
 
+/// Who acts for an agent that may reach nobody, reaches nobody; and the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_two_agents_rules_bind_reaches_what_both_may() {
+    let server = server().await;
+    let bench = Bench::with(|parts| agents(parts, &server));
+    let (command, page) = (reaching("local__Bash", &server).unwrap(), json!({"url": server.url()}));
+    for (agent, also_as, reaches) in [
+        ("open", "open", (true, true)),
+        ("open", "listed", (false, true)),
+        ("listed", "open", (false, true)),
+        ("listed", "elsewhere", (false, false)),
+        ("open", "denied", (false, false)),
+        ("gap", "open", (false, false)),
+        ("open", "gap", (false, false)),
+    ] {
+        let reached = async |tool: &str, input: &Value| {
+            let before = server.connections();
+            let call = gantry_tool::Call { also_as: vec![also_as.into()], ..bench.agent_call(agent) };
+            let _ = bench.call_as(call, tool, input.clone()).await;
+            server.connections() > before
+        };
+        let made = (reached("local__Bash", &command[0]).await, reached("tool::web_fetch", &page).await);
+        assert_eq!(made, reaches, "{agent} also as {also_as}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_cannot_lead_an_agent_off_its_list() {
     let other = server().await;

@@ -155,6 +155,11 @@ pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
         ("local__Process", _) => json!({"action": "list"}),
         ("gsv__LogsGet" | "gsv__SessionsList", _) => json!({}),
         ("gsv__SessionSend", _) => json!({"sessionKey": "main", "message": "planted-by-a-probe"}),
+        ("spawn_agent", _) => json!({"agents": [{"name": "probe", "task": "planted-by-a-probe"}]}),
+        ("tool::agent_spawn", _) => json!({"template": "main", "message": "planted-by-a-probe"}),
+        ("tool::agent_send", _) => {
+            json!({"agentId": "main", "targetAgentId": "main", "message": "planted-by-a-probe"})
+        }
         ("gsv__Transfer", _) => json!({"source": "gsv:plain", "destination": "gsv:planted-file"}),
         ("memory_store", _) => json!({"namespace": "knowledge", "content": "planted-by-a-probe"}),
         ("ask_user", _) => json!({"question": "planted-by-a-probe?"}),

@@ -24,7 +24,7 @@ use crate::typing::Typing;
 
 mod questions;
 
-use questions::{Asks, approval_prompt, word};
+use questions::{Asks, Waiting, approval_prompt};
 
 /// Events that may wait to be shown; what is missed is told, and the answer is asked for.
 const WAITING: usize = 4096;
@@ -239,8 +239,7 @@ impl<'a> Chat<'a> {
     async fn turn(&mut self, id: String, typing: &mut Typing) -> Result<Went> {
         // Messages that were said and are not answered: those typed during a run may have one of their own.
         let mut open = vec![id];
-        let mut asked: Option<Value> = None;
-        let mut asks: Option<Asks> = None;
+        let mut waiting = Waiting::default();
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -248,12 +247,7 @@ impl<'a> Chat<'a> {
                     let event = event?;
                     typing.put_away();
                     self.show(&event);
-                    match event["event"].as_str() {
-                        Some("approval") => asked = Some(event["question"].clone()),
-                        Some("approval_answered") => asked = None,
-                        Some("asked") => asks = Some(Asks::new(&event["asked"])),
-                        _ => {}
-                    }
+                    waiting.hear(&event);
                     open.retain(|id| !settles(&event, id));
                     if open.is_empty() {
                         return Ok(Went::On);
@@ -261,14 +255,17 @@ impl<'a> Chat<'a> {
                 }
                 line = typing.next() => {
                     let Some(line) = line else { return Ok(Went::Away) };
-                    if asks.is_some() {
-                        if let Some(asks) = asks.take_if(|asks| asks.take(&line)) {
+                    if let Some(asks) = waiting.asks.front_mut() {
+                        if asks.take(&line)
+                            && let Some(asks) = waiting.asks.pop_front()
+                        {
                             self.reply(&asks).await?;
                         }
-                    } else if let Some(question) = &asked {
-                        if let Some(word) = word(&line) {
-                            self.answer(question, word).await?;
-                            asked = None;
+                    } else if let Some(question) = waiting.approvals.front().cloned() {
+                        if let Some(answer) = questions::answer(&line)
+                            && self.answer(&question, answer).await?.is_none()
+                        {
+                            waiting.is_answered(&question["id"]);
                         }
                     } else if !line.trim().is_empty() {
                         match self.send(&line).await {
@@ -286,8 +283,7 @@ impl<'a> Chat<'a> {
                     self.send("/stop").await?;
                 }
             }
-            if let Some(prompt) = asks.as_ref().and_then(Asks::prompt).or(asked.as_ref().map(approval_prompt))
-            {
+            if let Some(prompt) = waiting.prompt() {
                 self.end_line();
                 typing.ask(&prompt);
             }
@@ -333,17 +329,17 @@ impl<'a> Chat<'a> {
                 if !asks {
                     return Ok(Turn::Waits(event["question"].clone()));
                 }
-                let answer = loop {
-                    question(&approval_prompt(&event["question"]));
+                let mut asked = Some(event["question"].clone());
+                while let Some(open) = asked.take() {
+                    question(&approval_prompt(&open));
                     let mut line = String::new();
                     let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
-                    match (read, word(&line)) {
-                        (Ok(0) | Err(_), _) => break "no",
-                        (Ok(_), Some(word)) => break word,
-                        (Ok(_), None) => {}
-                    }
-                };
-                self.answer(&event["question"], answer).await?;
+                    asked = match (read, questions::answer(&line)) {
+                        (Ok(0) | Err(_), _) => self.answer(&open, json!({"answer": "no"})).await?,
+                        (Ok(_), Some(answer)) => self.answer(&open, answer).await?,
+                        (Ok(_), None) => Some(open),
+                    };
+                }
             }
         }
     }
@@ -385,13 +381,15 @@ impl<'a> Chat<'a> {
         Ok(Some(text_of(&answer["messageId"])))
     }
 
-    async fn answer(&mut self, question: &Value, word: &str) -> Result<()> {
-        let params = json!({"sessionKey": self.key, "question": question["id"], "answer": word});
-        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
-            // Somebody else may have answered first.
-            self.output.warning(&format!("{err:#}"));
-        }
-        Ok(())
+    /// The question again, if that was no answer to it.
+    async fn answer(&mut self, question: &Value, mut params: Value) -> Result<Option<Value>> {
+        (params["sessionKey"], params["question"]) = (json!(self.key), question["id"].clone());
+        let Err(err) = self.request(method::SESSIONS_ANSWER, params).await else { return Ok(None) };
+        self.output.warning(&format!("{err:#}"));
+        // Somebody else may have answered first.
+        let status = self.request(method::SESSIONS_STATUS, json!({"sessionKey": self.key})).await?;
+        let mut open = status["questions"].as_array().into_iter().flatten();
+        Ok(open.find(|open| open["id"] == question["id"]).cloned())
     }
 
     /// Tells the agent what it wanted to know.

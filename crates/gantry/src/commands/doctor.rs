@@ -212,9 +212,11 @@ fn agents(local: &Local) -> Vec<Check> {
         !tools.iter().any(|tool| scope.as_ref().is_ok_and(|scope| scope.allows(tool)))
     };
     let mut checks = Vec::new();
-    for (id, agent) in &local.config.agents {
-        for selector in agent.selectors().into_iter().filter(unmatched) {
-            let text = format!("agent {id}: \"{selector}\" matches no tool");
+    let agents = local.config.agents.iter().map(|(id, agent)| (format!("agent {id}"), agent.selectors()));
+    let roles = local.config.roles.iter().map(|(id, role)| (format!("role {id}"), role.selectors()));
+    for (whose, selectors) in agents.chain(roles) {
+        for selector in selectors.into_iter().filter(unmatched) {
+            let text = format!("{whose}: \"{selector}\" matches no tool");
             checks.push(Check { name: "agents", health: Health::Warning, text });
         }
     }

@@ -61,6 +61,8 @@ pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Resul
     let address = Target::gateway(places, output)?;
     let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
     let command = |key: &str, text: &str| -> Result<Exit> {
+        // A name that is misspelled is not the name of a new one.
+        ask(method::SESSIONS_STATUS, json!({ "sessionKey": key }))?;
         let answer = ask(method::SESSIONS_SEND, json!({"sessionKey": key, "message": text}))?;
         match output.json {
             true => output.value(&answer),

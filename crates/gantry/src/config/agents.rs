@@ -1,8 +1,11 @@
 //! `[agents.NAME]`: configured personas, and `[session]`: how their conversations are kept.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use gantry_agent::{APPROVAL_MINUTES, DmScope, FlowRule, MAX_REQUESTS, ResetPolicy};
+use gantry_agent::{
+    ALWAYS_HOURS, APPROVAL_MINUTES, DmScope, FlowRule, MAX_ALWAYS_HOURS, MAX_REQUESTS, ResetPolicy,
+};
 use gantry_model::{Effort, Thinking};
 use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};
 use schemars::JsonSchema;
@@ -11,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::IsolationConfig;
 
 /// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
-const SHOWN: [&str; 16] = [
+const SHOWN: [&str; 17] = [
     "Read",
     "Write",
     "Edit",
@@ -26,6 +29,7 @@ const SHOWN: [&str; 16] = [
     "ask_user",
     "memory_store",
     "memory_recall",
+    "spawn_agent",
     "native",
     "mcp",
 ];
@@ -40,6 +44,9 @@ pub(crate) struct AgentConfig {
     thinking: ThinkingConfig,
     /// How hard the model tries: `low`, `medium` or `high`.
     effort: Option<EffortConfig>,
+    /// Lets the model search the web by itself, where its provider has that (Anthropic). Such a search cannot be asked about, so it
+    /// is offered only while the session holds nothing private.
+    native_web_search: bool,
     /// Said to the model before the files of the agent's workspace.
     prompt: Option<String>,
     /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
@@ -60,20 +67,32 @@ pub(crate) struct AgentConfig {
     max_requests: Option<u32>,
     /// Minutes until a question that nobody answered is a no.
     approval_minutes: Option<u32>,
+    /// Hours that an "always" counts, unless whoever gives it says otherwise; 24 when left out.
+    always_hours: Option<u32>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum ThinkingConfig {
+pub(super) enum ThinkingConfig {
     Word(ThinkingWord),
     Tokens(u32),
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum ThinkingWord {
+pub(super) enum ThinkingWord {
     Off,
     Adaptive,
+}
+
+impl ThinkingConfig {
+    pub(super) fn thinking(&self) -> Thinking {
+        match self {
+            ThinkingConfig::Word(ThinkingWord::Off) => Thinking::Off,
+            ThinkingConfig::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
+            ThinkingConfig::Tokens(tokens) => Thinking::Budget(*tokens),
+        }
+    }
 }
 
 impl Default for ThinkingConfig {
@@ -84,10 +103,20 @@ impl Default for ThinkingConfig {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum EffortConfig {
+pub(super) enum EffortConfig {
     Low,
     Medium,
     High,
+}
+
+impl EffortConfig {
+    pub(super) fn effort(self) -> Effort {
+        match self {
+            EffortConfig::Low => Effort::Low,
+            EffortConfig::Medium => Effort::Medium,
+            EffortConfig::High => Effort::High,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -162,16 +191,9 @@ impl AgentConfig {
         };
         Ok(gantry_agent::Agent {
             model: self.model.clone(),
-            thinking: match self.thinking {
-                ThinkingConfig::Word(ThinkingWord::Off) => Thinking::Off,
-                ThinkingConfig::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
-                ThinkingConfig::Tokens(tokens) => Thinking::Budget(tokens),
-            },
-            effort: self.effort.map(|effort| match effort {
-                EffortConfig::Low => Effort::Low,
-                EffortConfig::Medium => Effort::Medium,
-                EffortConfig::High => Effort::High,
-            }),
+            thinking: self.thinking.thinking(),
+            effort: self.effort.map(EffortConfig::effort),
+            native_web_search: self.native_web_search,
             autonomy: self.autonomy,
             scope: self.scope()?,
             shown,
@@ -190,6 +212,8 @@ impl AgentConfig {
             },
             max_requests: self.max_requests.unwrap_or(MAX_REQUESTS),
             approval_minutes: self.approval_minutes.unwrap_or(APPROVAL_MINUTES),
+            always_hours: self.always_hours.unwrap_or(ALWAYS_HOURS),
+            ..gantry_agent::Agent::default()
         })
     }
 
@@ -200,6 +224,10 @@ impl AgentConfig {
         violations.extend(self.scope().err().map(|err| violation(key.to_owned(), err.to_string())));
         if self.reset.at_hour.is_some_and(|hour| hour > 23) {
             violations.push(violation(format!("{key}.reset.atHour"), "is an hour from 0 to 23".into()));
+        }
+        if self.always_hours.is_some_and(|hours| !(1..=MAX_ALWAYS_HOURS).contains(&hours)) {
+            let message = format!("is a number of hours from 1 to {MAX_ALWAYS_HOURS}");
+            violations.push(violation(format!("{key}.alwaysHours"), message));
         }
         let isolation = self.isolation.as_ref();
         let own = format!("{key}.isolation");
@@ -215,7 +243,11 @@ pub(crate) struct SessionConfig {
     /// Which direct messages share a conversation: `main` (all), `per-peer`, `per-channel-peer` or
     /// `per-account-channel-peer`.
     dm_scope: DmScopeConfig,
+    /// How long a child of an agent may take until it is stopped; 600 when left out.
+    child_seconds: Option<u64>,
 }
+
+const CHILD_SECONDS: u64 = 600;
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -228,6 +260,10 @@ enum DmScopeConfig {
 }
 
 impl SessionConfig {
+    pub(crate) fn child_limit(&self) -> Duration {
+        Duration::from_secs(self.child_seconds.unwrap_or(CHILD_SECONDS))
+    }
+
     pub(crate) fn dm_scope(&self) -> DmScope {
         match self.dm_scope {
             DmScopeConfig::Main => DmScope::Main,

@@ -165,6 +165,8 @@ fn tools_lists_shows_and_names_the_nearest() {
             "gsv__SessionsList",
             "gsv__Transfer",
             "gsv__WriteFile",
+            "tool::agent_send",
+            "tool::agent_spawn",
             "tool::apply_patch",
             "tool::file_list",
             "tool::file_read",
@@ -183,6 +185,7 @@ fn tools_lists_shows_and_names_the_nearest() {
             "memory_recall",
             "memory_store",
             "read_file",
+            "spawn_agent",
             "write_file",
             "result_read",
         ]

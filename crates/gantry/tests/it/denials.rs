@@ -8,9 +8,11 @@ use gantry_model::testing::Turn;
 use serde_json::{Value, json};
 
 use crate::gateway::Up;
-use crate::gateway::peers::{Client, runtime};
+use crate::gateway::peers::{Client as Socket, runtime};
+use crate::mcp::Client;
 use crate::mcp::http::Session;
-use crate::sessions::{Model, call, post, results};
+use crate::mcp::servers::Fake;
+use crate::sessions::{Far, Model, call, post, results};
 
 #[expect(dead_code, reason = "of the list of inputs, only those that are valid")]
 #[path = "../../../gantry-toolsets/tests/it/probes.rs"]
@@ -36,63 +38,108 @@ fn every_tool_is_denied_by_every_way_in() {
         AUTONOMIES.map(|autonomy| format!("[agents.{autonomy}]\nautonomy = \"{autonomy}\"\n")).concat();
     world.configure(&format!("{config}{agents}{RULE}"));
     world.write("plain.txt", "a secret that must stay\n");
-    let before = tree(&world.workspace());
-
+    let server = Fake::added(&world, "post");
     let listed = world.run(&["tools", "--json"]).json();
     let listed = listed.get("tools").unwrap_or(&listed).as_array().unwrap().clone();
-    let names = listed.iter().map(|tool| match (tool["name"].as_str().unwrap(), tool["toolset"].as_str()) {
-        (name, Some("node")) if !name.contains("__") => format!("local__{name}"),
-        (name, _) => name.to_owned(),
+    let names = listed.iter().filter(|tool| tool["toolset"] != "mcp").map(|tool| {
+        match (tool["name"].as_str().unwrap(), tool["toolset"].as_str()) {
+            (name, Some("node")) if !name.contains("__") => format!("local__{name}"),
+            (name, _) => name.to_owned(),
+        }
     });
-    let all: Vec<(String, Value)> = names
+    let mut all: Vec<(String, Value)> = names
         .map(|name| {
             let input = probes::valid_input(&name, &world.workspace());
             (name, input)
         })
         .collect();
     assert!(all.len() > 30, "{}", all.len());
+    // Those of others: a server's tool, and another machine's, also by its bare name and on all machines.
+    all.push(("post__echo".into(), json!({"text": "x"})));
+    all.push(("far__Bash".into(), json!({"command": "echo x > planted-file"})));
+    all.push(("Bash".into(), json!({"command": "echo x > planted-file", "node": "far"})));
+    all.push(("Bash".into(), json!({"command": "echo x > planted-file", "node": "*"})));
     *tools.lock().unwrap() = all.clone();
+    let started = server.pids().len();
+    let before = tree(&world.workspace());
 
     let up = Up::start(&world);
-    let token = up.client_token(&world, "friend", &[]);
+    let far = Far::join(&world, &up);
+    let token = up.client_token(&world, "friend", &["--agents", "*"]);
     let bearer = format!("Bearer {token}");
     let path = "/mcp?tools=*";
     let (mcp, mcp_friend) =
         (Session::open(&up, path, &up.token, "2025-11-25"), Session::open(&up, path, &token, "2025-11-25"));
+    let mut stdio =
+        [&["--tools", "*"][..], &["--tools", "*", "--local"]].map(|args| Client::new(&world, args));
     let runtime = runtime();
-    let sockets = [&up.token, &token].map(|token| runtime.block_on(Client::connect(&up, token)).unwrap());
+    let sockets = [&up.token, &token].map(|token| runtime.block_on(Socket::connect(&up, token)).unwrap());
     let denied = |told: &str, name: &str, way: &str| {
         assert!(told.contains("as tested"), "{name} by {way}: {told}");
     };
     for (name, input) in &all {
-        denied(&up.call(name, input).text(), name, "HTTP, the operator");
-        denied(&up.call_with(name, input, &[("Authorization", &bearer)]).text(), name, "HTTP, a token");
+        let is_elsewhere =
+            !name.starts_with("local__") && (name.contains("Bash") || name.starts_with("post"));
+        for (who, headers) in [("the operator", &[][..]), ("a token", &[("Authorization", &*bearer)])] {
+            denied(&up.call_with(name, input, headers).text(), name, &format!("HTTP, {who}"));
+            for agent in AUTONOMIES {
+                let headers = [headers, &[("Gantry-Agent", agent)]].concat();
+                denied(&up.call_with(name, input, &headers).text(), name, &format!("HTTP, {who} as {agent}"));
+            }
+        }
         for (socket, who) in sockets.iter().zip(["the operator", "a token"]) {
             let told = runtime.block_on(socket.call(name, input.clone()));
             denied(&format!("{told:?}"), name, &format!("WebSocket, {who}"));
         }
-        let params = json!({"name": name.replace("::", "__"), "arguments": input});
+        let spelled = name.replace("::", "__");
+        let params = json!({"name": spelled, "arguments": input});
         for (session, who) in [(&mcp, "the operator"), (&mcp_friend, "a token")] {
             denied(&session.ask("tools/call", &params).to_string(), name, &format!("MCP, {who}"));
         }
-        let ran = world.run(&["call", name, &input.to_string(), "--local"]);
-        let told = format!("{}{}", ran.stdout, ran.stderr);
-        denied(&told, name, "the command line");
-        assert_eq!(ran.code, 3, "{name}: {told}");
+        for (client, way) in stdio.iter_mut().zip(["MCP over a pipe, by the gateway", "MCP over a pipe"]) {
+            if !is_elsewhere || way.ends_with("gateway") {
+                denied(&client.call(&spelled, input).to_string(), name, way);
+            }
+        }
+        for (way, more) in [("the command line", &["--local"][..]), ("the command line, by the gateway", &[])]
+        {
+            if is_elsewhere && !more.is_empty() {
+                continue;
+            }
+            let ran = world.run(&[&["call", name, &input.to_string()], more].concat());
+            let told = format!("{}{}", ran.stdout, ran.stderr);
+            denied(&told, name, way);
+            // All machines together: each says no, which is an answer.
+            assert_eq!(ran.code, if input["node"] == "*" { 1 } else { 3 }, "{name} by {way}: {told}");
+        }
     }
     for autonomy in AUTONOMIES {
+        let run_of = |key: &str, way: &str| {
+            let history = up.get(&format!("/v1/sessions/{key}/events?limit=1000")).json();
+            let events = history["events"].as_array().unwrap().iter();
+            let ended: Vec<&Value> = events.filter(|event| event["kind"] == "call_ended").collect();
+            assert_eq!(ended.len(), all.len(), "{way}, {autonomy}");
+            for (ended, (name, _)) in ended.into_iter().zip(&all) {
+                denied(&ended.to_string(), name, &format!("{way}, {autonomy}"));
+            }
+        };
         let key = format!("agent:{autonomy}:denials");
         let told = post(&up, &key, &json!({"message": "try everything"}), &[]).json();
         assert_eq!(told["status"], "final", "{told}");
-        let history = up.get(&format!("/v1/sessions/{key}/events?limit=1000")).json();
-        let events = history["events"].as_array().unwrap().iter();
-        let ended: Vec<&Value> = events.filter(|event| event["kind"] == "call_ended").collect();
-        assert_eq!(ended.len(), all.len(), "{autonomy}");
-        for (ended, (name, _)) in ended.into_iter().zip(&all) {
-            denied(&ended.to_string(), name, &format!("a session, {autonomy}"));
-        }
+        run_of(&key, "a session");
+        let body = json!({"model": autonomy, "messages": [{"role": "user", "content": "try everything"}]});
+        let headers = [("Gantry-Session", "completions"), ("Authorization", &*bearer)];
+        let told = up.ask("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes());
+        assert_eq!(told.status, 200, "{told:?}");
+        run_of(&format!("agent:{autonomy}:completions"), "chat completions");
+        let chat = ["chat", "--agent", autonomy, "--session", "chat", "try everything"];
+        let ran = world.run(&chat);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        run_of(&format!("agent:{autonomy}:chat"), "gantry chat");
     }
     assert_eq!(tree(&world.workspace()), before);
+    assert_eq!(tree(&far.world.workspace()), BTreeMap::new());
+    assert_eq!(server.pids().len(), started, "a server was started for a call that is denied");
     // Nor among the objects.
     let planted = tree(&world.data()).into_keys().find(|path| path.ends_with("planted-file"));
     assert_eq!(planted, None);

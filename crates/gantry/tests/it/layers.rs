@@ -50,6 +50,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-files",
             "gantry-link",
             "gantry-mcp",
+            "gantry-model",
             "gantry-protocol",
             "gantry-store",
             "gantry-tool",

@@ -1,12 +1,12 @@
 //! Gantry as an MCP server, over standard input and output and over HTTP at the gateway; and as a client of others.
 
-mod clients;
+pub(crate) mod clients;
 mod hostile;
 pub(crate) mod http;
 mod install;
 mod reference;
 mod remote;
-mod servers;
+pub(crate) mod servers;
 mod stdio;
 mod through;
 

@@ -1,5 +1,6 @@
 //! Agents in a real gateway, with a scripted server in place of a model.
 
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
@@ -9,9 +10,15 @@ use tokio::runtime::Runtime;
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
+mod budgets;
+mod children;
 mod flow;
 mod kills;
+mod openai;
+mod real_model;
+mod slow_readers;
 mod terminal;
+mod wire;
 
 /// Nothing that runs on this machine takes part.
 const NOBODY: &str = "[models]\n";
@@ -23,8 +30,12 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn deciding(decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
+        Model::of(Script::default(), decide)
+    }
+
+    fn of(script: Script, decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static) -> Model {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(ScriptedServer::deciding(Script::default(), decide));
+        let server = runtime.block_on(ScriptedServer::deciding(script, decide));
         Model { _runtime: runtime, server }
     }
 
@@ -41,6 +52,31 @@ impl Model {
 
     pub(crate) fn check(&self) {
         assert_eq!(self.server.violations(), [""; 0]);
+    }
+}
+
+/// A second machine of the owner's, named `far`.
+pub(crate) struct Far {
+    child: Child,
+    pub(crate) world: World,
+}
+
+impl Far {
+    pub(crate) fn join(gateway: &World, up: &Up) -> Far {
+        let world = World::new();
+        let token = up.add_node(gateway, "far", &[]);
+        let mut command = world.command(&["node", "--gateway", &up.url, "--id", "far"]);
+        command.env("GANTRY_TOKEN", token).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let far = Far { child: command.spawn().unwrap(), world };
+        eventually("the node is there", Duration::from_secs(20), || up.node("far")["online"] == true);
+        far
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -105,6 +141,13 @@ fn one_message_from_the_command_line_uses_a_tool_and_is_kept() {
         "{told:?}"
     );
     assert!(world.run(&["sessions", "reset", "main"]).stdout.contains("begins anew"));
+    for action in ["show", "export", "reset", "compact", "stop"] {
+        let wrong = world.run(&["sessions", action, "mian"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains("did you mean \"agent:main:main\"?"), "{wrong:?}");
+    }
+    let answered = world.run(&["sessions", "answer", "mian", "yes"]);
+    assert!(answered.code == 2 && answered.stderr.contains("did you mean"), "{answered:?}");
+    assert_eq!(world.run(&["sessions", "--json"]).json()["total"], 1, "none of them made one");
     assert_eq!(world.run(&["agents", "--json"]).json()[0]["id"], "main");
     drop(up);
     model.check();

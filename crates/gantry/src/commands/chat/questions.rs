@@ -1,14 +1,19 @@
 //! What is asked at the terminal: whether a call may run, and what an agent wants to know.
 
-use serde_json::Value;
+use std::collections::VecDeque;
+
+use gantry_agent::Always;
+use serde_json::{Value, json};
 
 use super::text_of;
 use crate::output::printable;
 
 /// Asks whoever sits here.
 pub(super) fn approval_prompt(asked: &Value) -> String {
+    // What goes out with both labels is allowed as it is, or not at all.
+    let any = if asked["rule"] == "flow-labels" { "" } else { "; a any: with any" };
     printable(&format!(
-        "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments: ",
+        "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments (a 8h: for so long{any}): ",
         text_of(&asked["tool"]),
         asked["input"],
         text_of(&asked["reason"]),
@@ -16,18 +21,68 @@ pub(super) fn approval_prompt(asked: &Value) -> String {
     ))
 }
 
-pub(super) fn word(line: &str) -> Option<&'static str> {
-    match line.trim().to_lowercase().as_str() {
-        "y" | "yes" => Some("yes"),
-        "n" | "no" => Some("no"),
-        "a" | "always" => Some("always"),
-        _ => None,
+/// What was answered, as the gateway takes it; nothing for what is no answer.
+pub(super) fn answer(line: &str) -> Option<Value> {
+    let line = line.trim().to_lowercase();
+    let mut words = line.split_whitespace();
+    let word = match words.next()? {
+        "y" | "yes" => "yes",
+        "n" | "no" => "no",
+        "a" | "always" => {
+            let (always, left) = Always::parse(words);
+            return left.is_empty().then(|| {
+                let mut answer = json!({"answer": "always"});
+                if let Some(scope) = always.scope {
+                    answer["scope"] = json!(scope);
+                }
+                if let Some(hours) = always.hours {
+                    answer["hours"] = json!(hours);
+                }
+                answer
+            });
+        }
+        _ => return None,
+    };
+    words.next().is_none().then(|| json!({ "answer": word }))
+}
+
+/// What waits for an answer here, one after the other: calls that run side by side may each ask.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) asks: VecDeque<Asks>,
+    pub(super) approvals: VecDeque<Value>,
+}
+
+impl Waiting {
+    pub(super) fn hear(&mut self, event: &Value) {
+        match event["event"].as_str().unwrap_or_default() {
+            "approval" => {
+                self.is_answered(&event["question"]["id"]);
+                self.approvals.push_back(event["question"].clone());
+            }
+            "asked" => self.asks.push_back(Asks::new(&event["asked"])),
+            "approval_answered" | "asked_answered" => self.is_answered(&event["question"]),
+            _ => {}
+        }
+    }
+
+    /// Here or elsewhere.
+    pub(super) fn is_answered(&mut self, id: &Value) {
+        self.approvals.retain(|open| open["id"] != *id);
+        self.asks.retain(|open| open.id != text_of(id));
+    }
+
+    pub(super) fn prompt(&self) -> Option<String> {
+        let asks = self.asks.front().and_then(Asks::prompt);
+        asks.or_else(|| self.approvals.front().map(approval_prompt))
     }
 }
 
 /// What an agent asks, and what was answered so far.
 pub(super) struct Asks {
     pub(super) id: String,
+    /// The child that asks, if it is one.
+    child: Option<String>,
     questions: Vec<Value>,
     pub(super) answers: Vec<String>,
 }
@@ -35,7 +90,8 @@ pub(super) struct Asks {
 impl Asks {
     pub(super) fn new(asked: &Value) -> Asks {
         let questions = asked["questions"].as_array().cloned().unwrap_or_default();
-        Asks { id: text_of(&asked["id"]), questions, answers: Vec::new() }
+        let child = asked["child"]["name"].as_str().map(str::to_owned);
+        Asks { id: text_of(&asked["id"]), child, questions, answers: Vec::new() }
     }
 
     /// The next question, as it is put.
@@ -44,7 +100,8 @@ impl Asks {
         let options = next["options"].as_array().into_iter().flatten().enumerate();
         let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
         let options: String = options.collect();
-        Some(printable(&format!("\n{}{options}\n? ", text_of(&next["question"]))))
+        let who = self.child.as_ref().map_or(String::new(), |child| format!("{child} asks: "));
+        Some(printable(&format!("\n{who}{}{options}\n? ", text_of(&next["question"]))))
     }
 
     /// An answer: a number of an option, or words. Whether all are given.

@@ -10,7 +10,7 @@ use super::{DEFAULT_TOOLS, names};
 use crate::gateway::Up;
 use crate::run::World;
 
-pub(super) fn installed(path: &str) -> PathBuf {
+pub(crate) fn installed(path: &str) -> PathBuf {
     let target = PathBuf::from(env!("CARGO_BIN_EXE_gantry")).ancestors().nth(2).unwrap().to_owned();
     let path = target.join("mcp").join(path);
     assert!(path.exists(), "{} is missing; `cargo xtask setup` installs it", path.display());

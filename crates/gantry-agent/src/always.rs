@@ -1,0 +1,76 @@
+//! A yes that is to hold from now on: how far and how long, as whoever answers says it.
+
+use crate::entry::{Answer, GrantScope};
+use crate::sessions::now_ms;
+
+/// How long it counts when neither the answer nor the configuration says.
+pub const ALWAYS_HOURS: u32 = 24;
+pub const MAX_ALWAYS_HOURS: u32 = 24 * 365;
+const HOUR_MS: i64 = 3600 * 1000;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Always {
+    /// Without one: these arguments.
+    pub scope: Option<GrantScope>,
+    /// Without them: as configured.
+    pub hours: Option<u32>,
+}
+
+impl Always {
+    /// Of words such as `8h`, `7d` and `any`, in any order; what is none of these is left over.
+    pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> (Always, Vec<&'a str>) {
+        let (mut always, mut left) = (Always::default(), Vec::new());
+        for word in words {
+            match hours(word) {
+                Some(hours) => always.hours = Some(hours),
+                None if word == "any" => always.scope = Some(GrantScope::Tool),
+                None => left.push(word),
+            }
+        }
+        (always, left)
+    }
+
+    pub(crate) fn answer(self, configured: u32) -> Result<Answer, String> {
+        let hours = self.hours.unwrap_or(configured);
+        if !(1..=MAX_ALWAYS_HOURS).contains(&hours) {
+            return Err(format!("\"always\" counts for 1 to {MAX_ALWAYS_HOURS} hours, not for {hours}"));
+        }
+        let until = now_ms().saturating_add(i64::from(hours) * HOUR_MS);
+        Ok(Answer::Always { scope: self.scope.unwrap_or(GrantScope::Call), until })
+    }
+}
+
+/// `8h` or `7d`. A question's id is longer, so it is not taken for one.
+fn hours(word: &str) -> Option<u32> {
+    let (number, unit) = word.split_at_checked(word.len().checked_sub(1)?)?;
+    let is_number = (1..=5).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let hours = match unit {
+        "h" => 1,
+        "d" => 24,
+        _ => return None,
+    };
+    number.parse::<u32>().ok().filter(|_| is_number)?.checked_mul(hours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_how_far_and_how_long() {
+        let parse = |text: &'static str| Always::parse(text.split_whitespace());
+        let any = Some(GrantScope::Tool);
+        assert_eq!(parse(""), (Always::default(), vec![]));
+        assert_eq!(parse("8h any"), (Always { scope: any, hours: Some(8) }, vec![]));
+        assert_eq!(parse("a1b2c3d4 7d"), (Always { scope: None, hours: Some(168) }, vec!["a1b2c3d4"]));
+        for id in ["1234567d", "h", "d", "é", "-1h", "1.5h", "999999h"] {
+            assert_eq!(Always::parse([id].into_iter()), (Always::default(), vec![id]));
+        }
+        let hours = |hours, configured| match (Always { hours, ..Always::default() }).answer(configured) {
+            Ok(Answer::Always { until, .. }) => Some((until - now_ms() + HOUR_MS / 2) / HOUR_MS),
+            _ => None,
+        };
+        assert_eq!((hours(None, 5), hours(Some(8), 5)), (Some(5), Some(8)));
+        assert_eq!((hours(Some(0), 5), hours(Some(MAX_ALWAYS_HOURS + 1), 5)), (None, None));
+    }
+}

@@ -1,0 +1,348 @@
+//! Sessions that begin sessions: how a child comes to be, is waited for, and is stopped when nobody waits any more.
+//!
+//! A child's key and its first message are named after the call that began it. So a call that is made again after a restart
+//! finds the child it had, and waits on.
+
+use std::sync::Arc;
+
+use gantry_store::{BELOW, Kin};
+use gantry_tool::{Call, Label, ToolScope, nearest};
+use serde_json::json;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::child::{AccountBudget, Child, ToolLimits};
+use crate::driver::{Command, Status};
+use crate::entry::Incoming;
+use crate::event::Event;
+use crate::key::{MAIN, SessionKey};
+use crate::model::Asker;
+use crate::role::{self, BEGINS_CHILDREN, Role, Spec, names};
+use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
+
+/// How far down families go.
+pub const MAX_DEPTH: u32 = 5;
+/// Children of one family that are at work at the same time.
+pub const MAX_CHILDREN: usize = 20;
+
+const MAX_NAME_CHARS: usize = 64;
+/// What a role's or anybody's wish for a model may be called; without such a model, the parent's own does.
+const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"];
+const DEFAULT_TIER: &str = "balanced";
+
+/// A child that somebody waits for. Dropped before its end, it is stopped.
+pub struct Standing {
+    sessions: Sessions,
+    pub key: SessionKey,
+    pub child: Child,
+    incoming: Incoming,
+    events: broadcast::Receiver<Arc<Event>>,
+    settled: Option<Event>,
+    is_over: bool,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildEnd {
+    /// What it answered, or why it did not.
+    pub outcome: Result<String, String>,
+    /// Of what it has read.
+    pub labels: Vec<Label>,
+}
+
+/// What a child takes over from whoever begins it.
+struct Parent {
+    /// Its session; who it is, if it has none.
+    key: String,
+    above: Option<Box<Child>>,
+    /// The account that is spent from.
+    account: String,
+}
+
+impl Sessions {
+    /// Begins the child number `index` of a call, or finds it if that was done before.
+    pub async fn begin_child(
+        &self,
+        call: &Call,
+        index: usize,
+        spec: &Spec,
+    ) -> Result<Standing, SessionError> {
+        check_text("name", &spec.name, MAX_NAME_CHARS)?;
+        check_text("task", &spec.task, MAX_MESSAGE_BYTES / 2)?;
+        let role = spec.role.as_deref().map(|name| self.role(name)).transpose()?;
+        let mut resolved = role::resolve(spec, role);
+        if let Some(listed) = &spec.tools {
+            self.check_tools(call, listed)?;
+        }
+        resolved.model = self.model_for(call, resolved.model).await?;
+        let text = match &spec.context {
+            Some(context) => format!("<context>\n{context}\n</context>\n\n{}", spec.task),
+            None => spec.task.clone(),
+        };
+        let (key, mut child, incoming) = self.conceive(call, index, &spec.name, text).await?;
+        child.role.clone_from(&spec.role);
+        child.tools.extend(resolved.tools);
+        child.shown = resolved.shown;
+        (child.model, child.thinking) = (resolved.model, resolved.thinking);
+        (child.effort, child.prompt) = (resolved.effort, resolved.prompt);
+        (child.max_turns, child.max_tokens) = (spec.max_turns, spec.max_tokens);
+        child.isolated_memory |= spec.isolated_memory;
+        if let Some(limit) = spec.max_budget {
+            child.budgets.push(AccountBudget { account: child.account.clone(), limit });
+        }
+        self.begin(key, child, incoming).await
+    }
+
+    /// Begins a child that is made after a configured agent, or finds it if that was done before.
+    pub async fn begin_made_after(
+        &self,
+        call: &Call,
+        template: &str,
+        message: String,
+    ) -> Result<Standing, SessionError> {
+        check_text("message", &message, MAX_MESSAGE_BYTES / 2)?;
+        let agents = self.agents();
+        let Some(agent) = agents.get(template) else {
+            let near =
+                nearest(template, agents.keys().map(String::as_str)).first().map(|&near| near.to_owned());
+            let agent = template.chars().take(MAX_NAME_CHARS).collect();
+            return Err(SessionError::UnknownAgent { agent, near });
+        };
+        let model = agent.model.clone();
+        let (key, mut child, incoming) = self.conceive(call, 0, template, message).await?;
+        child.template = Some(template.to_owned());
+        child.model = model;
+        // Those that were begun this way may do the same, down to the last generation.
+        child.tools.push(ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN[..1]) });
+        if *template != call.agent && !child.also_as.iter().any(|known| known == template) {
+            child.also_as.push(template.to_owned());
+        }
+        self.begin(key, child, incoming).await
+    }
+
+    fn role(&self, name: &str) -> Result<&Role, SessionError> {
+        let roles = &self.shared().parts.roles;
+        roles.get(name).ok_or_else(|| {
+            let known: Vec<&str> = roles.keys().map(String::as_str).collect();
+            let near = nearest(name, known.iter().copied());
+            let shown: String = name.chars().take(MAX_NAME_CHARS).collect();
+            let hint = match near.first() {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            SessionError::Refused(format!("unknown role {shown:?}; {hint}"))
+        })
+    }
+
+    /// A name that means nothing would leave the child without what its parent wanted it to have.
+    fn check_tools(&self, call: &Call, listed: &[String]) -> Result<(), SessionError> {
+        let view = self.shared().parts.gate.registry().view(&call.scope);
+        for name in listed {
+            let one = ToolScope::new(Some(std::slice::from_ref(name)), &[]);
+            let one = one.map_err(|err| SessionError::Refused(err.to_string()))?;
+            if !view.entries().iter().any(|tool| one.allows(tool)) {
+                return Err(SessionError::Refused(view.unknown(name).to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The model that was wished for. A tier that is not configured is a wish that cannot be met, a wrong name a mistake.
+    async fn model_for(&self, call: &Call, wanted: Option<String>) -> Result<Option<String>, SessionError> {
+        let name = wanted.as_deref().unwrap_or(DEFAULT_TIER);
+        match self.shared().parts.model.facts(Some(name)).await {
+            Ok(_) => Ok(Some(name.to_owned())),
+            Err(_) if TIERS.contains(&name) => {
+                Ok(self.agents().get(&call.agent).and_then(|agent| agent.model.clone()))
+            }
+            Err(why) => Err(SessionError::Refused(why)),
+        }
+    }
+
+    async fn parent(&self, call: &Call) -> Result<Parent, SessionError> {
+        let Some(session) = &call.session else {
+            return Ok(Parent { key: call.principal.to_string(), above: None, account: call.id.clone() });
+        };
+        let key = self.key(session, None)?;
+        let Status { child, running, .. } = self.own_status(&key).await?;
+        let account = match &child {
+            Some(child) => child.account.clone(),
+            None => Asker::account(&key.key, &running.unwrap_or_default()),
+        };
+        Ok(Parent { key: key.key, above: child, account })
+    }
+
+    /// A child as far as its parent decides: what it inherits, and what it is called.
+    async fn conceive(
+        &self,
+        call: &Call,
+        index: usize,
+        name: &str,
+        text: String,
+    ) -> Result<(SessionKey, Child, Incoming), SessionError> {
+        let parent = self.parent(call).await?;
+        let above = parent.above.as_deref();
+        let depth = above.map_or(0, |above| above.depth).saturating_add(1);
+        if depth > MAX_DEPTH {
+            return Err(SessionError::Refused(format!("agents are begun at most {MAX_DEPTH} deep")));
+        }
+        let step = call.step.clone().unwrap_or_else(|| call.id.clone());
+        let id = blake3::hash(format!("{step}\n{index}").as_bytes()).to_hex()[..16].to_owned();
+        let key = self.key(&format!("agent:{}:child:{id}", call.agent), None)?;
+        let now = now_ms();
+        let limit = i64::try_from(self.shared().parts.child_limit.as_millis()).unwrap_or(i64::MAX);
+        let child = Child {
+            name: name.to_owned(),
+            root: above.map_or_else(|| parent.key.clone(), |above| above.root.clone()),
+            step,
+            message: format!("begun-{id}"),
+            depth,
+            deadline: now.saturating_add(limit),
+            role: None,
+            template: None,
+            also_as: above.map(|above| above.also_as.clone()).unwrap_or_default(),
+            model: None,
+            thinking: None,
+            effort: None,
+            prompt: None,
+            tools: above.map(|above| above.tools.clone()).unwrap_or_default(),
+            shown: None,
+            autonomy: call.autonomy,
+            workspace: call.workspace.clone(),
+            max_turns: None,
+            max_tokens: None,
+            account: format!("{}{BELOW}{id}", parent.account),
+            budgets: above.map(|above| above.budgets.clone()).unwrap_or_default(),
+            isolated_memory: above.is_some_and(|above| above.isolated_memory),
+            parent: parent.key.clone(),
+        };
+        let incoming = Incoming {
+            id: child.message.clone(),
+            text,
+            at: now,
+            reply_to: json!({"session": parent.key.clone()}),
+            from: parent.key,
+            labels: call.labels.clone(),
+        };
+        Ok((key, child, incoming))
+    }
+
+    async fn begin(
+        &self,
+        key: SessionKey,
+        child: Child,
+        incoming: Incoming,
+    ) -> Result<Standing, SessionError> {
+        let events = self.listen(&key);
+        // Counted and begun by one at a time, so that nobody is counted too late.
+        let _one = self.shared().births.lock().await;
+        let journal = &self.shared().parts.journal;
+        let is_known = journal.load(&key.key).await?.is_some_and(|session| session.row.next_seq > 0);
+        if !is_known {
+            let working = journal.family_at_work(&child.root).await?.len();
+            if working >= MAX_CHILDREN {
+                let message =
+                    format!("{MAX_CHILDREN} children are at work already; wait until one has ended");
+                return Err(SessionError::Refused(message));
+            }
+            let kin = Kin { parent: &child.parent, root: &child.root, label: &child.name };
+            journal.adopt(&key.key, &key.agent, kin, now_ms()).await?;
+        }
+        let (own, said) = (Box::new(child.clone()), incoming.clone());
+        let settled = self.ask(&key, |done| Command::Begin { child: own, incoming: said, done }).await?;
+        // What was begun before keeps its time.
+        let child = match self.own_status(&key).await?.child {
+            Some(known) => *known,
+            None => child,
+        };
+        Ok(Standing { sessions: self.clone(), key, child, incoming, events, settled, is_over: false })
+    }
+
+    /// Where messages to an agent go: a session that there is, or the main one of a configured agent.
+    pub async fn inbox(&self, agent: &str) -> Result<SessionKey, SessionError> {
+        if self.agents().contains_key(agent) {
+            return self.key(MAIN, Some(agent));
+        }
+        let key = self.key(agent, None)?;
+        self.known(&key).await?;
+        Ok(key)
+    }
+
+    /// The children at work for a session, and theirs.
+    pub(crate) async fn family(&self, key: &SessionKey) -> Result<Vec<SessionKey>, SessionError> {
+        let working = self.shared().parts.journal.family_at_work(&key.key).await?;
+        Ok(working.into_iter().map(|(key, agent)| SessionKey { key, agent }).collect())
+    }
+
+    async fn stop_child(&self, key: &SessionKey, by: &str) {
+        let by = by.to_owned();
+        // A gateway that stops leaves children as they are, to go on later.
+        let _ = self.ask(key, |done| Command::Stop { by, done }).await;
+    }
+}
+
+impl Standing {
+    /// Waits until the child has answered, failed or taken too long, which stops it.
+    pub async fn end(mut self) -> ChildEnd {
+        let left = self.child.deadline.saturating_sub(now_ms());
+        let left = std::time::Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        let settled = match tokio::time::timeout(left, self.settle()).await {
+            Ok(event) => event,
+            Err(_) => {
+                self.sessions.stop_child(&self.key, "the clock").await;
+                None
+            }
+        };
+        self.is_over = true;
+        let outcome = match settled {
+            Some(Event::Final { text, .. }) => Ok(text),
+            Some(Event::Stopped { by, .. }) => Err(format!("stopped by {by}")),
+            Some(Event::Error { message, .. }) => Err(message),
+            _ => Err(format!(
+                "took longer than {} seconds and was stopped",
+                self.sessions.shared().parts.child_limit.as_secs()
+            )),
+        };
+        // Of a child that cannot be asked what it has read, the worst is assumed.
+        let labels = self.sessions.own_status(&self.key).await.map(|status| status.labels);
+        ChildEnd { outcome, labels: labels.unwrap_or_else(|_| vec![Label::Untrusted, Label::Private]) }
+    }
+
+    async fn settle(&mut self) -> Option<Event> {
+        loop {
+            if self.settled.is_some() {
+                return self.settled.take();
+            }
+            match self.events.recv().await {
+                Ok(event) if event.settles(&self.child.message) => return Some((*event).clone()),
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => {
+                    let (child, incoming) = (Box::new(self.child.clone()), self.incoming.clone());
+                    let asked = self.sessions.ask(&self.key, |done| Command::Begin { child, incoming, done });
+                    self.settled = asked.await.ok().flatten();
+                }
+                // The gateway stops: whoever waits is called off, and the next process waits on.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let (sessions, key) = (self.sessions.clone(), self.key.clone());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { sessions.stop_child(&key, "its parent").await });
+        }
+    }
+}
+
+fn check_text(what: &str, text: &str, limit: usize) -> Result<(), SessionError> {
+    if text.trim().is_empty() || text.len() > limit {
+        return Err(SessionError::Refused(format!("a child's {what} has 1 to {limit} bytes")));
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Roles of children: a model, a prompt and a part of the tools under one name. A child's own settings go before its role's,
+//! and those before what holds for everybody.
+
+use std::collections::BTreeMap;
+
+use gantry_model::{Effort, Money, Thinking};
+
+use crate::child::ToolLimits;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Role {
+    /// A tier, or `provider/model`.
+    pub model: Option<String>,
+    pub thinking: Option<Thinking>,
+    pub effort: Option<Effort>,
+    pub prompt: Option<String>,
+    pub tools: ToolLimits,
+}
+
+/// What a child is to be and to do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spec {
+    pub name: String,
+    pub task: String,
+    pub role: Option<String>,
+    pub context: Option<String>,
+    pub isolated_memory: bool,
+    pub system_prompt: Option<String>,
+    pub model: Option<String>,
+    pub thinking: Option<Thinking>,
+    pub effort: Option<Effort>,
+    pub tools: Option<Vec<String>>,
+    pub max_turns: Option<u32>,
+    pub max_tokens: Option<u32>,
+    pub max_budget: Option<Money>,
+}
+
+/// What a spec comes to with its role.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Resolved {
+    pub(crate) model: Option<String>,
+    pub(crate) thinking: Option<Thinking>,
+    pub(crate) effort: Option<Effort>,
+    pub(crate) prompt: Option<String>,
+    pub(crate) tools: Vec<ToolLimits>,
+    pub(crate) shown: Option<Vec<String>>,
+}
+
+/// What begins children. Never given to a child of `spawn_agent`.
+pub(crate) const BEGINS_CHILDREN: [&str; 2] = ["spawn_agent", "tool::agent_spawn"];
+
+/// What `bash` stands for: every way to run a command, and to have another session run one.
+const SHELLS: [&str; 7] =
+    ["bash", "Bash", "Process", "exec", "tool::shell_exec", "gsv__SessionSend", "tool::agent_send"];
+/// What `write_file` stands for: every way to change a file.
+const WRITES: [&str; 11] = [
+    "write_file",
+    "batch_files",
+    "Write",
+    "Edit",
+    "write",
+    "tool::file_write",
+    "tool::apply_patch",
+    "gsv__WriteFile",
+    "gsv__EditFile",
+    "gsv__DeleteFile",
+    "gsv__Transfer",
+];
+/// What its owner and its conversations have told an agent.
+const KNOWLEDGE: [&str; 7] = [
+    "gsv__ReadFile",
+    "gsv__WriteFile",
+    "gsv__EditFile",
+    "gsv__DeleteFile",
+    "gsv__Transfer",
+    "gsv__SessionsList",
+    "gsv__SessionSend",
+];
+const COLLECTS: [&str; 6] =
+    ["ask_user", "memory_store", "memory_recall", "read_file", "http_request", "web_research"];
+
+/// The roles that are there without being configured.
+pub fn built_in() -> BTreeMap<String, Role> {
+    let role = |model: &str, effort, prompt: &str, tools| Role {
+        model: Some(model.to_owned()),
+        thinking: None,
+        effort: Some(effort),
+        prompt: Some(prompt.to_owned()),
+        tools,
+    };
+    let but = |deny: &[&[&str]]| ToolLimits { allow: None, deny: names(&deny.concat()) };
+    let only = |allow: &[&str]| ToolLimits { allow: Some(names(allow)), deny: Vec::new() };
+    [
+        ("researcher", role("balanced", Effort::High, RESEARCHER, but(&[&SHELLS, &WRITES]))),
+        ("creator", role("balanced", Effort::High, CREATOR, but(&[&SHELLS]))),
+        ("operator", role("fast", Effort::High, OPERATOR, but(&[&SHELLS, &WRITES]))),
+        ("collector", role("fast", Effort::Medium, COLLECTOR, only(&COLLECTS))),
+    ]
+    .map(|(name, role)| (name.to_owned(), role))
+    .into()
+}
+
+const RESEARCHER: &str = "You find things out. Look in several places, tell apart what you read and what you conclude, and \
+    name your sources. You change nothing.";
+const CREATOR: &str = "You make what was asked for: texts, code, files. Look at what is there first and fit in with it. Say \
+    what you made and where it is.";
+const OPERATOR: &str = "You look after running things: check their state, compare it with what it should be, and say \
+    plainly what is wrong and what to do. You change nothing yourself.";
+const COLLECTOR: &str = "You gather what was asked for and hand it over in order, complete and without comment. What you \
+    could not get you name.";
+
+/// A spec over its role over the defaults.
+pub(crate) fn resolve(spec: &Spec, role: Option<&Role>) -> Resolved {
+    let listed = spec.tools.clone().map(|allow| ToolLimits { allow: Some(allow), deny: Vec::new() });
+    let own = listed.or_else(|| role.map(|role| role.tools.clone())).unwrap_or_default();
+    let mut tools = vec![ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN) }];
+    if spec.isolated_memory {
+        tools.push(ToolLimits { allow: None, deny: names(&KNOWLEDGE) });
+    }
+    let shown = own.allow.clone();
+    tools.push(own);
+    Resolved {
+        model: spec.model.clone().or_else(|| role.and_then(|role| role.model.clone())),
+        thinking: spec.thinking.or(role.and_then(|role| role.thinking)),
+        effort: spec.effort.or(role.and_then(|role| role.effort)),
+        prompt: spec.system_prompt.clone().or_else(|| role.and_then(|role| role.prompt.clone())),
+        tools,
+        shown,
+    }
+}
+
+pub(crate) fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_spec_says_goes_before_its_role_and_that_before_the_defaults() {
+        let roles = built_in();
+        let researcher = roles.get("researcher");
+        let plain = resolve(&Spec::default(), None);
+        let nobody = ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN) };
+        assert_eq!((plain.model, plain.effort, plain.prompt), (None, None, None));
+        assert_eq!(plain.tools, [nobody.clone(), ToolLimits::default()]);
+        let by_role = resolve(&Spec::default(), researcher);
+        assert_eq!((by_role.model.as_deref(), by_role.effort), (Some("balanced"), Some(Effort::High)));
+        assert!(
+            by_role.tools[1].deny.iter().any(|name| name == "bash")
+                && by_role.tools[1].deny.iter().any(|name| name == "write_file")
+        );
+        let spec = Spec {
+            model: Some("deep".into()),
+            effort: Some(Effort::Low),
+            thinking: Some(Thinking::Adaptive),
+            system_prompt: Some("mine".into()),
+            tools: Some(vec!["bash".into()]),
+            ..Spec::default()
+        };
+        let own = resolve(&spec, researcher);
+        assert_eq!(
+            (own.model.as_deref(), own.effort, own.thinking, own.prompt.as_deref()),
+            (Some("deep"), Some(Effort::Low), Some(Thinking::Adaptive), Some("mine"))
+        );
+        // The list takes the place of the role's, and still begins no children.
+        let listed = ToolLimits { allow: Some(vec!["bash".into()]), deny: Vec::new() };
+        assert_eq!((own.tools, own.shown), (vec![nobody, listed], Some(vec!["bash".to_owned()])));
+        let isolated = resolve(&Spec { isolated_memory: true, ..Spec::default() }, None);
+        assert_eq!(isolated.tools[1].deny, names(&KNOWLEDGE));
+    }
+
+    #[test]
+    fn the_four_roles_are_there() {
+        let roles = built_in();
+        let facts: Vec<_> =
+            roles.iter().map(|(name, role)| (name.as_str(), role.model.as_deref(), role.effort)).collect();
+        assert_eq!(
+            facts,
+            [
+                ("collector", Some("fast"), Some(Effort::Medium)),
+                ("creator", Some("balanced"), Some(Effort::High)),
+                ("operator", Some("fast"), Some(Effort::High)),
+                ("researcher", Some("balanced"), Some(Effort::High)),
+            ]
+        );
+        assert_eq!(roles["collector"].tools.allow, Some(names(&COLLECTS)));
+        assert!(!roles["creator"].tools.deny.iter().any(|name| name == "write_file"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Children whose parents are gone, and sessions that leave memory.
+
+use std::time::Duration;
+
+use gantry_agent::{Entry, Spec};
+use gantry_tool::{Autonomy, Call, Principal, Surface};
+use serde_json::json;
+
+use crate::world::{PATIENCE, Setup, World, calls, results, said, says, settled};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_nobody_waits_for_after_a_restart_is_stopped_before_it_does_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        0 => calls(&[("a", "note", json!({"text": "once", "ms": 60_000}))]),
+        _ => calls(&[("b", "note", json!({"text": "never"}))]),
+    };
+    let world = World::open(folder.path(), Setup::default(), script).await;
+    let mut call = Call::new(Principal::Operator, Surface::Http, folder.path().to_owned());
+    call.autonomy = Autonomy::Guided;
+    let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
+    let standing = world.sessions.begin_child(&call, 0, &spec).await.unwrap();
+    assert_eq!((standing.child.depth, standing.child.parent.as_str()), (1, "operator"));
+    let key = standing.key.clone();
+    world.noted(1).await;
+    // The process ends while the call waits: nobody stops the child.
+    std::mem::forget(standing);
+    world.stop().await;
+
+    let world = World::open(folder.path(), Setup::default(), script).await;
+    assert_eq!(world.sessions.resume().await.unwrap(), 1);
+    let ended = async {
+        loop {
+            let events = world.journal.page(&key.key, 0, 1_000).await.unwrap();
+            let last: Entry = serde_json::from_str(&events.last().unwrap().data).unwrap();
+            if let Entry::RunEnded { end } = last {
+                return end;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let end = tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    assert_eq!(json!(end), json!({"end": "stopped", "by": "the end of its parent's call"}));
+    assert_eq!(world.notes(), ["once"]);
+    assert!(world.model.requests.lock().unwrap().is_empty(), "the model is not asked again");
+    world.stop().await;
+}
+
+/// Each message comes in the very moment in which its session may be leaving memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_to_a_session_that_leaves_memory_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = Setup { idle: Duration::from_millis(1), ..Setup::default() };
+    let world = World::open(folder.path(), setup, |_| says("hello")).await;
+    let rounds = if std::env::var_os("GANTRY_SOAK").is_some_and(|soak| soak == "1") { 2_000 } else { 150 };
+    for round in 0..rounds {
+        let key = world.sessions.key(&format!("s{}", round % 4), None).unwrap();
+        let mut events = world.sessions.listen(&key);
+        let said = gantry_agent::Said { id: Some(format!("m{round}")), ..said("hi") };
+        world.sessions.send(&key, said).await.unwrap();
+        settled(&mut events, &format!("m{round}")).await;
+        drop(events);
+        tokio::time::sleep(Duration::from_micros(500 + 137 * (round % 20))).await;
+        assert_eq!(world.sessions.status(&key).await.unwrap().queued, 0);
+    }
+    world.stop().await;
+}

@@ -1,0 +1,148 @@
+//! What agents may spend: the call that would pass a budget is not made, and what was spent outlives the gateway.
+
+use gantry_model::Usage;
+use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
+use serde_json::{Value, json};
+
+use super::{Model, NOBODY, call, post, results};
+use crate::gateway::Up;
+use crate::run::World;
+
+/// Each answer costs 40 cents; beforehand it may cost 50 and what the prompt takes, which is less than a cent.
+const ANSWER_TOKENS: u64 = 400;
+const PRICE: &str = "price = { input = 0.01, output = 1000.0 }\nmaxOutput = 500\ncontextWindow = 100000\n";
+
+fn priced(turn: Turn) -> Turn {
+    Turn { usage: Some(Usage { output_tokens: ANSWER_TOKENS, ..Usage::default() }), ..turn }
+}
+
+/// A model that calls a tool over and over.
+fn tireless() -> Model {
+    Model::deciding(|heard| priced(call("Read", json!({"path": format!("{}.txt", results(heard))}))))
+}
+
+fn talkative() -> Model {
+    Model::deciding(|_| priced(Turn::text("hello")))
+}
+
+fn world(server: &ScriptedServer, budgets: &str) -> World {
+    let world = World::new();
+    world.configure(&format!(
+        "{NOBODY}[models.budgets]\n{budgets}\n[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n\
+         [models.providers.lab.models.scripted-1]\n{PRICE}\
+         [agents.main]\nautonomy = \"guided\"\n[agents.other]\nautonomy = \"guided\"\n",
+        server.base_url()
+    ));
+    world
+}
+
+fn say(up: &Up, key: &str, id: &str) -> Value {
+    post(up, key, &json!({"message": "go on", "id": id}), &[]).json()
+}
+
+fn asked(model: &Model) -> usize {
+    model.server.requests().len()
+}
+
+fn stopped(told: &Value, parts: &[&str]) {
+    assert_eq!(told["status"], "error", "{told}");
+    for part in parts {
+        assert!(told["error"].as_str().unwrap().contains(part), "{part} is not in {told}");
+    }
+}
+
+#[test]
+fn a_run_stops_before_the_call_that_would_pass_its_budget() {
+    let model = tireless();
+    let world = world(&model.server, "run = 1.0");
+    let up = Up::start(&world);
+    // 0 + 0.5, 0.4 + 0.5, and not 0.8 + 0.5.
+    stopped(&say(&up, "main", "m"), &["the budget of this run is $1.00", "$0.80 is spent"]);
+    assert_eq!(asked(&model), 2);
+    // Another run has a budget of its own, also one that its sender calls the same in another session.
+    stopped(&say(&up, "main", "n"), &["the budget of this run"]);
+    stopped(&say(&up, "agent:main:side", "m"), &["the budget of this run"]);
+    assert_eq!(asked(&model), 6);
+    model.check();
+}
+
+#[test]
+fn an_agent_stops_and_another_one_goes_on() {
+    let model = talkative();
+    let world = world(&model.server, "agent = 1.0");
+    let up = Up::start(&world);
+    for (number, key) in ["main", "agent:main:side"].into_iter().enumerate() {
+        assert_eq!(say(&up, key, &number.to_string())["status"], "final");
+    }
+    stopped(&say(&up, "main", "2"), &["the budget of this agent for today is $1.00"]);
+    assert_eq!(asked(&model), 2);
+    assert_eq!(say(&up, "agent:other:main", "3")["status"], "final");
+    assert_eq!(asked(&model), 3);
+    model.check();
+}
+
+#[test]
+fn a_day_has_its_budget_over_all_agents_and_over_restarts() {
+    let model = talkative();
+    let world = world(&model.server, "day = 1.0");
+    let up = Up::start(&world);
+    assert_eq!(say(&up, "main", "1")["status"], "final");
+    assert_eq!(say(&up, "agent:other:main", "2")["status"], "final");
+    let told = ["the budget of today is $1.00", "$0.80 is spent"];
+    stopped(&say(&up, "main", "3"), &told);
+    up.kill();
+    let up = Up::start(&world);
+    stopped(&say(&up, "main", "4"), &told);
+    stopped(&say(&up, "agent:other:side", "5"), &told);
+    assert_eq!(asked(&model), 2);
+    model.check();
+}
+
+#[test]
+fn calls_side_by_side_do_not_pass_a_budget_together() {
+    let model = Model::deciding(|_| Turn { delay_ms: 1_500, ..priced(Turn::text("hello")) });
+    let world = world(&model.server, "day = 1.2");
+    let up = Up::start(&world);
+    // Each of them fits by itself, two fit together, four do not.
+    let told: Vec<Value> = std::thread::scope(|scope| {
+        let up = &up;
+        let talking =
+            (0..4).map(|number| scope.spawn(move || say(up, &format!("agent:main:s{number}"), "m")));
+        let talking: Vec<_> = talking.collect();
+        talking.into_iter().map(|talking| talking.join().unwrap()).collect()
+    });
+    let answered = told.iter().filter(|told| told["status"] == "final").count();
+    assert_eq!((answered, asked(&model)), (2, 2), "{told:?}");
+    for told in told.iter().filter(|told| told["status"] != "final") {
+        stopped(told, &["the budget of today is $1.20"]);
+    }
+    model.check();
+}
+
+#[test]
+fn the_fallback_is_not_asked_when_it_would_pass_a_budget() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let busy = Turn::fail(Failure::Status { status: 529, retry_after: None, message: None, location: None });
+    let (first, second) = runtime.block_on(async {
+        let first = Script { turns: vec![busy], repeat: true, ..Script::default() };
+        let second =
+            Script { turns: vec![Turn::text("from the other one")], repeat: true, ..Script::default() };
+        (ScriptedServer::start(first).await, ScriptedServer::start(second).await)
+    });
+    for (day, status, requests) in [("1.0", "error", 0), ("100.0", "final", 1)] {
+        let world = World::new();
+        world.configure(&format!(
+            "[models]\nfallback = \"dear/scripted-1\"\n[models.limits]\nattempts = 1\n[models.budgets]\nday = {day}\n\
+             [models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n[models.providers.lab.models.scripted-1]\n{PRICE}\
+             [models.providers.dear]\nbaseUrl = \"{}\"\nkey = \"{KEY}\"\n[models.providers.dear.models.scripted-1]\n\
+             price = {{ input = 1.0, output = 20000.0 }}\nmaxOutput = 500\ncontextWindow = 100000\n\
+             [agents.main]\nmodel = \"lab/scripted-1\"\n",
+            first.base_url(),
+            second.base_url()
+        ));
+        let up = Up::start(&world);
+        let told = say(&up, "main", "m");
+        assert_eq!(told["status"], status, "{told}");
+        assert_eq!(second.requests().len(), requests, "{told}");
+    }
+}

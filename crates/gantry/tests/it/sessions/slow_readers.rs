@@ -1,0 +1,51 @@
+//! Who reads slower than an answer comes hears how it ended, and that something is missing: never a hole that nobody tells of.
+
+use std::time::Duration;
+
+use gantry_model::testing::{Script, Turn};
+use serde_json::{Value, json};
+
+use super::{Model, NOBODY, events};
+use crate::gateway::{Up, eventually};
+use crate::run::World;
+
+/// Single letters: as many events, and more bytes of them than sockets hold.
+const LETTERS: usize = 60_000;
+
+fn slowly(path: &str, body: &Value, headers: &[(&str, &str)]) -> String {
+    let model = Model::of(Script::default(), |_| Turn { piece: Some(1), ..Turn::text("x".repeat(LETTERS)) });
+    let world = World::new();
+    world.configure(&format!(
+        "{NOBODY}[models.providers.lab]\nbaseUrl = \"{}\"\nkey = \"{}\"\n[models.providers.lab.models.scripted-1]\n\
+         contextWindow = 1000000\nmaxOutput = 200000\n",
+        model.server.base_url(),
+        gantry_model::testing::KEY
+    ));
+    let up = Up::start(&world);
+    let mut connection = up.connection();
+    connection.begin(&up, "POST", path, headers, body.to_string().as_bytes());
+    eventually("the answer is there", Duration::from_secs(60), || {
+        up.get("/v1/sessions/slow").status == 200 && up.get("/v1/sessions/slow").json()["running"].is_null()
+    });
+    let answer = connection.read().unwrap();
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.body).unwrap()
+}
+
+#[test]
+fn a_slow_reader_of_a_session_hears_how_it_ended() {
+    let body = json!({"message": "say much"});
+    let told = slowly("/v1/sessions/slow/messages", &body, &[("Accept", "text/event-stream")]);
+    let told = events(told.as_bytes());
+    let of = |name: &str| told.iter().filter(|event| event["event"] == name).count();
+    assert!(of("missed") > 0, "it was fast enough, so nothing was tried");
+    assert_eq!((of("final"), &told.last().unwrap()["text"]), (1, &json!("x".repeat(LETTERS))));
+}
+
+#[test]
+fn a_slow_reader_of_a_completion_is_told_that_words_are_missing() {
+    let body = json!({"model": "main", "stream": true, "messages": [{"role": "user", "content": "say much"}]});
+    let told = slowly("/v1/chat/completions", &body, &[("Gantry-Session", "slow")]);
+    assert!(told.ends_with("data: [DONE]\n\n"), "{}", &told[told.len().saturating_sub(300)..]);
+    assert!(told.contains("too_slow") && !told.contains("\"finish_reason\":\"stop\""), "it looks whole");
+}
