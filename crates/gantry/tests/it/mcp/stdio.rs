@@ -322,11 +322,10 @@ fn a_question_can_be_answered_by_calling_again() {
     params["inputResponses"] = json!({"approval": {"action": "accept", "content": {"allow": true}}});
     let mut other = params.clone();
     other["arguments"]["path"] = json!(world.folder.path().canonicalize().unwrap().join(".ssh/other"));
-    assert_eq!(
-        client.ask("tools/call", &other)["result"]["resultType"],
-        "input_required",
-        "it was asked of another call"
-    );
+    assert_eq!(client.ask("tools/call", &other)["error"]["code"], -32602, "it was asked of another call");
+    let mut forged = params.clone();
+    forged["requestState"] = json!(format!("{}0", params["requestState"].as_str().unwrap()));
+    assert_eq!(client.ask("tools/call", &forged)["error"]["code"], -32602, "it was never given");
     let read = client.ask("tools/call", &params);
     assert!(read.to_string().contains("secret key"), "{read}");
     let again = client.ask("tools/call", &params);
