@@ -10,6 +10,11 @@ use super::super::{Model, call, post, results};
 use super::{GUIDED, children, history, spawn, task, told};
 use crate::gateway::{Dice, Up, eventually, soak};
 
+/// Whether a command's result was written down before the end decides which labels there are; here nobody is asked.
+fn unlabelled() -> String {
+    format!("{GUIDED}\nflow = \"off\"")
+}
+
 #[test]
 fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
     let model = Model::deciding(|heard| match (task(heard).as_str(), results(heard)) {
@@ -22,7 +27,7 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
         ("second", 0) => Turn { delay_ms: 1_500, ..call("Bash", json!({"command": "echo never >> notes"})) },
         _ => told(heard),
     });
-    let world = model.world(GUIDED);
+    let world = model.world(&unlabelled());
     let up = Up::start(&world);
     let notes = world.workspace().join("notes");
     let body = json!({"message": "go", "id": "m"}).to_string();
@@ -67,7 +72,7 @@ fn an_orderly_stop_does_not_wait_for_children_and_they_go_on() {
         ("slow", 0) => Turn { delay_ms: 2_000, ..call("Bash", json!({"command": "echo once >> notes"})) },
         _ => told(heard),
     });
-    let world = model.world(GUIDED);
+    let world = model.world(&unlabelled());
     let mut up = Up::start(&world);
     let body = json!({"message": "go", "id": "m"}).to_string();
     let mut connection = up.connection();
@@ -110,7 +115,7 @@ fn kills_at_random_moments_double_nothing_and_leave_nobody_waiting() {
             _ => Turn::text("done"),
         }
     });
-    let world = model.world(&format!("{GUIDED}\nflow = \"off\""));
+    let world = model.world(&unlabelled());
     let mut dice = Dice::new();
     let rounds = if soak() { 100 } else { 8 };
     for round in 0..rounds {
