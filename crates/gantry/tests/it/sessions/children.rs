@@ -46,7 +46,7 @@ pub(super) fn reply(up: &Up, message: &str) -> String {
 
 /// The sessions that others began.
 pub(super) fn children(up: &Up) -> Vec<Value> {
-    let listed = up.get("/v1/sessions").json();
+    let listed = up.get("/v1/sessions?limit=1000").json();
     let sessions = listed["sessions"].as_array().unwrap().iter();
     sessions.filter(|session| session["parent"].is_string()).cloned().collect()
 }
