@@ -339,7 +339,8 @@ impl Streaming {
                 Ok(Err(RecvError::Lagged(_))) => {
                     self.is_over = true;
                     let message = "the answer was not read as fast as it came, and a part of it is lost";
-                    return data(&json!({"error": {"code": "too_slow", "message": message}})) + "data: [DONE]\n\n";
+                    return data(&json!({"error": {"code": "too_slow", "message": message}}))
+                        + "data: [DONE]\n\n";
                 }
                 Ok(Err(RecvError::Closed)) => Arc::new(Event::Suspended),
                 Err(_) => return STILL_THERE.to_owned(),
