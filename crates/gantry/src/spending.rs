@@ -95,7 +95,8 @@ impl Spending {
         asker: &Asker,
         cost: Option<Money>,
     ) -> Result<(), DatabaseError> {
-        let Some(cost) = cost else { return Ok(()) };
+        // A model of one's own costs nothing, and nobody need wait for the disk to say so.
+        let Some(cost) = cost.filter(|cost| *cost > Money::ZERO) else { return Ok(()) };
         let nanos = i64::try_from(cost.nanos()).unwrap_or(i64::MAX);
         // Only then the promise goes: in between it counts twice, never not at all.
         self.database.record_spending(&allowed.day, &asker.agent, &asker.account, nanos).await

@@ -57,6 +57,8 @@ def call(number, name, arguments, meta):
         threading.Event().wait()
     if name == "freeze":
         os.kill(os.getpid(), signal.SIGSTOP)
+        # Another thread may be the one that stops first.
+        time.sleep(1)
     if name == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "flood":
