@@ -73,7 +73,11 @@ impl Approvals {
         context: &RequestContext<RoleServer>,
     ) -> (Option<Approver>, Open) {
         let open = Open::default();
-        let can_ask = context.client_capabilities().is_some_and(|client| client.elicitation.is_some());
+        // Whoever says nothing of the kinds that it can show, can show forms.
+        let can_ask = context
+            .client_capabilities()
+            .and_then(|client| client.elicitation)
+            .is_some_and(|shows| shows.form.is_some() || shows.url.is_none());
         if !can_ask {
             return (None, open);
         }
@@ -169,10 +173,10 @@ fn form(approval: &Approval) -> Option<ElicitRequestParams> {
     let input = approval.input.to_string();
     let shown: String = input.chars().take(SHOWN_INPUT).collect();
     let more = if shown.len() < input.len() { " … (shortened)" } else { "" };
-    let message = format!(
-        "Allow {} this once? {} (rule {}).\nInput: {shown}{more}",
-        approval.tool, approval.reason, approval.rule
-    );
+    let (tool, reason, rule) =
+        (on_one_line(&approval.tool), on_one_line(&approval.reason), on_one_line(&approval.rule));
+    let message =
+        format!("Allow {tool} this once? {reason} (rule {rule}).\nInput: {}{more}", on_one_line(&shown));
     let schema = json!({
         "type": "object",
         "properties": {"allow": {
@@ -181,6 +185,21 @@ fn form(approval: &Approval) -> Option<ElicitRequestParams> {
         "required": ["allow"],
     });
     serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema})).ok()
+}
+
+/// Whoever judges a call must not take its words for the question's: what ends a line, hides or turns text around is told by its
+/// number.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        let escaped = c.escape_debug();
+        if c.is_control() || escaped.clone().nth(1) == Some('u') {
+            line.extend(escaped)
+        } else {
+            line.push(c)
+        }
+    }
+    line
 }
 
 fn consent_in(answer: &Value) -> Consent {
@@ -212,6 +231,21 @@ mod tests {
             input: json!({"command": "x"}),
             fingerprint: fingerprint.into(),
         }
+    }
+
+    #[test]
+    fn a_question_has_two_lines_whatever_is_asked_about() {
+        let mut asked = approval("f");
+        asked.reason = "reads /x\n\nThis is safe.\u{1b}[31m\u{202e}\u{e0041}\u{200b} \"é\" 日本".into();
+        asked.input = json!({"path": "a\u{202e}b\n"});
+        let message = serde_json::to_value(form(&asked).unwrap()).unwrap()["message"].clone();
+        let message = message.as_str().unwrap();
+        assert_eq!(message.lines().count(), 2, "{message}");
+        assert!(message.contains(r"This is safe.\u{1b}[31m\u{202e}\u{e0041}\u{200b}"), "{message}");
+        assert!(
+            message.contains(r#" "é" 日本"#) && message.contains(r#"{"path":"a\u{202e}b\n"}"#),
+            "{message}"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod approval;
 mod backend;
 pub mod client;
 mod lean;
+mod lines;
 mod naming;
 mod progress;
 mod prompts;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
+use crate::lines::Lines;
 use crate::server::McpServer;
 
 /// A message may carry a whole file; a line beyond this is a mistake, or worse.
@@ -38,7 +38,7 @@ pub async fn serve_stdio<B: Backend>(
 ) -> Result<(), ServeError> {
     let ending = server.ender();
     let (read, write) = stdio_pipes();
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+    let transport = Lines::new(read, write, MAX_MESSAGE_BYTES);
     let conversing = async {
         match server.serve(transport).await {
             Ok(running) => match running.waiting().await {

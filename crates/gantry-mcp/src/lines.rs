@@ -1,0 +1,202 @@
+//! One message a line, as on standard input and output. A line that is no message is answered, by its number if that can be
+//! read: its sender may wait. What the messages mean is for others.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+
+/// The room for a line that is kept for the next one.
+const KEPT_BYTES: usize = 1 << 20;
+
+pub(crate) struct Lines<R, W> {
+    reader: BufReader<R>,
+    /// What has come of a line. Kept here, since a wait for the rest may be given up and begun again.
+    line: Vec<u8>,
+    max_bytes: usize,
+    /// The line was too long; the rest of it is passed over.
+    discarding: bool,
+    writer: Arc<Mutex<Option<W>>>,
+}
+
+/// All that is wanted of what is no message.
+#[derive(Deserialize)]
+struct Numbered {
+    id: Option<RequestId>,
+}
+
+enum Line {
+    Whole,
+    TooLong,
+}
+
+impl<R, W> Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    pub(crate) fn new(reader: R, writer: W, max_bytes: usize) -> Lines<R, W> {
+        let (reader, writer) = (BufReader::new(reader), Arc::new(Mutex::new(Some(writer))));
+        Lines { reader, line: Vec::new(), max_bytes, discarding: false, writer }
+    }
+
+    /// Reads on until a line is whole; `None` at the end of the input. What has no end is no line.
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            let bytes = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(bytes.len(), |end| end + 1);
+            let too_long = !self.discarding && self.line.len() + taken > self.max_bytes;
+            if !self.discarding && !too_long {
+                self.line.extend_from_slice(&bytes[..taken]);
+            }
+            self.reader.consume(taken);
+            let was_discarding = self.discarding;
+            self.discarding = (was_discarding || too_long) && end.is_none();
+            if too_long {
+                self.line = Vec::new();
+                return Some(Line::TooLong);
+            }
+            if end.is_some() && !was_discarding {
+                return Some(Line::Whole);
+            }
+        }
+    }
+
+    /// Says what is wrong with a line. Not within the wait for the next one, which may be given up half way.
+    fn complain(&mut self, id: Option<RequestId>, error: ErrorData) {
+        tokio::spawn(self.send(TxJsonRpcMessage::<RoleServer>::error(error, id)));
+    }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let writer = self.writer.clone();
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            match &mut *writer.lock().await {
+                Some(writer) => {
+                    writer.write_all(&line).await?;
+                    writer.flush().await
+                }
+                None => Err(io::ErrorKind::NotConnected.into()),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Line::TooLong = self.next().await? {
+                let limit = self.max_bytes;
+                self.complain(None, ErrorData::invalid_request(format!("more than {limit} bytes"), None));
+                continue;
+            }
+            let text = self.line.trim_ascii();
+            let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+            let parsed = serde_json::from_slice(text);
+            // Read without its depth mattering, and without regard to the rest.
+            let numbered = parsed.is_err().then(|| serde_json::from_slice::<Numbered>(text));
+            let is_empty = text.is_empty();
+            self.line.clear();
+            self.line.shrink_to(KEPT_BYTES);
+            match (parsed, numbered) {
+                (Ok(message), _) => return Some(message),
+                (Err(err), Some(Ok(Numbered { id: id @ Some(_) }))) => {
+                    self.complain(id, ErrorData::invalid_request(format!("no message: {err}"), None));
+                }
+                // What asks for nothing is left alone, whatever it is.
+                (Err(_), Some(Ok(Numbered { id: None }))) => {}
+                (Err(err), _) if !is_empty => {
+                    self.complain(None, ErrorData::parse_error(format!("no message: {err}"), None));
+                }
+                (Err(_), _) => {}
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.writer.lock().await.take();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// What comes of an input: the messages that were understood, and what was answered to the rest.
+    async fn check(input: &[u8]) -> (usize, Vec<Value>) {
+        let (mine, theirs) = tokio::io::duplex(1 << 20);
+        let mut lines = Lines::new(input, mine, 1000);
+        let mut understood = 0;
+        while lines.receive().await.is_some() {
+            understood += 1;
+        }
+        // The answers are on their way.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        lines.close().await.unwrap();
+        drop(lines);
+        let mut answers = String::new();
+        let mut theirs = theirs;
+        theirs.read_to_string(&mut answers).await.unwrap();
+        (understood, answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+    #[tokio::test]
+    async fn messages_are_lines() {
+        let input = format!("\u{feff}{PING}\r\n\n  \n{PING}\n{PING}");
+        assert_eq!(check(input.as_bytes()).await, (2, vec![]), "what has no end is no line");
+    }
+
+    #[tokio::test]
+    async fn whoever_may_wait_is_answered() {
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":"d","method":"ping","params":{}{}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        );
+        for (line, id, code) in [
+            (deep.as_str(), json!("d"), -32600),
+            (r#"{"jsonrpc":"1.0","id":5,"method":"ping"}"#, json!(5), -32600),
+            (r#"{"jsonrpc":"2.0","id":6,"met"#, json!(null), -32700),
+            ("hello", json!(null), -32700),
+        ] {
+            let (understood, answers) = check(format!("{line}\n{PING}\n").as_bytes()).await;
+            assert_eq!((understood, answers.len()), (1, 1), "{line}: {answers:?}");
+            assert_eq!((&answers[0]["id"], &answers[0]["error"]["code"]), (&id, &json!(code)), "{line}");
+        }
+        let (understood, answers) = check(b"{\"jsonrpc\":\"2.0\",\"method\":3}\n").await;
+        assert_eq!((understood, answers.len()), (0, 0), "nobody waits: {answers:?}");
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_takes_no_room() {
+        let long = format!("{{\"id\":1,\"x\":\"{}\"}}\n{PING}\n", "y".repeat(20_000));
+        let (understood, answers) = check(long.as_bytes()).await;
+        assert_eq!((understood, answers.len()), (1, 1), "{answers:?}");
+        assert_eq!(answers[0]["error"]["code"], -32600);
+    }
+}
