@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Text, Tool, ToolError, Toolset, UserQuestion};
+use gantry_tool::{Label, Text, Tool, ToolError, Toolset, UserQuestion};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -40,7 +40,8 @@ struct Tab {
 }
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("ask_user", Toolset::Assistant, native, run).read_only()
+    // What somebody says to their agent is for nobody else, whoever had the agent ask.
+    Tool::new("ask_user", Toolset::Assistant, native, run).read_only().labels(&[Label::Private])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
@@ -98,7 +99,7 @@ fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
 #[cfg(test)]
 mod tests {
     use gantry_tool::testing::call_as;
-    use gantry_tool::{Call, Principal, Surface, UserAsker};
+    use gantry_tool::{Call, Label, Principal, Surface, UserAsker};
     use serde_json::{Value, json};
 
     use crate::testing::Bench;
@@ -118,6 +119,16 @@ mod tests {
         let two = json!({"questions": [{"question": "Where?"}, {"question": "When?", "options": ["now", "later"]}]});
         assert_eq!(check(two, Some(vec!["here", "now"])).await, Ok(json!("Where?: here\nWhen?: now")));
         assert_eq!(check(one, None).await, Err(json!("the user gave no answer")));
+    }
+
+    /// A page may have had the agent ask for it.
+    #[tokio::test]
+    async fn answers_are_private() {
+        let bench = Bench::new();
+        let mut call = Call::new(Principal::Operator, Surface::Agent, "/".into());
+        call.asker = Some(UserAsker::new(|_| std::future::ready(Some(vec!["hunter2".to_owned()]))));
+        let outcome = bench.gate.dispatch(call, "ask_user", json!({"question": "The password?"})).await;
+        assert_eq!(outcome.labels, [Label::Private]);
     }
 
     #[tokio::test]

@@ -48,6 +48,23 @@ pub(crate) struct Layers {
     pub(crate) overrides: Vec<String>,
 }
 
+/// What a file says, or why it says nothing. JSON has no word for what is no number: such a limit would be none.
+fn from_toml(text: &str) -> Result<Value, String> {
+    fn is_finite(value: &toml::Value) -> bool {
+        match value {
+            toml::Value::Float(number) => number.is_finite(),
+            toml::Value::Array(items) => items.iter().all(is_finite),
+            toml::Value::Table(table) => table.values().all(is_finite),
+            _ => true,
+        }
+    }
+    let table: toml::Table = toml::from_str(text).map_err(|err| err.to_string())?;
+    match table.iter().find(|(_, value)| !is_finite(value)) {
+        Some((key, _)) => Err(format!("`nan` or `inf` stands under {key}: write a number, or leave it out")),
+        None => toml::from_str(text).map_err(|err| err.to_string()),
+    }
+}
+
 impl Layers {
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         let mut value = self.read_file()?;
@@ -65,8 +82,7 @@ impl Layers {
 
     fn read_file(&self) -> Result<Value, ConfigError> {
         let Some(text) = read_text(&self.file)? else { return Ok(Value::Object(Map::new())) };
-        toml::from_str(&text)
-            .map_err(|err| ConfigError::Syntax { path: self.file.clone(), reason: err.to_string() })
+        from_toml(&text).map_err(|reason| self.syntax(reason))
     }
 
     /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
@@ -117,7 +133,7 @@ impl Layers {
 
     fn save(&self, key: &str, document: &DocumentMut) -> Result<(), ConfigError> {
         let changed = document.to_string();
-        let value: Value = toml::from_str(&changed).map_err(|err| self.syntax(err.to_string()))?;
+        let value = from_toml(&changed).map_err(|reason| self.syntax(reason))?;
         let warnings = parse(value)?.warnings();
         // Nobody means to write down what is not understood.
         if let Some(warning) = warnings.into_iter().find(|warning| warning.starts_with(key)) {
@@ -260,6 +276,14 @@ mod tests {
         assert_eq!(load(file, &variable, &["maxToolResultChars=3"]).unwrap().max_tool_result_chars, 3);
         let nested = load(file, &[("SHELL__ALLOW", "[\"b\",\"c\"]")], &[]).unwrap();
         assert_eq!(nested.shell.settings().allow, ["b", "c"]);
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_limit_either() {
+        for budget in ["nan", "inf", "-inf"] {
+            let err = load(&format!("[models.budgets]\nrun = {budget}\n"), &[], &[]).unwrap_err();
+            assert!(err.contains("under models"), "{err}");
+        }
     }
 
     #[test]
