@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::entry::CallResult;
+use crate::flow::unfenced;
 
 /// So many times the same, and the model is advised; once more, and the run ends.
 pub(crate) const SAME_RESULTS: u32 = 3;
@@ -14,6 +15,9 @@ pub(crate) const SAME_RESULTS: u32 = 3;
 pub(crate) const SAME_POLLS: u32 = 50;
 /// Different calls that are remembered: a model may go round in circles of this size.
 const REMEMBERED: usize = 32;
+/// How the handle of a kept result begins, and how many hexadecimal digits follow.
+const HANDLE: &str = "res_";
+const HANDLE_CHARS: usize = 32;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuard {
@@ -32,7 +36,7 @@ struct Seen {
 impl LoopGuard {
     /// Counts a call and its result; the result gets advice when it is the same as too often before.
     pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
-        let text = serde_json::to_string(&result.content).unwrap_or_default();
+        let text = said(&result.content);
         let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
         let malformed = hash(&[name]);
         self.seen.retain(|seen| seen.call != malformed);
@@ -65,6 +69,26 @@ impl LoopGuard {
             )));
         }
     }
+}
+
+/// What the tool said, without what is made anew for each result: the marks of a fence, the handle of what was left out.
+fn said(content: &[Block]) -> String {
+    let told = content.iter().map(|block| match block {
+        Block::Text { text } => Block::text(unfenced(&without_handles(text))),
+        other => other.clone(),
+    });
+    serde_json::to_string(&told.collect::<Vec<_>>()).unwrap_or_default()
+}
+
+fn without_handles(text: &str) -> String {
+    let mut parts = text.split(HANDLE);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.bytes().take(HANDLE_CHARS).take_while(u8::is_ascii_hexdigit).count();
+        plain.push_str(HANDLE);
+        plain.push_str(if end == HANDLE_CHARS { &part[end..] } else { part });
+    }
+    plain
 }
 
 fn hash(parts: &[&str]) -> String {
@@ -104,6 +128,21 @@ mod tests {
         let polls = vec!["x"; 50];
         assert_eq!(check(true, &polls).0.iter().filter(|advised| **advised).count(), 1);
         assert!(!check(true, &polls).1 && check(true, &["x"; 51]).1);
+    }
+
+    #[test]
+    fn marks_and_handles_do_not_make_a_result_another() {
+        let page = |number: u32, text: &str| {
+            let handle = format!("res_{number:032x}");
+            let rest = format!("{text}; result_read with the handle {handle} reads them");
+            crate::flow::fenced(&rest, &format!("{number:012x}"))
+        };
+        let same: Vec<String> = (0..4).map(|number| page(number, "a page")).collect();
+        let same: Vec<&str> = same.iter().map(String::as_str).collect();
+        assert_eq!(check(false, &same), (vec![false, false, true, false], true));
+        let other: Vec<String> = (0..4).map(|number| page(number, &format!("res_ page {number}"))).collect();
+        let other: Vec<&str> = other.iter().map(String::as_str).collect();
+        assert_eq!(check(false, &other), (vec![false; 4], false));
     }
 
     #[test]

@@ -108,3 +108,19 @@ async fn the_models_own_search_is_offered_until_something_private_is_held_and_co
     assert_eq!(offered, [true, false, false]);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_page_again_and_again_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        9 => says("enough"),
+        number => calls(&[(&format!("a{number}"), "page", json!({"text": "site"}))]),
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
+    let told = world.ask("go").await;
+    let requests = world.model.requests.lock().unwrap().clone();
+    let page = results(requests.last().unwrap()).pop().unwrap();
+    assert!(page.starts_with("[untrusted ") && page.contains("same result each time"), "{page}");
+    assert_eq!((requests.len(), matches!(told, Event::Final { .. })), (4, false), "{told:?}");
+    world.stop().await;
+}
