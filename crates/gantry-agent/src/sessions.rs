@@ -346,6 +346,16 @@ impl Sessions {
         Ok(self.shared.parts.journal.list(limit, offset).await?)
     }
 
+    /// As [`Sessions::list`], of these agents alone.
+    pub async fn list_of(
+        &self,
+        agents: &[String],
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Vec<SessionRow>, u64), SessionError> {
+        Ok(self.shared.parts.journal.list_of(agents, limit, offset).await?)
+    }
+
     /// What happened in a session, from the first event or a later one on.
     pub async fn history(
         &self,

@@ -210,7 +210,10 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
     let say = json!({"message": "hi"});
     assert_eq!(post(&up, "main", &say, &[]).status, 200);
-    for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
+    let narrow = ["--agents", "main", "--tools", "Read"];
+    let narrow = format!("Bearer {}", up.client_token(&world, "narrow", &narrow));
+    let tokens = [(&stranger, 403, 403), (&reader, 403, 200), (&narrow, 403, 200), (&friend, 200, 200)];
+    for (token, speaks, reads) in tokens {
         let header = [("Authorization", token.as_str())];
         assert_eq!(post(&up, "main", &say, &header).status, speaks, "{token}");
         assert_eq!(up.ask("GET", "/v1/sessions/main", &header, b"").status, reads, "{token}");
@@ -226,7 +229,15 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
         assert_eq!(answer.status, 403, "{answer:?}");
     }
     let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &stranger)], b"").json();
-    assert_eq!(listed["sessions"], json!([]));
+    assert_eq!(listed, json!({"sessions": [], "total": 0}));
+    let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &friend)], b"").json();
+    assert_eq!(listed["total"], 1, "{listed}");
+    let message = post(&up, "main", &say, &[("Authorization", &narrow)]).json()["error"]["message"].clone();
+    assert!(message.as_str().unwrap().contains("may use some tools only"), "{message}");
+    let completion = json!({"model": "main", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    let narrow = [("Authorization", narrow.as_str())];
+    let completed = up.ask("POST", "/v1/chat/completions", &narrow, completion.as_bytes());
+    assert_eq!(completed.status, 403, "{completed:?}");
     model.check();
 }
 
