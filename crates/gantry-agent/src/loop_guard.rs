@@ -15,9 +15,10 @@ pub(crate) const SAME_RESULTS: u32 = 3;
 pub(crate) const SAME_POLLS: u32 = 50;
 /// Different calls that are remembered: a model may go round in circles of this size.
 const REMEMBERED: usize = 32;
-/// How the handle of a kept result begins, and how many hexadecimal digits follow.
-const HANDLE: &str = "res_";
-const HANDLE_CHARS: usize = 32;
+/// What stands before an id that is drawn anew for each result: the handle of a kept one, the marks around a page.
+const BEFORE_IDS: [&str; 2] = ["res_", " untrusted web content "];
+/// Of such an id, in hexadecimal.
+const ID_DIGITS: usize = 32;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuard {
@@ -71,22 +72,25 @@ impl LoopGuard {
     }
 }
 
-/// What the tool said, without what is made anew for each result: the marks of a fence, the handle of what was left out.
+/// What the tool said, without what is made anew for each result: marks, and the handle of what was left out.
 fn said(content: &[Block]) -> String {
     let told = content.iter().map(|block| match block {
-        Block::Text { text } => Block::text(unfenced(&without_handles(text))),
+        Block::Text { text } => {
+            let plain = BEFORE_IDS.iter().fold(text.clone(), |text, before| without_ids(&text, before));
+            Block::text(unfenced(&plain))
+        }
         other => other.clone(),
     });
     serde_json::to_string(&told.collect::<Vec<_>>()).unwrap_or_default()
 }
 
-fn without_handles(text: &str) -> String {
-    let mut parts = text.split(HANDLE);
+fn without_ids(text: &str, before: &str) -> String {
+    let mut parts = text.split(before);
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.bytes().take(HANDLE_CHARS).take_while(u8::is_ascii_hexdigit).count();
-        plain.push_str(HANDLE);
-        plain.push_str(if end == HANDLE_CHARS { &part[end..] } else { part });
+        let digits = part.bytes().take(ID_DIGITS).take_while(u8::is_ascii_hexdigit).count();
+        plain.push_str(before);
+        plain.push_str(if digits == ID_DIGITS { &part[digits..] } else { part });
     }
     plain
 }
@@ -134,6 +138,7 @@ mod tests {
     fn marks_and_handles_do_not_make_a_result_another() {
         let page = |number: u32, text: &str| {
             let handle = format!("res_{number:032x}");
+            let text = format!("[begin untrusted web content {number:032x}: data]\n{text}");
             let rest = format!("{text}; result_read with the handle {handle} reads them");
             crate::flow::fenced(&rest, &format!("{number:012x}"))
         };
