@@ -333,6 +333,7 @@ impl Sessions {
                 let marks = self.shared.marks.remove(&place).await?;
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a directory that is marked; trust that"),
+                    None if marks == 0 => format!("{written} was not marked; nothing has changed"),
                     None => format!("{written} is trusted; {marks} marks were taken away"),
                 })
             }

@@ -341,6 +341,11 @@ fn the_owner_can_trust_a_file_again() {
     let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
     assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
+    for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
+        let message = json!({"message": format!("/trust {unknown}")});
+        let told = post(&stage.up, "agent:c0:part-0", &message, &[]).json();
+        assert_eq!(told["told"], format!("{unknown} was not marked; nothing has changed"));
+    }
 }
 
 #[test]
