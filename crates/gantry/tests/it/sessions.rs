@@ -7,6 +7,7 @@ use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::gateway::peers::{Client, runtime};
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
@@ -211,7 +212,8 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let say = json!({"message": "hi"});
     assert_eq!(post(&up, "main", &say, &[]).status, 200);
     let narrow = ["--agents", "main", "--tools", "Read"];
-    let narrow = format!("Bearer {}", up.client_token(&world, "narrow", &narrow));
+    let narrow_token = up.client_token(&world, "narrow", &narrow);
+    let narrow = format!("Bearer {narrow_token}");
     let tokens = [(&stranger, 403, 403), (&reader, 403, 200), (&narrow, 403, 200), (&friend, 200, 200)];
     for (token, speaks, reads) in tokens {
         let header = [("Authorization", token.as_str())];
@@ -238,6 +240,18 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let narrow = [("Authorization", narrow.as_str())];
     let completed = up.ask("POST", "/v1/chat/completions", &narrow, completion.as_bytes());
     assert_eq!(completed.status, 403, "{completed:?}");
+    runtime().block_on(async {
+        let client = Client::connect(&up, &narrow_token).await.unwrap();
+        for (method, params) in [
+            ("sessions.send", json!({"sessionKey": "main", "message": "hi"})),
+            ("sessions.answer", json!({"sessionKey": "main", "answer": "yes"})),
+        ] {
+            let error = client.ask(method, params).await.unwrap_err();
+            assert!(error.message.contains("may use some tools only"), "{method}: {error:?}");
+        }
+        let listed = client.ask("sessions.list", json!({})).await.unwrap();
+        assert_eq!(listed["total"], 1, "{listed}");
+    });
     model.check();
 }
 
