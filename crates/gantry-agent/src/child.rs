@@ -62,6 +62,9 @@ pub struct Child {
     pub budgets: Vec<AccountBudget>,
     #[serde(default)]
     pub isolated_memory: bool,
+    /// Somebody above it works alone, so nobody is there to be asked: what needs a yes is denied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
 }
 
 /// Names, globs and toolsets.
@@ -192,6 +195,7 @@ pub(crate) mod testing {
             account: "r".into(),
             budgets: Vec::new(),
             isolated_memory: false,
+            unattended: false,
         }
     }
 }

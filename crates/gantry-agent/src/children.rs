@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gantry_store::{BELOW, Kin};
-use gantry_tool::{Call, Label, ToolScope, nearest};
+use gantry_tool::{Autonomy, Call, Label, ToolScope, nearest};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -217,6 +217,7 @@ impl Sessions {
             account: format!("{}{BELOW}{id}", parent.account),
             budgets: above.map(|above| above.budgets.clone()).unwrap_or_default(),
             isolated_memory: above.is_some_and(|above| above.isolated_memory),
+            unattended: call.autonomy == Autonomy::Autonomous || above.is_some_and(|above| above.unattended),
             parent: parent.key.clone(),
         };
         let incoming = Incoming {

@@ -200,6 +200,9 @@ pub struct Question {
     pub input: Value,
     /// Tells this call from every other, down to the last byte of its input.
     pub fingerprint: String,
+    /// The same of the call alone, whatever rule asks about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub exact: String,
     /// From then on the answer is no.
     pub expires: i64,
     /// The child that asks, if it is one.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::entry::CallResult;
+use crate::flow::unfenced;
 
 /// So many times the same, and the model is advised; once more, and the run ends.
 pub(crate) const SAME_RESULTS: u32 = 3;
@@ -14,6 +15,10 @@ pub(crate) const SAME_RESULTS: u32 = 3;
 pub(crate) const SAME_POLLS: u32 = 50;
 /// Different calls that are remembered: a model may go round in circles of this size.
 const REMEMBERED: usize = 32;
+/// What stands before an id that is drawn anew for each result: the handle of a kept one, the marks around a page.
+const BEFORE_IDS: [&str; 2] = ["res_", " untrusted web content "];
+/// Of such an id, in hexadecimal.
+const ID_DIGITS: usize = 32;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuard {
@@ -32,7 +37,7 @@ struct Seen {
 impl LoopGuard {
     /// Counts a call and its result; the result gets advice when it is the same as too often before.
     pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
-        let text = serde_json::to_string(&result.content).unwrap_or_default();
+        let text = said(&result.content);
         let limit = if polls { SAME_POLLS } else { SAME_RESULTS };
         let malformed = hash(&[name]);
         self.seen.retain(|seen| seen.call != malformed);
@@ -65,6 +70,29 @@ impl LoopGuard {
             )));
         }
     }
+}
+
+/// What the tool said, without what is made anew for each result: marks, and the handle of what was left out.
+fn said(content: &[Block]) -> String {
+    let told = content.iter().map(|block| match block {
+        Block::Text { text } => {
+            let plain = BEFORE_IDS.iter().fold(text.clone(), |text, before| without_ids(&text, before));
+            Block::text(unfenced(&plain))
+        }
+        other => other.clone(),
+    });
+    serde_json::to_string(&told.collect::<Vec<_>>()).unwrap_or_default()
+}
+
+fn without_ids(text: &str, before: &str) -> String {
+    let mut parts = text.split(before);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take(ID_DIGITS).take_while(u8::is_ascii_hexdigit).count();
+        plain.push_str(before);
+        plain.push_str(if digits == ID_DIGITS { &part[digits..] } else { part });
+    }
+    plain
 }
 
 fn hash(parts: &[&str]) -> String {
@@ -104,6 +132,22 @@ mod tests {
         let polls = vec!["x"; 50];
         assert_eq!(check(true, &polls).0.iter().filter(|advised| **advised).count(), 1);
         assert!(!check(true, &polls).1 && check(true, &["x"; 51]).1);
+    }
+
+    #[test]
+    fn marks_and_handles_do_not_make_a_result_another() {
+        let page = |number: u32, text: &str| {
+            let handle = format!("res_{number:032x}");
+            let text = format!("[begin untrusted web content {number:032x}: data]\n{text}");
+            let rest = format!("{text}; result_read with the handle {handle} reads them");
+            crate::flow::fenced(&rest, &format!("{number:012x}"))
+        };
+        let same: Vec<String> = (0..4).map(|number| page(number, "a page")).collect();
+        let same: Vec<&str> = same.iter().map(String::as_str).collect();
+        assert_eq!(check(false, &same), (vec![false, false, true, false], true));
+        let other: Vec<String> = (0..4).map(|number| page(number, &format!("res_ page {number}"))).collect();
+        let other: Vec<&str> = other.iter().map(String::as_str).collect();
+        assert_eq!(check(false, &other), (vec![false; 4], false));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::flow::Flow;
 const LOCAL: &str = "local";
 /// Before a machine's name, where a place is all of it.
 const MACHINE: &str = "node:";
+/// Before an API profile's id. The profiles are as in a folder, which is all of them.
+const API: &str = "api:";
 /// Of where something comes from, as it is told.
 const SOURCE_CHARS: usize = 300;
 
@@ -49,6 +51,14 @@ impl Places {
                 let (to, elsewhere) = endpoint(gate, call, destination).await;
                 (places.reads, places.writes, places.foreign) = (from, to, foreign);
                 places.writes.extend(elsewhere.and_then(|_| Some(machine(destination.split_once(':')?.0))));
+            }
+            "api_setup" => {
+                let id = text("id").or_else(|| input.pointer("/profile/id")?.as_str());
+                let place = id.map_or_else(|| API.to_owned(), api);
+                match text("action") {
+                    Some("create" | "update") => places.writes.push(place),
+                    _ => places.reads.push(place),
+                }
             }
             _ => {
                 for touch in gate.touches(call, name, input).await {
@@ -131,10 +141,17 @@ fn machine(node: &str) -> String {
     format!("{MACHINE}{node}")
 }
 
-/// A place as its owner writes it: an object, a machine, or a path that may start at the workspace.
+fn api(id: &str) -> String {
+    format!("{API}/{id}")
+}
+
+/// A place as its owner writes it: an object, a machine, an API profile, or a path that may start at the workspace.
 pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
     if text.starts_with(MACHINE) {
         return text.to_owned();
+    }
+    if let Some(id) = text.strip_prefix(API) {
+        return api(id);
     }
     match text.strip_prefix("gsv:") {
         Some(path) => object_key(&format!("agents/{agent}/{}", path.trim_matches('/'))),

@@ -333,6 +333,7 @@ impl Sessions {
                 let marks = self.shared.marks.remove(&place).await?;
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a directory that is marked; trust that"),
+                    None if marks == 0 => format!("{written} was not marked; nothing has changed"),
                     None => format!("{written} is trusted; {marks} marks were taken away"),
                 })
             }
@@ -344,6 +345,16 @@ impl Sessions {
 
     pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), SessionError> {
         Ok(self.shared.parts.journal.list(limit, offset).await?)
+    }
+
+    /// As [`Sessions::list`], of these agents alone.
+    pub async fn list_of(
+        &self,
+        agents: &[String],
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Vec<SessionRow>, u64), SessionError> {
+        Ok(self.shared.parts.journal.list_of(agents, limit, offset).await?)
     }
 
     /// What happened in a session, from the first event or a later one on.

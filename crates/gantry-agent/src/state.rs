@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
-use gantry_tool::Label;
+use gantry_tool::{Approval, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::child::Child;
 use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
-use crate::flow::Flow;
+use crate::flow::{self, Flow};
 use crate::loop_guard::LoopGuard;
 
 /// Ids of messages that are remembered, so that one sent twice counts once.
@@ -145,6 +145,8 @@ pub struct Grant {
     pub tool: String,
     pub rule: String,
     pub fingerprint: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub exact: String,
     pub scope: GrantScope,
     pub until: i64,
 }
@@ -206,13 +208,21 @@ impl State {
         self.calls().iter().find(|call| call.id == id)
     }
 
-    /// Whether an "always" of before covers the question.
-    pub(crate) fn is_granted(&self, tool: &str, rule: &str, fingerprint: &str, now: i64) -> bool {
+    /// Whether an "always" of before covers the question. One for a call covers that very call whatever rule asks; only what
+    /// goes out with both labels needs a yes that was given knowing of them.
+    pub(crate) fn is_granted(&self, asked: &Approval, exact: &str, now: i64) -> bool {
+        let Approval { tool, rule, fingerprint, .. } = asked;
+        let is_same_call = |grant: &Grant| {
+            let knew = grant.rule == flow::RULE;
+            !exact.is_empty()
+                && grant.exact == exact
+                && (knew || (grant.tool == *tool && *rule != flow::RULE))
+        };
         self.grants.iter().any(|grant| {
             grant.until > now
                 && match grant.scope {
-                    GrantScope::Call => grant.fingerprint == fingerprint,
-                    GrantScope::Tool => grant.tool == tool && grant.rule == rule,
+                    GrantScope::Call => grant.fingerprint == *fingerprint || is_same_call(grant),
+                    GrantScope::Tool => grant.tool == *tool && grant.rule == *rule,
                 }
         })
     }
@@ -419,8 +429,8 @@ impl State {
             let asked = calls.iter_mut().flat_map(|call| &mut call.questions);
             for asked in asked.filter(|asked| asked.question.id == id && asked.answer.is_none()) {
                 if let Answer::Always { scope, until } = answer {
-                    let Question { tool, rule, fingerprint, .. } = asked.question.clone();
-                    grant = Some(Grant { tool, rule, fingerprint, scope, until });
+                    let Question { tool, rule, fingerprint, exact, .. } = asked.question.clone();
+                    grant = Some(Grant { tool, rule, fingerprint, exact, scope, until });
                 }
                 asked.answer = Some(answer.clone());
             }

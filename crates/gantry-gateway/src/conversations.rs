@@ -105,6 +105,15 @@ impl Gateway {
             let message = format!("the token \"{}\" only reads", token.name);
             return Err(Refusal::new(RefusalCode::Denied, message));
         }
+        // What it says and allows is done with the agent's tools.
+        if token.tools.is_some() && part == Part::Speaks {
+            let message = format!(
+                "the token \"{}\" may use some tools only, and an agent would use its own for it",
+                token.name
+            );
+            let hint = "a token without --tools speaks with agents";
+            return Err(Refusal::new(RefusalCode::Denied, message).with_hint(hint));
+        }
         Ok((sessions, key))
     }
 
@@ -115,7 +124,14 @@ impl Gateway {
         offset: u32,
     ) -> Result<Value, Refusal> {
         let sessions = self.sessions()?;
-        let (rows, total) = sessions.list(limit.clamp(1, 1_000), offset).await.map_err(session_refusal)?;
+        let limit = limit.clamp(1, 1_000);
+        let listed = match identity {
+            Identity::Client(token) if !token.agents.iter().any(|allowed| allowed == "*") => {
+                sessions.list_of(&token.agents, limit, offset).await
+            }
+            Identity::Client(_) | Identity::Operator => sessions.list(limit, offset).await,
+        };
+        let (rows, total) = listed.map_err(session_refusal)?;
         let theirs = rows.into_iter().filter(|row| self.session(identity, &row.key, Part::Reads).is_ok());
         let rows = theirs.map(|row| {
             json!({

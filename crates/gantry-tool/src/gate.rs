@@ -149,7 +149,7 @@ impl Gate {
         if let Err(violations) = tool.validate(&mut input) {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
-        let verdict = self.decide(&call, &tool, &input).await;
+        let (verdict, touches) = self.decide(&call, &tool, &input).await;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
         let verdict = approval::settle(&self.parts.masker, &call, &tool, &input, verdict).await;
         if verdict.decision != Decision::Allow {
@@ -179,6 +179,10 @@ impl Gate {
         let (answer, mut warnings) = self.bound(&call, &tool, answer).await;
         warnings.extend(warning(&answer));
         warnings.extend(ending.record(&answer, error));
+        // An error may quote what the tool found, also of one whose successes show nothing.
+        if !matches!(answer, Answer::Success(_)) && (touches > 0 || tool.reaches_private()) {
+            call.found.add(Label::Private);
+        }
         Outcome {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
@@ -201,16 +205,22 @@ impl Gate {
         self.parts.audit.flush()
     }
 
-    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge.
-    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Verdict {
+    /// Step 3, with how many paths the call touches. Whatever is asked of nobody is denied, and so is what nobody can judge.
+    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> (Verdict, usize) {
         match tool.touched(call, input).await {
-            Ok(touches) => self.parts.policy.decide(&Request { call, tool, input, touches: &touches }),
-            Err(reason) => Verdict {
-                decision: Decision::Deny,
-                rule: "unknown-touches".into(),
-                sensitive: false,
-                reason: format!("what the call would touch cannot be told: {reason}"),
-            },
+            Ok(touches) => {
+                let request = Request { call, tool, input, touches: &touches };
+                (self.parts.policy.decide(&request), touches.len())
+            }
+            Err(reason) => {
+                let verdict = Verdict {
+                    decision: Decision::Deny,
+                    rule: "unknown-touches".into(),
+                    sensitive: false,
+                    reason: format!("what the call would touch cannot be told: {reason}"),
+                };
+                (verdict, 0)
+            }
         }
     }
 

@@ -439,6 +439,11 @@ impl Tool {
         self.labels.iter().copied().filter(|label| !offline || *label != Label::Untrusted).collect()
     }
 
+    /// Whether its errors may show what is the owner's own: it works with files, commands, or an agent's workspace.
+    pub(crate) fn reaches_private(&self) -> bool {
+        !self.capabilities.is_empty() || self.toolset == Toolset::Native
+    }
+
     /// Every violation of the input schema. Whole floats in the input become integers.
     pub(crate) fn validate(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
         self.validator.get_or_init(|| schema::Validator::new(&self.schemas.input)).check(input)

@@ -170,7 +170,8 @@ impl Driver {
                     if let Some(source) = places.source(&self.shared.marks).await? {
                         flow.add(&[Label::Untrusted], &format!("files written after {source}"));
                     }
-                    flow.outward(agent.autonomy)
+                    let is_alone = self.is_unattended();
+                    flow.outward(if is_alone { Autonomy::Autonomous } else { agent.autonomy })
                 }
                 FlowRule::Ask | FlowRule::Off => Outward::Free,
             };
@@ -215,6 +216,7 @@ impl Driver {
 
     fn spawn_call(&mut self, agent: &Agent, start: Starting) {
         let isolated = self.child().is_some_and(|child| child.isolated_memory);
+        let is_attended = !self.is_unattended();
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
         let mut call = call_of(&self.key.agent, agent);
@@ -228,14 +230,12 @@ impl Driver {
         let asking = Asking { commands: self.commands.downgrade(), call: start.call.id.clone() };
         let own = asking.clone();
         let limit = Duration::from_secs(u64::from(agent.approval_minutes) * 60 + 60);
-        call.approver = Some(
-            Approver::new(move |approval| {
-                let asking = own.clone();
-                async move { asking.ask(approval).await }
-            })
-            .within(limit),
-        );
-        if agent.autonomy != Autonomy::Autonomous {
+        let approver = Approver::new(move |approval| {
+            let asking = own.clone();
+            async move { asking.ask(approval).await }
+        });
+        call.approver = is_attended.then(|| approver.within(limit));
+        if is_attended && agent.autonomy != Autonomy::Autonomous {
             let own = asking.clone();
             call.asker = Some(UserAsker::new(move |questions| {
                 let asking = own.clone();

@@ -30,6 +30,11 @@ impl Driver {
         self.state().and_then(|state| state.child.as_deref())
     }
 
+    /// Whether nobody may be asked, since somebody above works alone.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.child().is_some_and(|child| child.unattended)
+    }
+
     /// How a child is named to those who are asked.
     pub(super) fn child_name(&self) -> Option<ChildName> {
         let child = self.child()?;

@@ -1,7 +1,10 @@
 //! Questions before calls: written down, told to everybody who listens, answered by a human or by the clock.
 
+use std::path::Path;
+
 use gantry_store::DatabaseError;
 use gantry_tool::{Approval, Consent};
+use serde_json::json;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -9,7 +12,7 @@ use super::{Done, Driver};
 use crate::entry::{Answer, Entry, GrantScope, Question};
 use crate::flow;
 use crate::sessions::{SessionError, now_ms};
-use crate::state::State;
+use crate::state::{PendingCall, State};
 
 const MINUTE_MS: i64 = 60_000;
 /// The gate's own rule for agents that are supervised. Who has allowed the same call with its flow has been asked enough.
@@ -23,9 +26,11 @@ impl Driver {
         approval: Approval,
         consent: oneshot::Sender<Consent>,
     ) -> Result<(), DatabaseError> {
-        let (minutes, child) = (self.agent().approval_minutes, self.child_name());
+        let (agent, child) = (self.agent(), self.child_name());
+        let minutes = agent.approval_minutes;
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
-        let known = known_answer(&loaded.state, call, &approval);
+        let exact = loaded.state.call(call).map(|call| exactly(call, &agent.workspace)).unwrap_or_default();
+        let known = known_answer(&loaded.state, call, &approval, &exact);
         let question = match known {
             Known::Gone => {
                 let _ = consent.send(Consent::Denied("the run is over".into()));
@@ -48,6 +53,7 @@ impl Driver {
                 },
                 input: approval.input,
                 fingerprint: approval.fingerprint,
+                exact,
                 expires: now_ms().saturating_add(i64::from(minutes) * MINUTE_MS),
                 child,
             },
@@ -131,8 +137,14 @@ enum Known {
     Answered(Answer),
 }
 
+/// Tells a call as the model wrote it from every other.
+fn exactly(call: &PendingCall, workspace: &Path) -> String {
+    let about = json!([workspace.to_string_lossy(), call.name, call.input]);
+    blake3::hash(about.to_string().as_bytes()).to_hex().to_string()
+}
+
 /// What the journal knows of a question: it may have been asked before a restart, or been answered for good.
-fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
+fn known_answer(state: &State, call: &str, approval: &Approval, exact: &str) -> Known {
     let Some(call) = state.call(call) else { return Known::Gone };
     let flow_allowed = call
         .questions
@@ -147,9 +159,7 @@ fn known_answer(state: &State, call: &str, approval: &Approval) -> Known {
             Some(answer) => Known::Answered(answer.clone()),
             None => Known::Open(Box::new(asked.question.clone())),
         },
-        None if state.is_granted(&approval.tool, &approval.rule, &approval.fingerprint, now_ms()) => {
-            Known::Answered(Answer::Yes)
-        }
+        None if state.is_granted(approval, exact, now_ms()) => Known::Answered(Answer::Yes),
         None => Known::New,
     }
 }

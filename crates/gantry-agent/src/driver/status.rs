@@ -40,7 +40,10 @@ impl std::fmt::Display for Status {
             self.model,
             self.queued,
             self.messages,
-            self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens,
+            self.usage
+                .input_tokens
+                .saturating_add(self.usage.cache_read_tokens)
+                .saturating_add(self.usage.cache_write_tokens),
             self.usage.output_tokens
         )?;
         let questions =

@@ -263,6 +263,7 @@ fn question(id: &str, call: &str) -> Question {
         reason: "because".into(),
         input: json!({}),
         fingerprint: call.into(),
+        exact: String::new(),
         expires: 9,
         child: None,
     }

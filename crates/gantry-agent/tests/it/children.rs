@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_agent::{Entry, Spec};
+use gantry_agent::{Agent, Entry, Spec};
 use gantry_tool::{Autonomy, Call, Principal, Surface};
 use serde_json::json;
 
@@ -63,5 +63,31 @@ async fn what_is_said_to_a_session_that_leaves_memory_is_answered() {
         tokio::time::sleep(Duration::from_micros(500 + 137 * (round % 20))).await;
         assert_eq!(world.sessions.status(&key).await.unwrap().queued, 0);
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beneath_an_autonomous_agent_nobody_is_asked_whatever_a_child_is_made_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).last() {
+        None => calls(&[("a", "note", json!({"text": "never"}))]),
+        Some(answer) => says(answer),
+    };
+    let agent = Agent { autonomy: Autonomy::Supervised, ..Agent::default() };
+    let world = World::open(folder.path(), Setup { agent, ..Setup::default() }, script).await;
+    let mut call = Call::new(Principal::Operator, Surface::Http, folder.path().to_owned());
+    let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
+    let mut above = None;
+    // The first one's parent works alone, the second one's only has such a parent.
+    for autonomy in [Autonomy::Autonomous, Autonomy::Supervised] {
+        (call.autonomy, call.session) = (autonomy, above.take());
+        let standing = world.sessions.begin_child(&call, 0, &spec).await.unwrap();
+        above = Some(standing.key.key.clone());
+        assert!(standing.child.unattended);
+        let end = tokio::time::timeout(PATIENCE, standing.end()).await.unwrap();
+        let told = end.outcome.unwrap();
+        assert!(told.contains("nobody can be asked"), "{told}");
+    }
+    assert!(world.notes().is_empty());
     world.stop().await;
 }

@@ -1,8 +1,11 @@
 //! Private data and the words of others in one run: what goes out needs a human.
 
+use std::sync::Arc;
+
 use gantry_agent::{Agent, Answer, Event, FlowRule, GrantScope};
 use gantry_tool::Autonomy;
 use serde_json::json;
+use tokio::sync::broadcast::Receiver;
 
 use crate::world::{Setup, World, calls, final_text, results, says, settled, until};
 
@@ -106,5 +109,94 @@ async fn the_models_own_search_is_offered_until_something_private_is_held_and_co
     let requests = world.model.requests.lock().unwrap().clone();
     let offered: Vec<bool> = requests.iter().map(|request| request.native_web_search).collect();
     assert_eq!(offered, [true, false, false]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_page_again_and_again_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        9 => says("enough"),
+        number => calls(&[(&format!("a{number}"), "page", json!({"text": "site"}))]),
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
+    let told = world.ask("go").await;
+    let requests = world.model.requests.lock().unwrap().clone();
+    let page = results(requests.last().unwrap()).pop().unwrap();
+    assert!(page.starts_with("[untrusted ") && page.contains("same result each time"), "{page}");
+    assert_eq!((requests.len(), matches!(told, Event::Final { .. })), (4, false), "{told:?}");
+    world.stop().await;
+}
+
+const SUPERVISED: &str = "supervised-agent";
+
+async fn answer_next(
+    world: &World,
+    events: &mut Receiver<Arc<Event>>,
+    tool: &str,
+    rule: &str,
+    answer: Answer,
+) {
+    let event = until(events, |event| matches!(event, Event::Approval { .. })).await;
+    let Event::Approval { question, .. } = event else { panic!() };
+    assert_eq!((question.tool.as_str(), question.rule.as_str()), (tool, rule));
+    world.sessions.answer(&world.key(), Some(question.id), answer, "operator").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_always_covers_the_very_same_call_whatever_rule_asks() {
+    use gantry_model::Block;
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| {
+        let told = results(request);
+        let is_new = !matches!(
+            request.messages.last().and_then(|last| last.content.last()),
+            Some(Block::ToolResult { .. })
+        );
+        let id = format!("a{}", told.len());
+        match (is_new, told.len()) {
+            (true, 0) => calls(&[(&id, "page", json!({"text": "site"}))]),
+            (false, 1) => calls(&[(&id, "private", json!({"text": "diary"}))]),
+            (false, 2) | (true, _) => calls(&[(&id, "post", json!({"text": "secret"}))]),
+            _ => says(told.last().unwrap()),
+        }
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Supervised, FlowRule::Ask), script).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let message = world.send("go").await;
+    let always = Answer::Always { scope: GrantScope::Call, until: i64::MAX };
+    for (tool, rule, answer) in [("page", SUPERVISED, Answer::Yes), ("post", "flow-labels", always)] {
+        answer_next(&world, &mut events, tool, rule, answer).await;
+    }
+    assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
+    // The rule for supervised agents asks about the second one, and is answered already.
+    assert_eq!(final_text(&world.ask("again").await), "noted secret");
+    assert_eq!(world.notes().iter().filter(|note| *note == "secret").count(), 2);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_always_that_knew_of_no_labels_does_not_let_them_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| {
+        let told = results(request);
+        let id = format!("a{}", told.len());
+        match told.len() {
+            0 | 3 => calls(&[(&id, "post", json!({"text": "secret"}))]),
+            1 => calls(&[(&id, "page", json!({"text": "site"}))]),
+            2 => calls(&[(&id, "private", json!({"text": "diary"}))]),
+            _ => says(told.last().unwrap()),
+        }
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Supervised, FlowRule::Ask), script).await;
+    let key = world.key();
+    let mut events = world.sessions.listen(&key);
+    let message = world.send("go").await;
+    let always = || Answer::Always { scope: GrantScope::Call, until: i64::MAX };
+    for (tool, rule) in [("post", SUPERVISED), ("page", SUPERVISED), ("post", "flow-labels")] {
+        answer_next(&world, &mut events, tool, rule, always()).await;
+    }
+    assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
     world.stop().await;
 }

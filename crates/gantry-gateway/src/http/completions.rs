@@ -225,7 +225,10 @@ impl Tokens {
         // A session that does not exist yet has used nothing.
         let Ok(status) = sessions.status(key).await else { return Tokens::default() };
         let usage = status.usage;
-        let prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+        let prompt = usage
+            .input_tokens
+            .saturating_add(usage.cache_read_tokens)
+            .saturating_add(usage.cache_write_tokens);
         Tokens { prompt, answer: usage.output_tokens }
     }
 }

@@ -213,20 +213,46 @@ impl Journal {
 
     /// The sessions, the last active first, and how many there are in all.
     pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
+        self.listed(None, limit, offset).await
+    }
+
+    /// As [`Journal::list`], of these agents alone.
+    pub async fn list_of(
+        &self,
+        agents: &[String],
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
+        let agents = serde_json::json!(agents).to_string();
+        self.listed(Some(&agents), limit, offset).await
+    }
+
+    /// `agents` is a list in JSON.
+    async fn listed(
+        &self,
+        agents: Option<&str>,
+        limit: u32,
+        offset: u32,
+    ) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
         let failed = query_error("list the sessions");
         let rows = sqlx::query(
-            "SELECT key, agent, label, created, last_activity, next_seq, has_work, parent
-             FROM sessions ORDER BY last_activity DESC, id DESC LIMIT $1 OFFSET $2",
+            "SELECT key, agent, label, created, last_activity, next_seq, has_work, parent FROM sessions
+             WHERE $1 IS NULL OR agent IN (SELECT value FROM json_each($1))
+             ORDER BY last_activity DESC, id DESC LIMIT $2 OFFSET $3",
         )
+        .bind(agents)
         .bind(limit)
         .bind(offset)
         .fetch_all(&self.database.readers)
         .await
         .map_err(&failed)?;
-        let total: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM sessions")
-            .fetch_one(&self.database.readers)
-            .await
-            .map_err(&failed)?;
+        let total: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM sessions WHERE $1 IS NULL OR agent IN (SELECT value FROM json_each($1))",
+        )
+        .bind(agents)
+        .fetch_one(&self.database.readers)
+        .await
+        .map_err(&failed)?;
         let sessions = rows.iter().map(session).collect::<Result<_, _>>().map_err(&failed)?;
         Ok((sessions, u64::try_from(total).unwrap_or(0)))
     }

@@ -5,6 +5,9 @@ use crate::database::{Database, DatabaseError, query_error};
 /// Between a run's name and that of a child's account: what a child spends is spent by the run, too.
 pub const BELOW: char = '\u{1f}';
 
+/// A billion dollars: no sum is more, so that none overflows, whatever a model says it used.
+const MOST_NANOS: i64 = 1_000_000_000_000_000_000;
+
 /// In billionths of a dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spending {
@@ -27,12 +30,13 @@ impl Database {
     ) -> Result<(), DatabaseError> {
         sqlx::query(
             "INSERT INTO spending (day, agent, run, nanos) VALUES ($1, $2, $3, $4)
-             ON CONFLICT DO UPDATE SET nanos = nanos + excluded.nanos",
+             ON CONFLICT DO UPDATE SET nanos = MIN(nanos + excluded.nanos, $5)",
         )
         .bind(day)
         .bind(agent)
         .bind(run)
-        .bind(nanos)
+        .bind(nanos.clamp(0, MOST_NANOS))
+        .bind(MOST_NANOS)
         .execute(&self.writer)
         .await
         .map_err(query_error("write down what was spent"))?;
@@ -41,14 +45,16 @@ impl Database {
 
     pub async fn spending(&self, day: &str, agent: &str, run: &str) -> Result<Spending, DatabaseError> {
         let (run, agent, day): (i64, i64, i64) = sqlx::query_as(
-            "SELECT COALESCE((SELECT SUM(nanos) FROM spending
-                      WHERE run = $3 OR (run >= $3 || char(31) AND run < $3 || char(32))), 0),
-                    COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1 AND agent = $2), 0),
-                    COALESCE((SELECT SUM(nanos) FROM spending WHERE day = $1), 0)",
+            // TOTAL does not overflow, and is exact for all that anybody ever spends.
+            "SELECT CAST(MIN((SELECT TOTAL(nanos) FROM spending
+                      WHERE run = $3 OR (run >= $3 || char(31) AND run < $3 || char(32))), $4) AS INTEGER),
+                    CAST(MIN((SELECT TOTAL(nanos) FROM spending WHERE day = $1 AND agent = $2), $4) AS INTEGER),
+                    CAST(MIN((SELECT TOTAL(nanos) FROM spending WHERE day = $1), $4) AS INTEGER)",
         )
         .bind(day)
         .bind(agent)
         .bind(run)
+        .bind(MOST_NANOS)
         .fetch_one(&self.readers)
         .await
         .map_err(query_error("read what was spent"))?;
@@ -83,5 +89,21 @@ mod tests {
         assert_eq!(family("r4").await.unwrap(), Spending { run: 321, agent: 4321, day: 4321 });
         assert_eq!(family("r4\u{1f}child").await.unwrap().run, 320);
         assert_eq!(database.spending("d3", "x", "y").await.unwrap(), Spending::default());
+    }
+
+    #[tokio::test]
+    async fn absurd_costs_do_not_overflow() {
+        let (_folder, database) = database().await;
+        // As it was written before costs had an upper end.
+        let old =
+            "INSERT INTO spending (day, agent, run, nanos) VALUES ('d1', 'a', 'r0', 9223372036854775807)";
+        sqlx::raw_sql(old).execute(&database.writer).await.unwrap();
+        for run in ["r1", "r1", "r1", "r2", "r0"] {
+            database.record_spending("d1", "a", run, i64::MAX).await.unwrap();
+        }
+        let spent = database.spending("d1", "a", "r1").await.unwrap();
+        assert_eq!(spent, Spending { run: MOST_NANOS, agent: MOST_NANOS, day: MOST_NANOS });
+        let others = database.spending("d2", "b", "r3").await.unwrap();
+        assert_eq!(others, Spending::default());
     }
 }

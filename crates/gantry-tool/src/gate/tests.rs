@@ -12,13 +12,14 @@ use crate::audit::{Durability, Phase};
 use crate::call::{Autonomy, Call, Ctx, Principal, Surface};
 use crate::error::{RefusalCode, ToolError};
 use crate::gate::{Answer, Gate, GateParts};
+use crate::labels::Label;
 use crate::mask::Masker;
 use crate::policy::{Decision, Policy, Rule};
 use crate::registry::{Registry, ToolScope};
 use crate::results::ResultStore;
 use crate::sensitive::SensitivePaths;
 use crate::testing::{MemoryAudit, MemoryResults, call, call_as, echo_tool, gate};
-use crate::tool::{Reply, Text, Tool, Toolset, Touch};
+use crate::tool::{Capability, Reply, Text, Tool, Toolset, Touch};
 
 /// Does as it is told.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -332,4 +333,42 @@ async fn whole_floats_reach_the_tool_as_integers() {
     }
     let (gate, _) = gate([Tool::new("N", Toolset::Node, &Arc::new(()), run)]);
     assert_eq!(call(&gate, "/w".as_ref(), "N", json!({"n": 5.0})).await.unwrap(), json!({"n": 5}));
+}
+
+#[tokio::test]
+async fn errors_of_tools_that_work_with_files_are_private() {
+    async fn run(_: Ctx<()>, order: Order) -> Result<Done, ToolError> {
+        match order.act.as_str() {
+            "fail" => Err(ToolError::failed("line 1 is: the key is under the mat")),
+            "deny" => Err(ToolError::denied("line 1 is: the key is under the mat")),
+            _ => Ok(Done { act: order.act }),
+        }
+    }
+    #[derive(Deserialize)]
+    struct Paths {
+        #[serde(default)]
+        path: String,
+    }
+    let tool = |name, toolset| Tool::new(name, toolset, &Arc::new(()), run);
+    let touched = |_: &Call, paths: Paths| (!paths.path.is_empty()).then(|| Touch::read(paths.path.into()));
+    let (gate, _) = gate([
+        tool("free", Toolset::Gantry),
+        tool("file", Toolset::Guarded).capabilities(&[Capability::FilesystemWrite]),
+        tool("object", Toolset::Native),
+        tool("upload", Toolset::Assistant)
+            .touches(move |call, paths| touched(call, paths).into_iter().collect()),
+    ]);
+    for (name, path, private) in [
+        ("free", "", false),
+        ("file", "", true),
+        ("object", "", true),
+        ("upload", "", false),
+        ("upload", "/w/a", true),
+    ] {
+        for (act, labels) in [("go", &[][..]), ("fail", &[Label::Private]), ("deny", &[Label::Private])] {
+            let outcome = gate.call(operator(), name, json!({"act": act, "path": path})).await;
+            let expected = if private { labels } else { &[] };
+            assert_eq!(outcome.labels, expected, "{name} {path} {act}");
+        }
+    }
 }

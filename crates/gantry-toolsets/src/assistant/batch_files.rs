@@ -241,8 +241,9 @@ fn find(
 /// The directory, the destination, every file that matches now, and the name each would get.
 fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
     let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
-    let mut touches = vec![Touch::write(machine.touched_free(call, &input.directory))];
-    touches.extend(destination.clone().map(Touch::write));
+    let touch = if input.dry_run { Touch::read } else { Touch::write };
+    let mut touches = vec![touch(machine.touched_free(call, &input.directory))];
+    touches.extend(destination.clone().map(touch));
     let prepared = prepare(machine, call, input, &|_| false, &|| call.cancel.is_cancelled());
     // A call that does not get this far changes nothing.
     let Ok(Batch { pattern, task, found, .. }) = prepared else { return touches };
@@ -254,8 +255,8 @@ fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
             (Task::Move { .. }, Some(destination)) => Some(destination.join(&file.name)),
             _ => None,
         };
-        touches.push(Touch::write(file.path));
-        touches.extend(target.map(Touch::write));
+        touches.push(touch(file.path));
+        touches.extend(target.map(touch));
     }
     touches
 }

@@ -34,12 +34,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let memories = &ctx.state.memories;
     match memories.store(owner(&ctx.call), name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
-        Ok(Remembered::Known(known)) => {
-            // What is shown was stored by some earlier run.
-            ctx.call.found.add(Label::Untrusted);
-            ctx.call.found.add(Label::Private);
-            Ok(Text(format!("Already known in {name}: {known}")))
-        }
+        // Its words are for memory_recall to show: some earlier run stored them, and they would label this one.
+        Ok(Remembered::Known(_)) => Ok(Text(format!("Already known in {name}; memory_recall shows it."))),
         Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
         Err(err) => Err(ToolError::failed(err.to_string())),
     }
@@ -72,7 +68,10 @@ mod tests {
         };
         assert_eq!(store("The door code is 1234.").await, Ok(json!("Stored in knowledge.")));
         let again = store("the door code is 1234").await.unwrap();
-        assert!(again.as_str().unwrap().starts_with("Already known in knowledge"), "{again}");
+        assert_eq!(again, json!("Already known in knowledge; memory_recall shows it."));
+        let content = json!({"namespace": "knowledge", "content": "the door code is 1234"});
+        let told = bench.gate.call(bench.operator_call(), "memory_store", content).await;
+        assert_eq!(told.labels, [], "nothing is shown");
         assert!(store("…").await.is_err());
         let recalled = bench.call("memory_recall", json!({"namespace": "knowledge"})).await;
         assert_eq!(recalled, Ok(json!("The door code is 1234.")));

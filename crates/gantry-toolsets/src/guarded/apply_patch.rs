@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gantry_files::UpdateOptions;
 use gantry_files::patch::{self, AppliedHunk, PatchError, PatchKind, Patched};
 use gantry_files::text::{self, Encoding};
-use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
     Tool::new("tool::apply_patch", Toolset::Guarded, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
+        .labels(&[Label::Private])
         .touches(move |call, input: Touched| vec![Touch::write(own.touched_contained(call, &input.path))])
 }
 

@@ -228,10 +228,16 @@ impl<'a> Chat<'a> {
                     }
                 }
                 Ok(None) => {}
-                Err(err) => {
-                    Exit::report(self.output, &err);
-                }
+                Err(err) => self.failed(&err),
             }
+        }
+    }
+
+    /// A conversation goes on: the error is a line of it, and an object only for programs.
+    fn failed(&self, err: &anyhow::Error) {
+        match self.output.json {
+            true => drop(Exit::report(self.output, err)),
+            false => self.output.error(&format!("{err:#}")),
         }
     }
 
@@ -270,7 +276,7 @@ impl<'a> Chat<'a> {
                     } else if !line.trim().is_empty() {
                         match self.send(&line).await {
                             Ok(id) => open.extend(id),
-                            Err(err) => _ = Exit::report(self.output, &err),
+                            Err(err) => self.failed(&err),
                         }
                     }
                 }

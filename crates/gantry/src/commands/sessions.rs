@@ -136,7 +136,9 @@ fn list(output: &Output, answer: &Value) {
         let key = output.bold(session["sessionKey"].as_str().unwrap_or_default());
         let state = if session["running"] == true { output.green("running") } else { output.dim("quiet") };
         let label = session["label"].as_str().unwrap_or_default();
-        output.line(&format!("{key}  {state}  {} {label}", time(&session["lastActivity"])));
+        let parent = session["parent"].as_str().map(|parent| output.dim(&format!("  child of {parent}")));
+        let parent = parent.unwrap_or_default();
+        output.line(&format!("{key}  {state}  {}{parent} {label}", time(&session["lastActivity"])));
     }
 }
 

@@ -7,6 +7,7 @@ use gantry_model::testing::{Heard, KEY, Say, Script, ScriptedServer, Turn};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::gateway::peers::{Client, runtime};
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
@@ -210,7 +211,11 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
     let friend = format!("Bearer {}", up.client_token(&world, "friend", &["--agents", "main"]));
     let say = json!({"message": "hi"});
     assert_eq!(post(&up, "main", &say, &[]).status, 200);
-    for (token, speaks, reads) in [(&stranger, 403, 403), (&reader, 403, 200), (&friend, 200, 200)] {
+    let narrow = ["--agents", "main", "--tools", "Read"];
+    let narrow_token = up.client_token(&world, "narrow", &narrow);
+    let narrow = format!("Bearer {narrow_token}");
+    let tokens = [(&stranger, 403, 403), (&reader, 403, 200), (&narrow, 403, 200), (&friend, 200, 200)];
+    for (token, speaks, reads) in tokens {
         let header = [("Authorization", token.as_str())];
         assert_eq!(post(&up, "main", &say, &header).status, speaks, "{token}");
         assert_eq!(up.ask("GET", "/v1/sessions/main", &header, b"").status, reads, "{token}");
@@ -226,7 +231,27 @@ fn tokens_take_part_in_sessions_of_their_agents_alone() {
         assert_eq!(answer.status, 403, "{answer:?}");
     }
     let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &stranger)], b"").json();
-    assert_eq!(listed["sessions"], json!([]));
+    assert_eq!(listed, json!({"sessions": [], "total": 0}));
+    let listed = up.ask("GET", "/v1/sessions", &[("Authorization", &friend)], b"").json();
+    assert_eq!(listed["total"], 1, "{listed}");
+    let message = post(&up, "main", &say, &[("Authorization", &narrow)]).json()["error"]["message"].clone();
+    assert!(message.as_str().unwrap().contains("may use some tools only"), "{message}");
+    let completion = json!({"model": "main", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    let narrow = [("Authorization", narrow.as_str())];
+    let completed = up.ask("POST", "/v1/chat/completions", &narrow, completion.as_bytes());
+    assert_eq!(completed.status, 403, "{completed:?}");
+    runtime().block_on(async {
+        let client = Client::connect(&up, &narrow_token).await.unwrap();
+        for (method, params) in [
+            ("sessions.send", json!({"sessionKey": "main", "message": "hi"})),
+            ("sessions.answer", json!({"sessionKey": "main", "answer": "yes"})),
+        ] {
+            let error = client.ask(method, params).await.unwrap_err();
+            assert!(error.message.contains("may use some tools only"), "{method}: {error:?}");
+        }
+        let listed = client.ask("sessions.list", json!({})).await.unwrap();
+        assert_eq!(listed["total"], 1, "{listed}");
+    });
     model.check();
 }
 

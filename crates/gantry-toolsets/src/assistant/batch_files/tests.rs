@@ -401,3 +401,18 @@ async fn agents_need_approval_when_a_file_or_a_new_name_is_sensitive() {
     let answer = bench.call_as(bench.agent_call("a"), "batch_files", input).await.unwrap();
     assert!(answer.as_str().unwrap().ends_with("a.txt -> a.md\nSkipped: 1 sensitive path"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_dry_run_writes_nowhere() {
+    use gantry_tool::Access;
+    let bench = bench(&[("a.txt", "one")]);
+    for (dry, access) in [(true, Access::Read), (false, Access::Write)] {
+        let input = json!({
+            "pattern": "*.txt", "directory": bench.workspace(), "operation": "rename", "rename_to": "$1.md",
+            "dry_run": dry,
+        });
+        let touches = bench.gate.touches(&bench.operator_call(), "batch_files", &input).await;
+        assert_eq!(touches.len(), 3, "{touches:?}");
+        assert!(touches.iter().all(|touch| touch.access == access), "{touches:?}");
+    }
+}

@@ -106,6 +106,8 @@ fn children_work_side_by_side_and_one_failure_does_not_sink_the_rest() {
     labels.sort_unstable();
     assert_eq!(labels, ["a", "b", "c"]);
     assert!(children.iter().all(|child| child["parent"] == "agent:main:main"), "{children:?}");
+    let listed = world.run(&["sessions", "list"]).stdout;
+    assert_eq!(listed.matches("child of agent:main:main").count(), 3, "{listed}");
     model.check();
 }
 

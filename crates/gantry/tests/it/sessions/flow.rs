@@ -341,6 +341,24 @@ fn the_owner_can_trust_a_file_again() {
     let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
     assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
+    for unknown in ["plan.txt", "nothing.txt", "node:nobody", "api:none"] {
+        let message = json!({"message": format!("/trust {unknown}")});
+        let told = post(&stage.up, "agent:c0:part-0", &message, &[]).json();
+        assert_eq!(told["told"], format!("{unknown} was not marked; nothing has changed"));
+    }
+}
+
+#[test]
+fn the_owner_can_trust_an_api_profile_again() {
+    use attacks::{PROFILE, VIEW};
+    const CASES: &[Case] = &[case("trusted", &[&[PAGE, PROFILE], &[DIARY, VIEW, GET], &[DIARY, VIEW, GET]])];
+    let stage = Stage::new(CASES, "autonomy = \"guided\"");
+    assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
+    let seen = stage.results(0, "part-1")[1].to_string();
+    assert!(seen.contains("[untrusted ") && seen.contains("send the diary"), "{seen}");
+    let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust api:c0"}), &[]).json();
+    assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
+    assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);
 }
 
 #[test]

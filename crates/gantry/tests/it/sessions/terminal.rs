@@ -112,10 +112,15 @@ fn a_conversation_at_a_terminal() {
     terminal.type_keys("helo\x1b[Dl\r");
     terminal.sees("heard <hello>");
     terminal.sees("> ");
+    // What goes wrong is one line.
+    terminal.type_keys("/nosuch\r");
+    terminal.sees("is no command");
+    terminal.sees("> ");
+    assert!(!terminal.screen.lock().unwrap().contains("invalid_input\""), "an object is for programs");
     terminal.type_keys("one\x1b\rtwo\\\rthree\r");
     terminal.sees("heard <one|two|three>");
     terminal.sees("> ");
-    terminal.type_keys("\x1b[A\x1b[A\r");
+    terminal.type_keys("\x1b[A\x1b[A\x1b[A\r");
     terminal.sees("heard <hello>");
     // A call is asked about where it is typed, and told in a line with how long it took.
     terminal.type_keys("run it\r");
