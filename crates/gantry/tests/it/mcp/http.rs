@@ -49,7 +49,7 @@ impl Session<'_> {
         session
     }
 
-    fn say(&self, body: &Value) -> (u16, Option<String>, Value) {
+    pub(crate) fn say(&self, body: &Value) -> (u16, Option<String>, Value) {
         let headers = [("Authorization", &*self.bearer), ("Mcp-Session-Id", &*self.id)];
         post(self.up, &self.path, body, &headers)
     }
