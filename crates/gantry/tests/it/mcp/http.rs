@@ -123,6 +123,23 @@ fn strangers_are_refused_before_anything_is_read() {
 }
 
 #[test]
+fn a_choice_of_nothing_or_made_twice_is_told() {
+    let world = World::new();
+    let up = Up::start(&world);
+    for (query, why) in [
+        ("tools=", "empty"),
+        ("toolset=", "empty"),
+        ("tools=,", "empty"),
+        ("tools=Read&tools=Write", "twice"),
+        ("readOnly&readOnly=false", "twice"),
+    ] {
+        let (status, _, answer) = post(&up, &format!("/mcp?{query}"), &initialize("2025-11-25"), &[]);
+        assert_eq!(status, 400, "{query}: {answer}");
+        assert!(answer.to_string().contains(why), "{query}: {answer}");
+    }
+}
+
+#[test]
 fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
     let world = World::new();
     let up = Up::start(&world);
