@@ -39,13 +39,8 @@ impl Gateway {
         wanted: &Wanted<'_>,
         surface: Surface,
     ) -> Result<Call, Refusal> {
-        let id = wanted.agent.unwrap_or(MAIN_AGENT);
-        if let (Identity::Client(token), Some(id)) = (identity, wanted.agent)
-            && !token.agents.iter().any(|allowed| allowed == id || allowed == "*")
-        {
-            let message = format!("the token \"{}\" may not act as the agent \"{id}\"", token.name);
-            return Err(Refusal::new(RefusalCode::Denied, message));
-        }
+        let acts = acting(identity, wanted.agent)?;
+        let id = acts.unwrap_or(MAIN_AGENT);
         let agent = self.agent(id)?;
         let principal = match (identity, wanted.agent, wanted.mcp) {
             (_, Some(id), _) => Principal::Agent { id: id.to_owned() },
@@ -69,6 +64,7 @@ impl Gateway {
         };
         let mut call = Call::new(principal, surface, workspace);
         id.clone_into(&mut call.agent);
+        call.agentless = acts.is_none();
         call.autonomy = agent.autonomy;
         call.scope = self.scope(identity, agent, surface)?;
         call.cancel = self.ending.child_token();
@@ -98,5 +94,31 @@ impl Gateway {
                 None => refusal.with_hint("agents are configured as [agents.NAME] in gantry.toml"),
             }
         })
+    }
+}
+
+/// The agent as which somebody acts: the one they name, else the one that is theirs. `None` for a token without agents,
+/// to which the limits of `main` apply, and nothing of it belongs.
+fn acting<'a>(identity: &'a Identity, named: Option<&'a str>) -> Result<Option<&'a str>, Refusal> {
+    let Identity::Client(token) = identity else { return Ok(Some(named.unwrap_or(MAIN_AGENT))) };
+    let may = |id: &str| token.agents.iter().any(|allowed| allowed == id || allowed == "*");
+    match (named, token.agents.as_slice()) {
+        (Some(id), _) if may(id) => Ok(Some(id)),
+        (Some(id), _) => {
+            let message = format!("the token \"{}\" may not act as the agent \"{id}\"", token.name);
+            Err(Refusal::new(RefusalCode::Denied, message))
+        }
+        (None, []) => Ok(None),
+        (None, _) if may(MAIN_AGENT) => Ok(Some(MAIN_AGENT)),
+        (None, [only]) => Ok(Some(only)),
+        (None, several) => {
+            let message = format!(
+                "the token \"{}\" acts as one of {}, and none is named",
+                token.name,
+                several.join(", ")
+            );
+            Err(Refusal::new(RefusalCode::Denied, message)
+                .with_hint("name the agent: the header Gantry-Agent, or \"agent\" over WebSocket"))
+        }
     }
 }

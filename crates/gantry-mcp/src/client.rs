@@ -17,7 +17,7 @@ mod stdio;
 mod wire;
 mod words;
 
-pub use definition::{difference, hash as definition_hash};
+pub use definition::{difference, hash as definition_hash, unchecked};
 pub use oauth::flow::{BROWSER_LIMIT, Registered};
 pub use oauth::{Login, LoginError};
 pub use server::ServerError;

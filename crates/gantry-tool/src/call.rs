@@ -158,6 +158,8 @@ pub struct Call {
     pub principal: Principal,
     /// Whose view, policy and workspace apply.
     pub agent: String,
+    /// Only its limits apply: the caller is no agent, and what agents keep is not theirs.
+    pub agentless: bool,
     /// The conversation in which an agent makes the call.
     pub session: Option<String>,
     /// Names the call in its session for good: made again after a restart, it has the same name.
@@ -198,6 +200,7 @@ impl Call {
             id: Uuid::now_v7().to_string(),
             principal,
             agent,
+            agentless: false,
             session: None,
             step: None,
             also_as: Vec::new(),

@@ -1,5 +1,8 @@
 //! Schemas from types, and a check that lists every violation at once.
 
+mod cost;
+
+use jsonschema::PatternOptions;
 use jsonschema::error::ValidationErrorKind;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -8,6 +11,11 @@ use serde_json::{Number, Value};
 
 use crate::error::Violation;
 use crate::nearest::nearest;
+pub use cost::too_costly;
+
+/// Steps back of one search with a pattern that cannot be searched for in linear time.
+const MAX_STEPS_BACK: usize = 10_000;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The description (from the type's doc comment) and the schema of an input.
 pub(crate) fn of_input<T: JsonSchema>() -> (String, Value) {
@@ -68,21 +76,32 @@ pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Resu
         .map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
 }
 
-/// A compiled schema. One that does not compile refuses every input with the reason.
+/// A compiled schema. One that does not compile refuses every input with the reason; one that is too costly to check
+/// lets everything pass, for those who wrote it to check.
 pub struct Validator {
-    compiled: Result<jsonschema::Validator, String>,
+    /// `None` for what is too costly.
+    compiled: Result<Option<jsonschema::Validator>, String>,
     schema: Value,
 }
 
 /// Whether a schema that came from elsewhere can be checked against, or why not.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
-    jsonschema::validator_for(schema).map(drop).map_err(|err| err.to_string())
+    compile(schema).map(drop)
+}
+
+fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
+    let patterns =
+        PatternOptions::fancy_regex().backtrack_limit(MAX_STEPS_BACK).size_limit(MAX_PATTERN_BYTES);
+    jsonschema::options().with_pattern_options(patterns).build(schema).map_err(|err| err.to_string())
 }
 
 impl Validator {
     pub fn new(schema: &Value) -> Self {
         Validator {
-            compiled: jsonschema::validator_for(schema).map_err(|err| err.to_string()),
+            compiled: match too_costly(schema) {
+                Some(_) => Ok(None),
+                None => compile(schema).map(Some),
+            },
             schema: schema.clone(),
         }
     }
@@ -98,7 +117,8 @@ impl Validator {
     /// Everything that is wrong with a value as it stands.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         match &self.compiled {
-            Ok(validator) => validator.iter_errors(value).flat_map(|err| self.explain(&err)).collect(),
+            Ok(None) => Vec::new(),
+            Ok(Some(validator)) => validator.iter_errors(value).flat_map(|err| self.explain(&err)).collect(),
             Err(reason) => {
                 let message = format!("the tool's own schema is broken: {reason}");
                 vec![Violation { path: String::new(), message }]

@@ -28,6 +28,7 @@ pub use agent_desk::{AgentDesk, SpawnEnd};
 pub use endpoint::Endpoint;
 pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
 pub use session_desk::{ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
+pub(crate) use workspace::check_agent;
 pub use workspace::{SkillSource, WorkspacePath};
 
 type Ctx = gantry_tool::Ctx<Native>;

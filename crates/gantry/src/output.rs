@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use gantry_tool::{Refusal, Reply};
+use gantry_tool::{Refusal, Reply, is_hidden};
 use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
@@ -263,21 +263,18 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
 /// Control characters spelled out: text that callers chose must not drive the reader's terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut before = None;
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '\n' | '\t' => shown.push(c),
             '\r' if rest.peek() == Some(&'\n') => shown.push(c),
-            c if c.is_control() || turns_text_around(c) => shown.extend(c.escape_default()),
+            c if c.is_control() || is_hidden(before, c) => shown.extend(c.escape_default()),
             c => shown.push(c),
         }
+        before = Some(c);
     }
     shown
-}
-
-/// Marks that make a line read differently from what it holds.
-fn turns_text_around(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// As [`printable`], but for the colours that we put there ourselves.
@@ -302,14 +299,21 @@ fn unstyled(text: &str) -> String {
 /// JSON leaves the upper control characters and DEL as they are; in its strings they can be escaped.
 fn tame_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut before = None;
     for c in text.chars() {
         match c {
             '\n' => shown.push(c),
-            c if c.is_control() || turns_text_around(c) => {
-                shown.push_str(&format!("\\u{:04x}", u32::from(c)))
+            c if c.is_control() || is_hidden(before, c) => {
+                let units = c
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}"))
+                    .collect::<String>();
+                shown.push_str(&units);
             }
             c => shown.push(c),
         }
+        before = Some(c);
     }
     shown
 }

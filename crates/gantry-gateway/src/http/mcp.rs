@@ -282,13 +282,23 @@ fn nobody() -> Refusal {
 /// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`. A token that names its tools is shown them.
 fn selection(identity: &Identity, parts: &Parts) -> Result<Selection, Refusal> {
     let invalid = |message: String| Refusal::new(RefusalCode::InvalidInput, message);
-    let Query(mut query): Query<HashMap<String, String>> =
+    let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(&parts.uri).map_err(|err| invalid(err.body_text()))?;
-    let mut listed = |name: &str| -> Vec<String> {
-        let value = query.remove(name).unwrap_or_default();
-        value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    let mut query = HashMap::new();
+    for (name, value) in pairs {
+        if let Some((name, _)) = query.remove_entry(&name) {
+            return Err(invalid(format!("the parameter {name:?} is given twice; lists have commas")));
+        }
+        query.insert(name, value);
+    }
+    // Who names no tools wants none, not the usual ones.
+    let mut listed = |name: &str| -> Result<Vec<String>, Refusal> {
+        let Some(value) = query.remove(name) else { return Ok(Vec::new()) };
+        let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let parts: Vec<String> = parts.map(str::to_owned).collect();
+        if parts.is_empty() { Err(invalid(format!("the parameter {name:?} is empty"))) } else { Ok(parts) }
     };
-    let (toolsets, tools) = (listed("toolset"), listed("tools"));
+    let (toolsets, tools) = (listed("toolset")?, listed("tools")?);
     let read_only = query.remove("readOnly").is_some_and(|value| value != "false");
     let namespaced = query.remove("namespaced").is_some_and(|value| value != "false");
     if let Some(unknown) = query.keys().next() {

@@ -233,7 +233,8 @@ impl Connection {
                     params.input_responses = asked.input_requests.map(answers).transpose()?;
                     params.request_state = asked.request_state;
                 }
-                _ => return Err(TalkError::Refused("its answer is none to a call of a tool".to_owned())),
+                ServerResult::CustomResult(odd) => return Err(TalkError::Garbled(what_is_odd(&odd.0))),
+                _ => return Err(TalkError::Garbled("its answer is none to a call of a tool".to_owned())),
             }
         }
         Err(TalkError::Refused("it keeps asking for input, and nobody here can give it".to_owned()))
@@ -298,6 +299,22 @@ impl Connection {
     }
 }
 
+/// Of an answer to a call that could not be taken for one.
+fn what_is_odd(answer: &Value) -> String {
+    const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
+    let Some(blocks) = answer.get("content").and_then(Value::as_array) else {
+        return "its answer has no content".to_owned();
+    };
+    let kind = |block: &Value| block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    match blocks.iter().map(kind).find(|kind| !KINDS.contains(&kind.as_str())) {
+        Some(kind) if kind.is_empty() => "its answer has content without a type".to_owned(),
+        Some(kind) => {
+            format!("its answer has content of a type that is not known here: \"{}\"", shown(&kind))
+        }
+        None => "its answer has content that is not as the protocol says".to_owned(),
+    }
+}
+
 async fn greet<T>(
     transport: T,
     hearer: Hearer,
@@ -312,7 +329,21 @@ where
             ClientLifecycleMode::Auto { preferred_versions: REVISIONS.to_vec(), legacy_version: None }
         }
     };
-    hearer.serve_with_lifecycle(transport, lifecycle).await.map_err(not_greeted)
+    let service = hearer.serve_with_lifecycle(transport, lifecycle).await.map_err(not_greeted)?;
+    let theirs = service.peer_info().map(|info| info.protocol_version.clone());
+    match theirs.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
+        None => Ok(service),
+        Some(theirs) => {
+            service.cancellation_token().cancel();
+            let ours = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str);
+            let message = format!(
+                "it speaks revision \"{}\" of the protocol, and we speak {}",
+                shown(theirs.as_str()),
+                ours.collect::<Vec<_>>().join(", ")
+            );
+            Err(TalkError::Refused(message))
+        }
+    }
 }
 
 fn not_greeted(err: ClientInitializeError) -> TalkError {

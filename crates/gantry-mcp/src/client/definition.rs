@@ -80,6 +80,20 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     schema("inputSchema").or_else(|| schema("outputSchema"))
 }
 
+/// What of a definition is passed on without being checked against, and why.
+pub fn unchecked(definition: &Value) -> Vec<String> {
+    let costly = |field: &str| {
+        let why = gantry_tool::too_costly(definition.get(field)?)?;
+        Some(format!("its {field} is not checked here: {why}"))
+    };
+    ["inputSchema", "outputSchema"].into_iter().filter_map(costly).collect()
+}
+
+/// What a tool promises to answer with, as far as anybody can check it.
+pub(super) fn promise(definition: &Value) -> Option<&Value> {
+    definition.get("outputSchema").filter(|schema| gantry_tool::too_costly(schema).is_none())
+}
+
 /// What has changed, line by line, for the operator to see.
 pub fn difference(before: &Value, after: &Value) -> String {
     let text = |value: &Value| {

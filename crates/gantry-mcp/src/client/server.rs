@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gantry_store::{RecordError, RecordVersion, ServerRecord};
 use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, Validator};
+use rmcp::model::CallToolResult;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, TalkError};
 use super::content;
+use super::definition;
 use super::spec::{Place, ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
 use super::words::shown_name;
@@ -90,13 +92,27 @@ impl Known {
     }
 
     fn promised(&self, tool: &str) -> Option<&Validator> {
-        let schema = promise(self.standing(tool)?)?;
-        Some(self.promises.get(tool)?.get_or_init(|| Validator::new(schema)))
+        let promised = self.promises.get(tool)?;
+        let schema = self.standing(tool)?.accepted.as_ref()?.get("outputSchema")?;
+        Some(promised.get_or_init(|| Validator::new(schema)))
     }
 }
 
+/// An answer that keeps what its tool has promised. Answers can be long, and others must not wait for them.
+async fn checked(known: Arc<Known>, tool: &str, answer: CallToolResult) -> Result<CallToolResult, String> {
+    if !known.promises.contains_key(tool) {
+        return Ok(answer);
+    }
+    let tool = tool.to_owned();
+    let checking = tokio::task::spawn_blocking(move || match known.promised(&tool) {
+        Some(promised) => content::keeps_promise(&answer, promised).map(|()| answer),
+        None => Ok(answer),
+    });
+    checking.await.map_err(|err| err.to_string())?
+}
+
 fn promise(standing: &Standing) -> Option<&Value> {
-    standing.accepted.as_ref()?.get("outputSchema")
+    definition::promise(standing.accepted.as_ref()?)
 }
 
 pub(super) struct Server {
@@ -182,9 +198,8 @@ impl Server {
             let known = self.check(&tool)?;
             let answer = connection.call(&tool, input, call.progress.clone()).await;
             let answer = answer.map_err(|err| self.unanswered(err))?;
-            if let Some(promised) = known.promised(&tool) {
-                content::keeps_promise(&answer, promised).map_err(|why| self.broken_promise(&tool, &why))?;
-            }
+            let answer =
+                checked(known, &tool, answer).await.map_err(|why| self.broken_promise(&tool, &why))?;
             content::reply(answer)
         };
         let answer = tokio::select! {

@@ -221,7 +221,8 @@ impl Inner {
                 State::Ready | State::New | State::Gone => {}
             }
             let wanted = server.spec.tools.as_ref().is_none_or(|tools| tools.contains(&standing.name));
-            let offered = matches!(standing.state, State::Ready | State::Changed);
+            // A tool that is held may be as it was accepted again by the time it is called.
+            let offered = matches!(standing.state, State::Ready | State::Changed | State::Unusable(_));
             tools.extend(
                 standing.accepted.as_ref().filter(|_| wanted && offered).map(|known| tool(server, known)),
             );
@@ -246,7 +247,7 @@ fn tool(server: &Arc<Server>, definition: &Value) -> Tool {
         toolset: Toolset::Mcp,
         description: plain(text("description").or_else(|| text("title")).unwrap_or(&name)),
         input_schema: definition.get("inputSchema").cloned().map(plainly_described).unwrap_or_default(),
-        output_schema: definition.get("outputSchema").cloned().map(plainly_described),
+        output_schema: definition::promise(definition).cloned().map(plainly_described),
         read_only,
         destructive: !read_only && hint("destructiveHint", true),
         idempotent: read_only || hint("idempotentHint", false),

@@ -61,7 +61,9 @@ pub fn standings(record: &ServerRecord) -> Vec<Standing> {
         let pin = record.accepted.get(name).filter(|pin| is_whole(pin));
         let alike = folded.get(&name.replace("::", "__")).is_some_and(|count| *count > 1);
         let state = match (definition::problem(offered), pin) {
-            _ if definitions.len() > 1 => State::Unusable("the server defines it more than once".to_owned()),
+            _ if definitions.len() > 1 && !name.is_empty() => {
+                State::Unusable("the server defines it more than once".to_owned())
+            }
             _ if alike => {
                 State::Unusable("another tool of the server has the same name but for :: and __".to_owned())
             }
@@ -134,6 +136,14 @@ mod tests {
         };
         let states = states(&alike);
         assert_eq!(states.iter().filter(|(_, state)| *state == "unusable").count(), 2, "{states:?}");
+    }
+
+    #[test]
+    fn tools_without_names_are_told_to_have_none() {
+        let nameless = json!({"inputSchema": {"type": "object"}});
+        let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
+        let State::Unusable(why) = &standings(&record)[0].state else { panic!() };
+        assert_eq!(why, "it has no name");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn tool(native: &Arc<Native>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let name = input.namespace.name();
     let query = input.query.as_deref().filter(|query| !query.trim().is_empty());
-    let recalled = ctx.state.memories.recall(owner(&ctx.call), name, query, MAX_CHARS).await;
+    let recalled = ctx.state.memories.recall(owner(&ctx.call)?, name, query, MAX_CHARS).await;
     let recalled = recalled.map_err(|err| ToolError::failed(err.to_string()))?;
     // What was stored by a run that had read what others wrote is still what others may have written.
     let untrusted = label_name(Label::Untrusted);

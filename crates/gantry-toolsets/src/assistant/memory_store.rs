@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::namespace::Namespace;
 use crate::Native;
+use crate::native::check_agent;
 
 type Ctx = gantry_tool::Ctx<Native>;
 
@@ -32,7 +33,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let labels: Vec<String> = ctx.call.labels.iter().map(|label| label_name(*label).to_owned()).collect();
     let now = jiff::Timestamp::now().as_millisecond();
     let memories = &ctx.state.memories;
-    match memories.store(owner(&ctx.call), name, &input.content, &labels, now).await {
+    match memories.store(owner(&ctx.call)?, name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
         // Its words are for memory_recall to show: some earlier run stored them, and they would label this one.
         Ok(Remembered::Known(_)) => Ok(Text(format!("Already known in {name}; memory_recall shows it."))),
@@ -42,8 +43,9 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 }
 
 /// Whose memories a call is about.
-pub(super) fn owner(call: &Call) -> &str {
-    call.memories_of.as_ref().unwrap_or(&call.agent)
+pub(super) fn owner(call: &Call) -> Result<&str, ToolError> {
+    check_agent(call)?;
+    Ok(call.memories_of.as_ref().unwrap_or(&call.agent))
 }
 
 /// As memories keep it.

@@ -9,7 +9,7 @@ use gantry_tool::{Call, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::workspace::WorkspacePath;
+use super::workspace::{WorkspacePath, check_agent};
 use super::{Ctx, Done, Endpoint, Native, Transferred, done, object_error};
 
 /// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
@@ -65,6 +65,9 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let source = Endpoint::parse(&input.source).map_err(ToolError::input)?;
     let destination = Endpoint::parse(&input.destination).map_err(ToolError::input)?;
+    if [&source, &destination].into_iter().any(|end| matches!(end, Endpoint::Workspace { .. })) {
+        check_agent(&ctx.call)?;
+    }
     if source.is_same(&destination) {
         return Err(ToolError::input("source and destination are the same"));
     }

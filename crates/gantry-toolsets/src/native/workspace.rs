@@ -30,9 +30,20 @@ pub enum SkillSource {
     Global,
 }
 
+/// Whether the caller is an agent at all: only agents keep things.
+pub(crate) fn check_agent(call: &Call) -> Result<(), ToolError> {
+    if call.agentless {
+        let message = "this token acts as no agent, and only agents have a workspace in storage and memories";
+        return Err(ToolError::denied(message)
+            .with_hint("`gantry tokens add NAME --agents main` makes one that does"));
+    }
+    Ok(())
+}
+
 impl WorkspacePath {
     /// Reads a path as a caller wrote it: relative, `/` for the root, perhaps with a final slash.
     pub fn new(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
+        check_agent(call)?;
         let agent = &call.agent;
         if agent.contains('/') || check_key(agent).is_err() {
             return Err(ToolError::input(format!("{agent:?} is no agent that could have a workspace")));

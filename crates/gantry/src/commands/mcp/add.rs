@@ -6,7 +6,7 @@ use gantry_mcp::client::{ServerError, State};
 use gantry_store::ServerRecords;
 use serde_json::{Map, Value, json};
 
-use super::servers::{described, known, load, open, told};
+use super::servers::{described, known, load, notes, open, told};
 use crate::client::runtime;
 use crate::config::McpServerConfig;
 use crate::exit::{Exit, UsageError};
@@ -114,7 +114,15 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         let ready = standings.iter().filter(|standing| standing.state == State::Ready);
         let ready: Vec<&str> = ready.map(|standing| standing.name.as_str()).collect();
         let confinement = servers.confinement(&args.name);
-        output.value(&json!({"name": args.name, "tools": ready, "held": held, "confinement": confinement}));
+        let unchecked: Vec<Value> = standings
+            .iter()
+            .flat_map(|standing| {
+                notes(standing).into_iter().map(|note| json!({"name": standing.name, "reason": note}))
+            })
+            .collect();
+        output.value(&json!({
+            "name": args.name, "tools": ready, "held": held, "unchecked": unchecked, "confinement": confinement,
+        }));
         return Ok(Exit::Success);
     }
     standings.iter().for_each(|standing| output.page(&described(output, standing)));

@@ -11,6 +11,20 @@ use crate::places::Places;
 /// The name under which clients know us.
 pub(super) const NAME: &str = "gantry";
 
+/// Fields that entries of servers at addresses have, and programs have not.
+const AT_ADDRESSES: [&str; 10] = [
+    "url",
+    "serverUrl",
+    "httpUrl",
+    "uri",
+    "headers",
+    "oauth",
+    "bearer_token_env_var",
+    "bearer_token",
+    "http_headers",
+    "env_http_headers",
+];
+
 /// Of the order of bytes.
 const MARK: char = '\u{feff}';
 
@@ -42,6 +56,10 @@ pub(super) enum EditError {
     Syntax { format: &'static str, reason: String },
     #[error("\"{key}\" in it is not a table of servers")]
     NoTable { key: &'static str },
+    #[error(
+        "to write it anew would change more than the entry: it has numbers of an unusual form, or names twice"
+    )]
+    Harm,
     #[error("it is YAML of another form than can be changed without harm: {0}")]
     Form(&'static str),
 }
@@ -99,7 +117,7 @@ impl McpClient {
     }
 }
 
-/// Other fields of an entry that is there already stay, such as an environment.
+/// Other fields of an entry that is there already stay, such as an environment; one of another kind makes room as a whole.
 fn in_json(text: &str, key: &'static str, entry: Value) -> Result<String, EditError> {
     let mut root: Map<String, Value> = if text.trim().is_empty() {
         Map::new()
@@ -111,17 +129,40 @@ fn in_json(text: &str, key: &'static str, entry: Value) -> Result<String, EditEr
     let servers = servers.as_object_mut().ok_or(EditError::NoTable { key })?;
     let ours = servers.entry(NAME).or_insert_with(|| json!({}));
     let before = root_text(text);
+    let other_kind = AT_ADDRESSES.iter().any(|field| ours.get(field).is_some())
+        || ours.get("type").is_some_and(|kind| entry.get("type").map_or(kind != "stdio", |own| own != kind));
     match (ours.as_object_mut(), entry) {
-        (Some(ours), Value::Object(entry)) => ours.extend(entry),
+        (Some(ours), Value::Object(entry)) if !other_kind => ours.extend(entry),
         (_, entry) => *ours = entry,
     }
     let root = Value::Object(root);
     if before.as_ref() == Some(&root) {
         return Ok(text.to_owned());
     }
+    if before.is_some_and(|before| without_words(text) != without_words(&before.to_string())) {
+        return Err(EditError::Harm);
+    }
     let pretty = serde_json::to_string_pretty(&root)
         .map_err(|err| EditError::Syntax { format: "JSON", reason: err.to_string() })?;
     Ok(format!("{pretty}\n"))
+}
+
+/// JSON without spaces and what is in quotes: what is left tells numbers by how they are written, and how many names there are.
+fn without_words(text: &str) -> String {
+    let (mut left, mut quoted, mut escaped) = (String::new(), false, false);
+    for c in text.chars() {
+        match (quoted, c) {
+            (true, _) if escaped => escaped = false,
+            (true, '\\') => escaped = true,
+            (_, '"') => {
+                quoted = !quoted;
+                left.push(c);
+            }
+            (false, c) if !c.is_whitespace() => left.push(c),
+            _ => {}
+        }
+    }
+    left
 }
 
 fn root_text(text: &str) -> Option<Value> {
@@ -140,6 +181,9 @@ fn in_toml(text: &str, entry: &Entry) -> Result<String, EditError> {
     let servers = servers.as_table_like_mut().ok_or(EditError::NoTable { key: KEY })?;
     let ours = servers.entry(NAME).or_insert_with(|| toml_edit::Item::Table(toml_edit::Table::new()));
     let ours = ours.as_table_like_mut().ok_or(EditError::NoTable { key: KEY })?;
+    if AT_ADDRESSES.iter().any(|field| ours.contains_key(field)) {
+        ours.clear();
+    }
     let args: toml_edit::Array = entry.args.iter().collect();
     let same = ours.get("command").and_then(|command| command.as_str()) == Some(&entry.program)
         && ours.get("args").and_then(|args| args.as_array()).is_some_and(|old| {
@@ -205,6 +249,38 @@ mod tests {
     fn a_mark_before_the_text_stays_where_it_is() {
         let edited = check(McpClient::Claude, "\u{feff}{\"theme\": \"dark\"}");
         assert!(edited.starts_with("\u{feff}{") && edited.contains("/opt/gantry") && edited.contains("dark"));
+    }
+
+    #[test]
+    fn an_entry_of_another_kind_makes_room_as_a_whole() {
+        let text = r#"{"mcpServers": {"gantry": {"type": "http", "url": "http://x", "headers": {"A": "b"}, "env": {}}}}"#;
+        for client in [McpClient::Claude, McpClient::Cursor] {
+            let edited: Value = serde_json::from_str(&check(client, text)).unwrap();
+            let fresh: Value = serde_json::from_str(&check(client, "")).unwrap();
+            assert_eq!(edited, fresh, "{client:?}");
+        }
+        let remote = r#"{"mcp": {"gantry": {"type": "remote", "enabled": false}}}"#;
+        let edited: Value = serde_json::from_str(&check(McpClient::Opencode, remote)).unwrap();
+        assert_eq!(edited["mcp"]["gantry"]["type"], "local");
+        let text = "a = 1 # mine\n[mcp_servers.gantry]\nurl = \"http://x\"\nbearer_token_env_var = \"T\"\n";
+        let edited = check(McpClient::Codex, text);
+        assert!(edited.starts_with("a = 1 # mine\n") && edited.contains("command = "), "{edited}");
+        assert!(!edited.contains("url") && !edited.contains("bearer"), "{edited}");
+    }
+
+    #[test]
+    fn what_writing_anew_would_change_is_left_alone() {
+        for text in [
+            r#"{"id": 12345678901234567890123}"#,
+            r#"{"share": 0.10000000000000000001}"#,
+            r#"{"a": 1, "a": 2}"#,
+            r#"{"deep": [{"a": {"b": "x", "b": "y"}}]}"#,
+            r#"{"n": 1e5}"#,
+        ] {
+            let refused = McpClient::Claude.edited(text, &entry()).map_err(|err| err.to_string());
+            assert!(refused.is_err_and(|why| why.contains("would change more")), "{text}");
+        }
+        check(McpClient::Claude, r#"{"a": 1.5, "b": [-3, true, null, "12345678901234567890123 \" \\"]}"#);
     }
 
     #[test]

@@ -49,6 +49,9 @@ fn wanted(mut root: Value, entry: &Entry) -> Result<Value, EditError> {
     if !ours.is_object() {
         *ours = Value::Object(Map::new());
     }
+    if ours.get("uri").is_some() || ours.get("type").is_some_and(|kind| kind != "stdio") {
+        return Err(EditError::Form("its entry \"gantry\" is of another kind"));
+    }
     let timeout = ours.get("timeout").cloned().unwrap_or_else(|| json!(300));
     let fields = json!({
         "enabled": true, "type": "stdio", "name": NAME, "cmd": entry.program, "args": entry.args, "timeout": timeout,

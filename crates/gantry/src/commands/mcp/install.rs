@@ -64,17 +64,22 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         output.done("nothing was changed");
         return Ok(Exit::Failure);
     }
-    if old.is_some() {
-        let backup = backup(&file);
+    let backup = old.is_some().then(|| backup(&file));
+    if let Some(backup) = &backup {
         // With its mode: clients keep credentials in these files.
-        scope.copy_new(&file, &backup, &AtomicBool::new(false))?;
+        scope.copy_new(&file, backup, &AtomicBool::new(false))?;
+    }
+    let options = WriteOptions { make_parents: true, only_new: old.is_none() };
+    if let Err(err) = scope.replace(&file, &[edited.as_bytes()], options) {
+        // A copy of what was not changed is of no use to anybody.
+        if let Some(backup) = &backup {
+            let _ = scope.remove(backup);
+        }
+        return Err(err.into());
+    }
+    if let Some(backup) = &backup {
         output.note(&format!("the old file is {}", backup.display()));
     }
-    scope.replace(
-        &file,
-        &[edited.as_bytes()],
-        WriteOptions { make_parents: true, only_new: old.is_none() },
-    )?;
     output.done(&format!("{} is written; start the client anew", file.display()));
     choice::tell_of_token(places, output);
     Ok(Exit::Success)

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name};
+use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name, unchecked};
 use gantry_store::ServerRecords;
 use gantry_tool::{Masker, Refusal, RefusalCode, Registry, nearest};
 use serde_json::{Value, json};
@@ -177,7 +177,7 @@ fn row(standing: &Standing) -> Value {
         _ => None,
     };
     json!({
-        "name": standing.name, "state": standing.state.name(), "reason": reason,
+        "name": standing.name, "state": standing.state.name(), "reason": reason, "unchecked": notes(standing),
         "accepted": standing.accepted, "offered": standing.offered,
     })
 }
@@ -185,6 +185,11 @@ fn row(standing: &Standing) -> Value {
 pub(super) fn about_line(about: &Value) -> String {
     let text = |field: &str| about[field].as_str().unwrap_or("?").to_owned();
     format!("{} {}, MCP {}", text("name"), text("version"), text("protocolVersion"))
+}
+
+/// What is not checked of it.
+pub(super) fn notes(standing: &Standing) -> Vec<String> {
+    standing.accepted.as_ref().or(standing.offered.as_ref()).map(unchecked).unwrap_or_default()
 }
 
 /// A tool on one line: how it stands, and what it says it does.
@@ -200,7 +205,8 @@ pub(super) fn described(output: &Output, standing: &Standing) -> String {
         State::New => output.yellow("not accepted"),
         State::Gone => output.dim("gone"),
     };
-    format!("  {}  {state}  {}", output.bold(&shown_name(&standing.name)), printable(&words))
+    let notes: String = notes(standing).iter().map(|note| format!("\n    {}", output.yellow(note))).collect();
+    format!("  {}  {state}  {}{notes}", output.bold(&shown_name(&standing.name)), printable(&words))
 }
 
 pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit> {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::peers::{Client, runtime};
 use super::{Up, eventually};
+use crate::mcp::http::Session;
 use crate::run::World;
 
 const AGENTS: &str = r#"
@@ -95,6 +96,69 @@ fn who_may_act_as_which_agent() {
     assert_eq!((ask(&narrow, "full", "read"), ask(&narrow, "full", "Glob")), (200, 404));
     let elsewhere = [("Authorization", plain.as_str()), ("Gantry-Workspace", "/")];
     assert_eq!(up.call_with("read", &read, &elsewhere).status, 403, "only the operator chooses a workspace");
+}
+
+/// What `main` keeps, over every surface.
+#[test]
+fn a_token_without_a_named_agent_is_not_taken_for_main() {
+    let world = World::new();
+    world.configure(AGENTS);
+    let up = Up::start(&world);
+    let note = json!({"path": "secret.md", "content": "main's own"});
+    assert_eq!(up.call_with("gsv__WriteFile", &note, &[]).status, 200);
+    let token = |name: &str, more: &[&str]| up.client_token(&world, name, more);
+    let (plain, one) = (token("plain", &[]), token("one", &["--agents", "full"]));
+    let (two, of_main) =
+        (token("two", &["--agents", "full,reader"]), token("of-main", &["--agents", "main"]));
+    let read = json!({"path": "secret.md"});
+    let over_http = |token: &str, tool: &str, input: &serde_json::Value| {
+        up.call_with(tool, input, &[("Authorization", &bearer(token))])
+    };
+    assert_eq!(over_http(&of_main, "gsv__ReadFile", &read).status, 200);
+    let refused = over_http(&plain, "gsv__ReadFile", &read);
+    assert!(refused.status == 403 && refused.text().contains("acts as no agent"), "{}", refused.text());
+    assert_eq!(over_http(&plain, "gsv__WriteFile", &note).status, 403);
+    let copied = json!({"source": "gsv:secret.md", "destination": "local:copy.md"});
+    assert_eq!(over_http(&plain, "gsv__Transfer", &copied).status, 403);
+    let remembered = over_http(&plain, "memory_recall", &json!({"namespace": "knowledge"}));
+    assert!(remembered.text().contains("acts as no agent"), "{}", remembered.text());
+    world.write("a.txt", "one\n");
+    assert_eq!(
+        over_http(&plain, "read", &json!({"path": "a.txt"})).status,
+        200,
+        "other tools are not an agent's"
+    );
+    let other = over_http(&one, "gsv__ReadFile", &read);
+    assert!(other.status == 422 && !other.text().contains("main's own"), "{}", other.text());
+    let own = json!({"path": "secret.md", "content": "the other one's"});
+    assert_eq!(over_http(&one, "gsv__WriteFile", &own).status, 200);
+    let unnamed = over_http(&two, "gsv__ReadFile", &read);
+    assert_eq!(unnamed.status, 403);
+    assert!(unnamed.text().contains("full, reader"), "{}", unnamed.text());
+    runtime().block_on(async {
+        let over_socket = async |token: &str| {
+            let client = Client::connect(&up, token).await.unwrap();
+            let answer = client.ask("tool.call", json!({"tool": "gsv__ReadFile", "input": read})).await;
+            answer.map_or_else(|err| err.message.clone(), |answer| answer.to_string())
+        };
+        assert!(over_socket(&of_main).await.contains("main's own"));
+        assert!(over_socket(&one).await.contains("the other one's"));
+        assert!(over_socket(&plain).await.contains("acts as no agent"));
+        assert!(over_socket(&two).await.contains("full, reader"));
+    });
+    let over_mcp = |token: &str| {
+        let session = Session::open(&up, "/mcp", token, "2025-11-25");
+        let uri = json!({"uri": "gantry://workspace/secret.md"});
+        session
+            .say(&json!({"jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": uri}))
+            .2
+            .to_string()
+    };
+    assert!(over_mcp(&of_main).contains("main's own"));
+    assert!(over_mcp(&one).contains("the other one's"));
+    assert!(over_mcp(&plain).contains("acts as no agent"));
+    let kept = up.call_with("gsv__ReadFile", &read, &[]);
+    assert!(kept.text().contains("main's own"), "{}", kept.text());
 }
 
 #[test]

@@ -103,6 +103,85 @@ fn a_server_is_redefined_under_way_and_stays_held_over_restarts() {
 }
 
 #[test]
+fn a_schema_that_explodes_is_left_to_its_server_and_freezes_nobody() {
+    let world = World::new();
+    let fake = Fake::new(&world, "boom");
+    let mut defs: serde_json::Map<String, Value> = (0..14)
+        .map(|level| {
+            (
+                format!("d{level}"),
+                json!({"allOf": vec![json!({"$ref": format!("#/$defs/d{}", level + 1)}); 4]}),
+            )
+        })
+        .collect();
+    defs.insert("d14".into(), json!({"type": "string"}));
+    let costly = json!({"type": "object", "$defs": defs, "properties": {"x": {"$ref": "#/$defs/d0"}}});
+    let plain = json!({"type": "object"});
+    fake.define(&json!([
+        {"name": "structured", "description": "harmless", "inputSchema": plain, "outputSchema": costly},
+        {"name": "echo", "description": "harmless", "inputSchema": costly},
+    ]));
+    let added = fake.add(&world, "good", &[]);
+    assert_eq!(added.code, 0, "{added:?}");
+    for told in [added, world.run(&["mcp", "show", "boom"]), world.run(&["mcp", "test", "boom"])] {
+        for field in ["inputSchema", "outputSchema"] {
+            assert!(told.stdout.contains(&format!("its {field} is not checked here")), "{field}: {told:?}");
+        }
+    }
+    let up = Up::start(&world);
+    let begun = Instant::now();
+    let answer = up.call("boom__structured", &json!({"structuredContent": {"x": "s"}}));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(up.call("boom__echo", &json!({"text": "back", "x": "s"})).text(), "back");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let listed = up.get("/v1/tools/boom__structured").json();
+    assert_eq!(listed["outputSchema"], json!(null), "what nobody can check is not passed on: {listed}");
+}
+
+#[test]
+fn a_tool_that_was_unusable_for_a_while_runs_again() {
+    let world = World::new();
+    let fake = Fake::new(&world, "turning");
+    let good = json!({"name": "echo", "description": "says it", "inputSchema": {"type": "object"}});
+    let mut bad = good.clone();
+    bad["execution"] = json!({"taskSupport": "required"});
+    fake.define(&json!([good]));
+    assert_eq!(fake.add(&world, "good", &[]).code, 0);
+    let up = Up::start(&world);
+    let call = || up.call("turning__echo", &json!({"text": "x"}));
+    assert_eq!(call().text(), "x");
+    fake.define(&json!([bad]));
+    eventually("it is held", Duration::from_secs(10), || call().text().contains("only as a task"));
+    fake.define(&json!([good]));
+    eventually("it runs again", Duration::from_secs(10), || call().text() == "x");
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_said_and_nothing_is_hidden() {
+    let world = World::new();
+    let ancient = Fake::new(&world, "ancient").add(&world, "ancient", &[]);
+    assert_eq!(ancient.code, 4, "{ancient:?}");
+    assert!(ancient.stderr.contains("1999-01-01") && ancient.stderr.contains("2025-11-25"), "{ancient:?}");
+    let fake = Fake::new(&world, "fake");
+    let description = "adds\u{e0069}\u{e0067}\u{200b} numbers";
+    fake.define(&json!([
+        {"name": "structured", "description": description, "inputSchema": {"type": "object"}},
+        {"inputSchema": {"type": "object"}}, {"inputSchema": {"type": "object"}},
+    ]));
+    let added = fake.add(&world, "good", &[]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let shown = added.stdout;
+    assert!(shown.contains("\\u{e0069}\\u{e0067}\\u{200b}"), "{shown}");
+    assert!(!shown.contains('\u{e0069}') && !shown.contains('\u{200b}'), "{shown}");
+    assert!(shown.contains("it has no name"), "{shown}");
+    let up = Up::start(&world);
+    let tool = up.get("/v1/tools/fake__structured").json();
+    assert_eq!(tool["description"], "adds numbers");
+    let odd = up.call("fake__structured", &json!({"content": [{"type": "hologram"}]})).text();
+    assert!(odd.contains("a type that is not known here") && odd.contains("hologram"), "{odd}");
+}
+
+#[test]
 fn a_server_that_has_frozen_is_ended_and_comes_back() {
     let world = World::new();
     let fake = Fake::added(&world, "fake");

@@ -49,7 +49,7 @@ impl Session<'_> {
         session
     }
 
-    fn say(&self, body: &Value) -> (u16, Option<String>, Value) {
+    pub(crate) fn say(&self, body: &Value) -> (u16, Option<String>, Value) {
         let headers = [("Authorization", &*self.bearer), ("Mcp-Session-Id", &*self.id)];
         post(self.up, &self.path, body, &headers)
     }
@@ -120,6 +120,23 @@ fn strangers_are_refused_before_anything_is_read() {
     let in_url =
         up.ask("POST", &format!("/mcp?token={}", up.token), &[ACCEPT, JSON, ("Authorization", "")], b"{}");
     assert_eq!(in_url.status, 401);
+}
+
+#[test]
+fn a_choice_of_nothing_or_made_twice_is_told() {
+    let world = World::new();
+    let up = Up::start(&world);
+    for (query, why) in [
+        ("tools=", "empty"),
+        ("toolset=", "empty"),
+        ("tools=,", "empty"),
+        ("tools=Read&tools=Write", "twice"),
+        ("readOnly&readOnly=false", "twice"),
+    ] {
+        let (status, _, answer) = post(&up, &format!("/mcp?{query}"), &initialize("2025-11-25"), &[]);
+        assert_eq!(status, 400, "{query}: {answer}");
+        assert!(answer.to_string().contains(why), "{query}: {answer}");
+    }
 }
 
 #[test]

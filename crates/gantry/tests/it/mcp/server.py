@@ -106,7 +106,7 @@ def call(number, name, arguments, meta):
 def answer(message):
     number, method, params = message["id"], message["method"], message.get("params", {})
     if method == "initialize":
-        say({"id": number, "result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fake", "version": "1"}}})
+        say({"id": number, "result": {"protocolVersion": "1999-01-01" if mode == "ancient" else params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fake", "version": "1"}}})
     elif method == "tools/list":
         say({"id": number, "result": {"tools": tools()}})
     elif method == "tools/call":
