@@ -16,6 +16,9 @@ pub use cost::too_costly;
 /// Steps back of one search with a pattern that cannot be searched for in linear time.
 const MAX_STEPS_BACK: usize = 10_000;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Visits of one check: about a second.
+const MAX_CHECKED: usize = 20_000_000;
+const MAX_VIOLATIONS: usize = 200;
 
 /// The description (from the type's doc comment) and the schema of an input.
 pub(crate) fn of_input<T: JsonSchema>() -> (String, Value) {
@@ -81,6 +84,8 @@ pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Resu
 pub struct Validator {
     /// `None` for what is too costly.
     compiled: Result<Option<jsonschema::Validator>, String>,
+    /// Of a check, for each part of a value.
+    weight: usize,
     schema: Value,
 }
 
@@ -97,11 +102,13 @@ fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
 
 impl Validator {
     pub fn new(schema: &Value) -> Self {
+        let weight = cost::weight(schema);
         Validator {
-            compiled: match too_costly(schema) {
-                Some(_) => Ok(None),
-                None => compile(schema).map(Some),
+            compiled: match weight {
+                Err(_) => Ok(None),
+                Ok(_) => compile(schema).map(Some),
             },
+            weight: weight.unwrap_or(0),
             schema: schema.clone(),
         }
     }
@@ -114,11 +121,18 @@ impl Validator {
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
-    /// Everything that is wrong with a value as it stands.
+    /// Whether a value is so long that nobody should wait for its check.
+    pub fn is_too_long(&self, value: &Value) -> bool {
+        parts(value).saturating_mul(self.weight) > MAX_CHECKED
+    }
+
+    /// What is wrong with a value as it stands, up to a number that nobody reads to the end.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         match &self.compiled {
             Ok(None) => Vec::new(),
-            Ok(Some(validator)) => validator.iter_errors(value).flat_map(|err| self.explain(&err)).collect(),
+            Ok(Some(validator)) => {
+                validator.iter_errors(value).take(MAX_VIOLATIONS).flat_map(|err| self.explain(&err)).collect()
+            }
             Err(reason) => {
                 let message = format!("the tool's own schema is broken: {reason}");
                 vec![Violation { path: String::new(), message }]
@@ -152,6 +166,14 @@ impl Validator {
             Some(meant) => format!("unknown field \"{name}\"; did you mean \"{meant}\"?"),
             None => format!("unknown field \"{name}\"; known fields: {}", fields.join(", ")),
         }
+    }
+}
+
+fn parts(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(parts).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(parts).sum::<usize>(),
+        _ => 1,
     }
 }
 
@@ -243,6 +265,18 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"a": {"enum": ["x", "y", "z", "w", "v"]}}});
         let violations = Validator::new(&schema).check(&mut json!({"a": "q"})).unwrap_err();
         assert_eq!(violations[0].to_string(), r#"a: "q" is not one of "x", "y", "z", "w", "v""#);
+    }
+
+    #[test]
+    fn a_long_value_and_a_long_list_are_too_much_together() {
+        let names: Vec<String> = (0..15_000).map(|number| format!("name {number}")).collect();
+        let schema = Validator::new(&json!({"items": {"enum": names}}));
+        assert!(schema.is_too_long(&json!(vec!["x"; 300_000])));
+        assert!(!schema.is_too_long(&json!(vec!["x"; 1_000])));
+        assert_eq!(schema.violations(&json!(vec!["x"; 1_000])).len(), MAX_VIOLATIONS);
+        let plain =
+            Validator::new(&json!({"items": {"type": "object", "properties": {"a": {"type": "string"}}}}));
+        assert!(!plain.is_too_long(&json!(vec![json!({"a": "b"}); 300_000])));
     }
 
     #[test]

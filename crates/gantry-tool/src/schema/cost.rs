@@ -15,7 +15,7 @@ const UNKNOWN: &str = "its references cannot be followed, so that nobody knows w
 
 /// Why nobody should check values against a schema, if so.
 pub fn too_costly(schema: &Value) -> Option<&'static str> {
-    judge(schema).err()
+    weight(schema).err()
 }
 
 /// Where in a value a schema applies, seen from the schema above: a field or item by its name, or any.
@@ -28,13 +28,16 @@ enum Kind {
     Item,
 }
 
+type Lead<'a> = (Step<'a>, &'a Value);
+
 /// All that applies to one part of a value at once, and where it leads.
 struct Expanded<'a> {
     visits: usize,
     leads: HashMap<Step<'a>, Vec<usize>>,
 }
 
-fn judge(root: &Value) -> Result<(), &'static str> {
+/// The most that is done to one part of a value, in visits, or why nobody should do it.
+pub(super) fn weight(root: &Value) -> Result<usize, &'static str> {
     let names = Names::of(root)?;
     let mut schemas = vec![root];
     let mut numbers = HashMap::from([(std::ptr::from_ref(root), 0)]);
@@ -60,7 +63,7 @@ fn judge(root: &Value) -> Result<(), &'static str> {
 }
 
 /// From the leaves up: what each adds up to. What is left then leads back to itself, and may do so one way at a time.
-fn weigh(expanded: &[Expanded<'_>]) -> Result<(), &'static str> {
+fn weigh(expanded: &[Expanded<'_>]) -> Result<usize, &'static str> {
     let mut above: Vec<Vec<usize>> = vec![Vec::new(); expanded.len()];
     let mut waits_for: Vec<usize> = vec![0; expanded.len()];
     for (number, one) in expanded.iter().enumerate() {
@@ -85,6 +88,7 @@ fn weigh(expanded: &[Expanded<'_>]) -> Result<(), &'static str> {
             }
         }
     }
+    let mut most = weights.iter().flatten().copied().max().unwrap_or(0);
     let recursive = (0..expanded.len()).filter(|number| weights[*number].is_none());
     for number in recursive {
         let ways_back = heaviest(&expanded[number], |target| usize::from(weights[target].is_none()));
@@ -92,8 +96,9 @@ fn weigh(expanded: &[Expanded<'_>]) -> Result<(), &'static str> {
         if ways_back > 1 || expanded[number].visits + beside > MAX_VISITS {
             return Err(COSTLY);
         }
+        most = most.max(expanded[number].visits + beside);
     }
-    Ok(())
+    Ok(most)
 }
 
 /// The most that comes together in one place below: what is meant for it, and what is meant for any.
@@ -113,10 +118,7 @@ fn heaviest(one: &Expanded<'_>, weight: impl Fn(usize) -> usize) -> usize {
 }
 
 /// Everything that a schema applies to the same part of a value, counted as often as it is applied.
-fn expand<'a>(
-    schema: &'a Value,
-    names: &Names<'a>,
-) -> Result<(usize, Vec<(Step<'a>, &'a Value)>), &'static str> {
+fn expand<'a>(schema: &'a Value, names: &Names<'a>) -> Result<(usize, Vec<Lead<'a>>), &'static str> {
     let mut visits = 0;
     let mut leads = Vec::new();
     let mut open = vec![schema];
@@ -126,6 +128,7 @@ fn expand<'a>(
             return Err(COSTLY);
         }
         let Value::Object(fields) = schema else { continue };
+        visits += in_itself(fields);
         // Who asks what was not looked at has to look again.
         let times = if fields.keys().any(|key| key.starts_with("unevaluated")) { 3 } else { 1 };
         for _ in 0..times {
@@ -137,6 +140,20 @@ fn expand<'a>(
         below(fields, &mut leads);
     }
     Ok((visits, leads))
+}
+
+/// Beyond a look: lists are searched, and some patterns try many ways.
+fn in_itself(fields: &Map<String, Value>) -> usize {
+    const TRIES: usize = 500;
+    let listed = fields.get("enum").and_then(Value::as_array).map_or(0, |all| all.len() / 8);
+    let tries = |pattern: &str| {
+        let looks_around = ["(?=", "(?!", "(?<"].iter().any(|sign| pattern.contains(sign));
+        let goes_back = pattern.as_bytes().windows(2).any(|two| two[0] == b'\\' && two[1].is_ascii_digit());
+        if looks_around || goes_back { TRIES } else { 0 }
+    };
+    let patterns = fields.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let patterns = patterns.map(String::as_str).chain(fields.get("pattern").and_then(Value::as_str));
+    listed + patterns.map(tries).sum::<usize>()
 }
 
 fn in_place<'a>(
@@ -156,7 +173,7 @@ fn in_place<'a>(
     Ok(())
 }
 
-fn below<'a>(fields: &'a Map<String, Value>, leads: &mut Vec<(Step<'a>, &'a Value)>) {
+fn below<'a>(fields: &'a Map<String, Value>, leads: &mut Vec<Lead<'a>>) {
     for (key, value) in fields {
         match (key.as_str(), value) {
             ("properties", Value::Object(all)) => {
