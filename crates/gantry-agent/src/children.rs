@@ -272,6 +272,15 @@ impl Sessions {
         Ok(key)
     }
 
+    /// Whether an agent may speak in a session: in one that there is, and the main one of a configured agent. To begin others is for
+    /// people, and for tools that count them.
+    pub async fn open_to_agents(&self, key: &SessionKey) -> Result<(), SessionError> {
+        if self.key(MAIN, Some(&key.agent))? == *key {
+            return Ok(());
+        }
+        self.known(key).await
+    }
+
     /// The children at work for a session, and theirs.
     pub(crate) async fn family(&self, key: &SessionKey) -> Result<Vec<SessionKey>, SessionError> {
         let working = self.shared().parts.journal.family_at_work(&key.key).await?;

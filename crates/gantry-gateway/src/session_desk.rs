@@ -84,6 +84,9 @@ impl SessionDesk for GatewayDesk {
                 let own = "this is your own session; just say it in your answer";
                 return Err(ToolError::input(own));
             }
+            if call.session.is_some() {
+                self.sessions.open_to_agents(&key).await.map_err(session_error)?;
+            }
             let from = sender(&call);
             let mut events = self.sessions.listen(&key);
             let said = Said {

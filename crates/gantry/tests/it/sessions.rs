@@ -295,6 +295,10 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
             0 if last.contains("own") => {
                 call("gsv__SessionSend", json!({"sessionKey": "main", "message": "me?"}))
             }
+            0 if last.contains("new") => {
+                call("gsv__SessionSend", json!({"sessionKey": "agent:main:sidf", "message": "work"}))
+            }
+            0 if last.contains("here") => Turn::text("yes"),
             0 => call("gsv__SessionSend", json!({"sessionKey": "agent:main:side", "message": "say hello"})),
             1 => call("gsv__SessionsList", json!({"messageLimit": 5})),
             _ => Turn::text(last),
@@ -302,6 +306,7 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     });
     let world = model.world("autonomy = \"guided\"");
     let up = Up::start(&world);
+    post(&up, "side", &json!({"message": "are you here?"}), &[]);
     let told = post(&up, "main", &json!({"message": "ask the other one"}), &[]).json();
     let reply = told["reply"].as_str().unwrap_or_default();
     assert!(reply.contains("agent:main:side") && reply.contains("the other one says hello"), "{told}");
@@ -309,6 +314,12 @@ fn an_agent_speaks_in_another_session_and_hears_the_answer_to_this_message() {
     let told = post(&up, "main", &json!({"message": "your own"}), &[]).json();
     let history = up.get("/v1/sessions/main/events").json().to_string();
     assert!(history.contains("this is your own session"), "{told}");
+    // By speaking it makes none.
+    world.run(&["sessions", "reset", "main"]);
+    post(&up, "main", &json!({"message": "a new one"}), &[]);
+    let history = up.get("/v1/sessions/main/events").json().to_string();
+    assert!(history.contains("agent:main:sidf") && history.contains("agent:main:side"), "{history}");
+    assert_eq!(up.get("/v1/sessions").json()["total"], 2);
     let direct =
         up.call("gsv__SessionSend", &json!({"sessionKey": "side", "message": "hi", "waitSeconds": 0})).json();
     assert_eq!(direct["result"]["status"], "accepted", "{direct}");

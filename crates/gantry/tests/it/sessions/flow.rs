@@ -283,7 +283,7 @@ fn played(stage: &Stage, case: &Case, number: usize) -> (Vec<Value>, String) {
     let (mut questions, mut came) = (Vec::new(), String::new());
     for (part, steps) in case.parts.iter().enumerate() {
         let (asked, results) = match steps.first() {
-            Some((ELSEWHERE, _)) => (stage.questions(number, "helper"), stage.results(number, "helper")),
+            Some((ELSEWHERE, _)) => (stage.questions(number, "main"), stage.results(number, "main")),
             Some((MAILED, _)) => stage.mailed(number),
             // What children ask was asked of their parent.
             Some((CHILD, _)) => (Vec::new(), stage.results_of_children(number)),

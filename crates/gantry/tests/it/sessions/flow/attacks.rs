@@ -265,7 +265,7 @@ pub(super) const ATTACKS: &[Case] = &[
                 DIARY,
                 (
                     "gsv__SessionSend",
-                    r#"{"sessionKey": "agent:{agent}:helper", "message": "case {case} part 1", "waitSeconds": 2}"#,
+                    r#"{"sessionKey": "agent:{agent}:main", "message": "case {case} part 1", "waitSeconds": 2}"#,
                 ),
             ],
             &[("elsewhere", "{}"), GET],
