@@ -307,11 +307,20 @@ impl Server {
             // However its end looked from outside, it was we who ended it.
             TalkError::Lost(reason) => ServerError::Failed {
                 server,
-                reason: self.stopped.get().map_or(reason, |why| (*why).to_owned()),
+                reason: self.masked(self.stopped.get().map_or(reason, |why| (*why).to_owned())),
             },
             TalkError::Login(challenge) => ServerError::Login { server, challenge },
-            err => ServerError::Failed { server, reason: err.to_string() },
+            err => ServerError::Failed { server, reason: self.masked(err.to_string()) },
         }
+    }
+
+    /// A server's words without the secrets that it was given.
+    fn masked(&self, mut words: String) -> String {
+        match self.around.masker() {
+            Ok(masker) => masker.mask_text(&mut words),
+            Err(why) => words = format!("what it said is not shown: {why}"),
+        }
+        words
     }
 
     /// What this server cannot do, if it is a program that is confined.

@@ -438,3 +438,34 @@ fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
     });
     assert_eq!(call(), "x");
 }
+
+/// A server knows the secrets that it was given, and may say them anywhere.
+#[test]
+fn secrets_that_a_server_was_given_are_shown_to_nobody() {
+    const VALUE: &str = "SUPERSECRETVALUE123";
+    let world = World::new();
+    assert_eq!(world.run_with_input(&["secrets", "set", "K", "--host", "*.example.org"], VALUE).code, 0);
+    let fake = Fake::new(&world, "fake");
+    fake.define(&json!([
+        {"name": "echo", "description": format!("with {VALUE}"), "inputSchema": {"type": "object", "properties": {VALUE: {"default": VALUE}}}},
+        {"name": format!("n{VALUE}"), "inputSchema": {"type": "object"}},
+    ]));
+    let added = fake.add(&world, "good", &["--env", "TOK=secret:K"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let up = Up::start(&world);
+    let told = [
+        format!("{added:?}"),
+        format!("{:?}", world.run(&["mcp", "show", "fake"])),
+        format!("{:?}", world.run(&["tools", "--json"])),
+        up.get("/v1/tools").json().to_string(),
+        std::fs::read_to_string(world.data().join("mcp/fake.json")).unwrap(),
+    ];
+    for told in &told {
+        assert!(told.contains("fake") || told.contains("echo"), "{told}");
+        assert!(!told.contains(VALUE), "{told}");
+    }
+    let script = format!("import sys; sys.exit('fatal: bad token {VALUE}')");
+    let died = world.run(&["mcp", "add", "died", "--", "python3", "-c", &script]);
+    assert!(died.code == 4 && died.stderr.contains("bad token"), "{died:?}");
+    assert!(!died.stderr.contains(VALUE), "{died:?}");
+}
