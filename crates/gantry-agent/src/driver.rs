@@ -5,19 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::{Effort, Thinking};
 use gantry_store::{Append, DatabaseError, NewEvent};
-use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
+use gantry_tool::{Consent, UserAnswers};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::child::Child;
 use crate::context::Window;
 use crate::driver::effects::{Effect, Prepared};
-use crate::entry::{Answer, End, Entry, Incoming};
+use crate::entry::{End, Entry, Incoming};
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::reset;
@@ -27,12 +25,15 @@ use crate::step::{self, Limits, Step};
 use crate::toolbox;
 
 mod asks;
+mod command;
 mod effects;
 mod kin;
 mod questions;
 mod status;
 mod told;
 
+pub(crate) use command::Command;
+use command::{Done, refuse};
 pub use status::Status;
 use told::{event, settled};
 
@@ -46,73 +47,6 @@ const QUICK: Duration = Duration::from_millis(3);
 const MAX_QUEUE: usize = 1_000;
 /// Messages from one agent's session: two that only answer each other come to rest.
 const PER_MINUTE: usize = 10;
-
-/// What a session is asked from outside.
-pub(crate) enum Command {
-    /// There may be something to do.
-    Wake,
-    Message {
-        incoming: Incoming,
-        done: Done<Option<Event>>,
-    },
-    /// The session is a child, and this is what it is to do.
-    Begin {
-        child: Box<Child>,
-        incoming: Incoming,
-        done: Done<Option<Event>>,
-    },
-    Stop {
-        by: String,
-        done: Done<String>,
-    },
-    Reset {
-        why: String,
-        done: Done<String>,
-    },
-    Compact {
-        done: Done<String>,
-    },
-    Set {
-        model: Option<String>,
-        thinking: Option<Thinking>,
-        effort: Option<Effort>,
-        done: Done<()>,
-    },
-    Status {
-        done: Done<Status>,
-    },
-    /// Whether a message is settled, and how.
-    Settled {
-        message: String,
-        done: Done<Option<Event>>,
-    },
-    Answer {
-        question: Option<String>,
-        answer: Answer,
-        by: String,
-        done: Done<String>,
-    },
-    Reply {
-        question: Option<String>,
-        answers: Vec<String>,
-        by: String,
-        done: Done<String>,
-    },
-    /// From a tool, about what only the user knows.
-    AskUser {
-        call: String,
-        questions: Vec<UserQuestion>,
-        answers: oneshot::Sender<UserAnswers>,
-    },
-    /// From the gate, about a call of this session.
-    Ask {
-        call: String,
-        approval: Approval,
-        consent: oneshot::Sender<Consent>,
-    },
-}
-
-type Done<T> = oneshot::Sender<Result<T, SessionError>>;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -573,26 +507,6 @@ async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
         // A panic of ours: the run would wait for ever, so it is told.
         Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
         None => std::future::pending().await,
-    }
-}
-
-/// Tells whoever asked that nothing can be done.
-fn refuse(command: Command, err: &DatabaseError) {
-    let refused = || SessionError::Refused(err.to_string());
-    match command {
-        Command::Wake => {}
-        Command::Message { done, .. } | Command::Begin { done, .. } | Command::Settled { done, .. } => {
-            drop(done.send(Err(refused())));
-        }
-        Command::Stop { done, .. }
-        | Command::Reset { done, .. }
-        | Command::Compact { done }
-        | Command::Answer { done, .. }
-        | Command::Reply { done, .. } => drop(done.send(Err(refused()))),
-        Command::Set { done, .. } => drop(done.send(Err(refused()))),
-        Command::Status { done } => drop(done.send(Err(refused()))),
-        Command::Ask { consent, .. } => drop(consent.send(Consent::Denied(err.to_string()))),
-        Command::AskUser { answers, .. } => drop(answers.send(None)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_tool::{Approval, Approver, Consent};
+use gantry_tool::{Approval, Approver, Consent, is_hidden};
 use rmcp::model::{
     CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
     InputRequests, InputRequiredResult, ProtocolVersion,
@@ -191,10 +191,10 @@ fn form(approval: &Approval) -> Option<ElicitRequestParams> {
 /// number.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
+    let mut before = None;
     for c in text.chars() {
-        let escaped = c.escape_debug();
-        if c.is_control() || escaped.clone().nth(1) == Some('u') {
-            line.extend(escaped)
+        if c.is_control() || is_hidden(before.replace(c), c) {
+            line.extend(c.escape_default())
         } else {
             line.push(c)
         }

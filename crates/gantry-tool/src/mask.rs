@@ -106,6 +106,11 @@ impl Masker {
         }
     }
 
+    /// As [`Masker::mask_values`], in the names of fields too.
+    pub fn mask_texts(&self, value: &mut Value) {
+        mask_texts(&self.lists(), value);
+    }
+
     /// Known values and everything under a secret-looking name replaced.
     pub fn mask_names_and_values(&self, value: &mut Value) {
         mask_names_and_values(&self.lists(), value);
@@ -123,6 +128,21 @@ type Lists = [Arc<[String]>; 2];
 fn mask_text(lists: &Lists, text: &mut String) {
     for secret in lists.iter().flat_map(|list| list.iter()).filter(|secret| secret.len() >= SHORTEST_SECRET) {
         mask_in_text(text, secret);
+    }
+}
+
+fn mask_texts(lists: &Lists, value: &mut Value) {
+    match value {
+        Value::String(text) => mask_text(lists, text),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_texts(lists, item)),
+        Value::Object(fields) => {
+            for (mut name, mut field) in std::mem::take(fields) {
+                mask_text(lists, &mut name);
+                mask_texts(lists, &mut field);
+                fields.insert(name, field);
+            }
+        }
+        _ => {}
     }
 }
 

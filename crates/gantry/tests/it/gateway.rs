@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::run::World;
-use raw_http::Connection;
-pub(crate) use raw_http::Response;
+pub(crate) use raw_http::{Connection, Response};
 
 mod attack;
 mod documented;

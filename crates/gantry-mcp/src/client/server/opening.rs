@@ -4,8 +4,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gantry_net::{Client, ClientOptions, HostPattern};
-use gantry_tool::Masker;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::connection::{Connection, Greeting, Hearer, Listing, TalkError};
@@ -114,9 +112,9 @@ impl Server {
         });
         // What a server was given in confidence is told to nobody, whatever it calls its tools.
         let masker = self.around.masker().map_err(TalkError::Refused)?;
-        tools.iter_mut().for_each(|tool| mask(&masker, tool));
+        tools.iter_mut().for_each(|tool| masker.mask_texts(tool));
         let mut about = connection.about();
-        about.iter_mut().for_each(|about| mask(&masker, about));
+        about.iter_mut().for_each(|about| masker.mask_texts(about));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let listed = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
         let noted = self.around.records.change(self.name(), |record| {
@@ -127,21 +125,5 @@ impl Server {
         noted.map_err(|err| TalkError::Refused(err.to_string()))?;
         *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
-    }
-}
-
-/// Masks every text of a value, the names of its fields too.
-fn mask(masker: &Masker, value: &mut Value) {
-    match value {
-        Value::String(text) => masker.mask_text(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| mask(masker, item)),
-        Value::Object(fields) => {
-            for (mut name, mut field) in std::mem::take(fields) {
-                masker.mask_text(&mut name);
-                mask(masker, &mut field);
-                fields.insert(name, field);
-            }
-        }
-        _ => {}
     }
 }

@@ -8,11 +8,20 @@ use serde_json::json;
 
 use super::super::{Model, call, post, results};
 use super::{GUIDED, children, history, spawn, task, told};
-use crate::gateway::{Dice, Up, eventually, soak};
+use crate::gateway::{Connection, Dice, Up, eventually, soak};
 
 /// Whether a command's result was written down before the end decides which labels there are; here nobody is asked.
 fn unlabelled() -> String {
     format!("{GUIDED}\nflow = \"off\"")
+}
+
+/// Says something and does not wait; the answer is lost with what this gives.
+fn begin(up: &Up, session: &str, message: &str, id: &str) -> Connection {
+    let mut connection = up.connection();
+    let path = format!("/v1/sessions/{session}/messages");
+    let body = json!({"message": message, "id": id}).to_string();
+    connection.begin(up, "POST", &path, &[("Accept", "text/event-stream")], body.as_bytes());
+    connection
 }
 
 #[test]
@@ -30,15 +39,7 @@ fn a_parent_waits_on_for_the_children_it_had_and_their_limits_hold() {
     let world = model.world(&unlabelled());
     let up = Up::start(&world);
     let notes = world.workspace().join("notes");
-    let body = json!({"message": "go", "id": "m"}).to_string();
-    let mut connection = up.connection();
-    connection.begin(
-        &up,
-        "POST",
-        "/v1/sessions/main/messages",
-        &[("Accept", "text/event-stream")],
-        body.as_bytes(),
-    );
+    let _talking = begin(&up, "main", "go", "m");
     eventually("the child has done its part", Duration::from_secs(20), || {
         notes.exists() && children(&up).len() == 2
     });
@@ -74,15 +75,7 @@ fn an_orderly_stop_does_not_wait_for_children_and_they_go_on() {
     });
     let world = model.world(&unlabelled());
     let mut up = Up::start(&world);
-    let body = json!({"message": "go", "id": "m"}).to_string();
-    let mut connection = up.connection();
-    connection.begin(
-        &up,
-        "POST",
-        "/v1/sessions/main/messages",
-        &[("Accept", "text/event-stream")],
-        body.as_bytes(),
-    );
+    let _talking = begin(&up, "main", "go", "m");
     eventually("there is a child", Duration::from_secs(20), || children(&up).len() == 1);
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.wait(Duration::from_secs(6)), Some(0), "it does not wait for the child");
@@ -120,10 +113,7 @@ fn kills_at_random_moments_double_nothing_and_leave_nobody_waiting() {
     let rounds = if soak() { 100 } else { 8 };
     for round in 0..rounds {
         let up = Up::start(&world);
-        let body = json!({"message": format!("parent {round}"), "id": format!("m{round}")}).to_string();
-        let mut connection = up.connection();
-        let path = format!("/v1/sessions/s{round}/messages");
-        connection.begin(&up, "POST", &path, &[("Accept", "text/event-stream")], body.as_bytes());
+        let _talking = begin(&up, &format!("s{round}"), &format!("parent {round}"), &format!("m{round}"));
         std::thread::sleep(Duration::from_millis(dice.below(900) as u64));
         up.kill();
     }
