@@ -3,12 +3,17 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The accepted hosts, without ports.
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
+
+/// The accepted hosts, without ports, and whose pages may ask.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     names: BTreeSet<String>,
     /// Listening on every address: any of them may be named. A number cannot be rebound as a name can.
     any_address: bool,
+    /// Where a proxy in front serves us, which may pass another `Host` on than it was asked for.
+    fronts: BTreeSet<(String, u16)>,
 }
 
 impl Hosts {
@@ -18,18 +23,33 @@ impl Hosts {
         let mut names: BTreeSet<String> =
             loopback.into_iter().chain(others).map(|name| name.to_ascii_lowercase()).collect();
         let any_address = names.remove("0.0.0.0") | names.remove("::");
-        Hosts { names, any_address }
+        Hosts { names, any_address, fronts: BTreeSet::new() }
+    }
+
+    /// Pages of this name are ours, at the usual ports and at that one.
+    pub fn fronted_by(mut self, name: &str, port: Option<u16>) -> Hosts {
+        let ports = [HTTP_PORT, HTTPS_PORT].into_iter().chain(port);
+        self.fronts.extend(ports.map(|port| (name.to_ascii_lowercase(), port)));
+        self
     }
 
     /// Whether a `Host` header names us.
     pub fn allows_host(&self, header: &str) -> bool {
-        host_of(header).is_some_and(|host| self.knows(&host))
+        authority(header).is_some_and(|(host, _)| self.knows(&host))
     }
 
-    /// Whether an `Origin` header is one of our own pages. `null` is nobody's.
-    pub fn allows_origin(&self, header: &str) -> bool {
-        let authority = header.strip_prefix("http://").or_else(|| header.strip_prefix("https://"));
-        authority.and_then(host_of).is_some_and(|host| self.knows(&host))
+    /// Whether an `Origin` header is one of our own pages: of a name of ours, at the very port that is asked, since
+    /// at others there are other servers. `null` is nobody's.
+    pub fn allows_origin(&self, header: &str, asked: &str) -> bool {
+        let (usual, rest) = match (header.strip_prefix("http://"), header.strip_prefix("https://")) {
+            (Some(rest), _) => (HTTP_PORT, rest),
+            (_, Some(rest)) => (HTTPS_PORT, rest),
+            _ => return false,
+        };
+        let Some((host, port)) = authority(rest) else { return false };
+        let port = port.unwrap_or(usual);
+        let asked_port = authority(asked).and_then(|(_, port)| port).unwrap_or(usual);
+        (port == asked_port && self.knows(&host)) || self.fronts.contains(&(host, port))
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -37,8 +57,8 @@ impl Hosts {
     }
 }
 
-/// The host of `host`, `host:port` or `[v6]:port`.
-fn host_of(authority: &str) -> Option<String> {
+/// Host and port of `host`, `host:port` or `[v6]:port`.
+fn authority(authority: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => {
             let (host, after) = bracketed.split_once(']')?;
@@ -49,8 +69,8 @@ fn host_of(authority: &str) -> Option<String> {
             None => (authority, None),
         },
     };
-    let port_is_sound = port.is_none_or(|port| port.parse::<u16>().is_ok());
-    (port_is_sound && !host.is_empty()).then(|| host.to_ascii_lowercase())
+    let port = port.map(str::parse::<u16>).transpose().ok()?;
+    (!host.is_empty()).then(|| (host.to_ascii_lowercase(), port))
 }
 
 #[cfg(test)]
@@ -86,16 +106,42 @@ mod tests {
     #[test]
     fn origins_are_pages_of_our_own() {
         let hosts = Hosts::new([]);
-        assert!(hosts.allows_origin("http://localhost:7770") && hosts.allows_origin("https://127.0.0.1"));
+        let asked = "localhost:7770";
+        for good in
+            ["http://localhost:7770", "http://127.0.0.1:7770", "https://[::1]:7770", "http://LOCALHOST:7770"]
+        {
+            assert!(hosts.allows_origin(good, asked), "{good}");
+        }
+        assert!(
+            hosts.allows_origin("http://localhost", "localhost")
+                && hosts.allows_origin("https://localhost:443", "localhost")
+        );
         for bad in [
             "null",
             "",
             "http://evil.example",
+            "http://evil.example:7770",
             "file://localhost",
-            "localhost",
-            "http://localhost.evil.example",
+            "localhost:7770",
+            "http://localhost.evil.example:7770",
+            "http://localhost",
+            "https://127.0.0.1",
+            "http://localhost:3000",
+            "http://[::1]:80",
+            "http://localhost:77700",
         ] {
-            assert!(!hosts.allows_origin(bad), "{bad}");
+            assert!(!hosts.allows_origin(bad, asked), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_in_front_may_ask_by_another_name() {
+        let hosts = Hosts::new(["gantry.example".to_owned()]).fronted_by("Gantry.example", Some(8443));
+        for good in ["https://gantry.example", "https://gantry.example:8443", "http://gantry.example"] {
+            assert!(hosts.allows_origin(good, "127.0.0.1:7770"), "{good}");
+        }
+        for bad in ["https://gantry.example:9000", "https://other.example", "https://localhost"] {
+            assert!(!hosts.allows_origin(bad, "127.0.0.1:7770"), "{bad}");
         }
     }
 

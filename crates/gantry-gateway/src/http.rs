@@ -105,14 +105,14 @@ async fn only_short_heads(request: Request, next: Next) -> Response {
 async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let hosts: Vec<&HeaderValue> = headers.get_all(header::HOST).iter().collect();
-    let host_is_ours = match *hosts {
-        [host] => host.to_str().is_ok_and(|host| gateway.hosts.allows_host(host)),
-        _ => false,
+    let asked = match *hosts {
+        [host] => host.to_str().ok().filter(|host| gateway.hosts.allows_host(host)),
+        _ => None,
     };
     // A request line with a full address names a host too.
     let line_is_ours =
         request.uri().authority().is_none_or(|authority| gateway.hosts.allows_host(authority.as_str()));
-    if !host_is_ours || !line_is_ours {
+    let (Some(asked), true) = (asked, line_is_ours) else {
         let hint = "use the address the gateway was started with, or start it with --public-url";
         return problem(
             StatusCode::FORBIDDEN,
@@ -120,10 +120,11 @@ async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, n
             "this gateway does not answer to that host",
             Some(hint),
         );
-    }
+    };
     let origins = headers.get_all(header::ORIGIN).iter();
-    let mut strangers =
-        origins.filter(|origin| !origin.to_str().is_ok_and(|origin| gateway.hosts.allows_origin(origin)));
+    let is_ours =
+        |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| gateway.hosts.allows_origin(origin, asked));
+    let mut strangers = origins.filter(|origin| !is_ours(origin));
     if strangers.next().is_some() {
         return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are refused", None);
     }

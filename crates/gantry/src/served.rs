@@ -262,15 +262,17 @@ fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
 /// Our own names: the public one, configured ones, and the address and the machine's name unless that is loopback.
 fn hosts(config: &GatewayConfig) -> Result<Hosts> {
     let mut names = config.hosts.clone();
-    if let Some(public) = &config.public_url {
-        names.push(GatewayUrl::parse(public).map_err(|err| UsageError(err.to_string()))?.host);
-    }
+    let public = config.public_url.as_deref().map(GatewayUrl::parse).transpose();
+    let public = public.map_err(|err| UsageError(err.to_string()))?;
+    names.extend(public.iter().map(|public| public.host.clone()));
     let address = config.listen.ip();
     if !address.is_loopback() {
         names.push(address.to_string());
         names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     }
-    Ok(Hosts::new(names))
+    let configured = config.hosts.iter().map(|name| (name.as_str(), None));
+    let fronts = configured.chain(public.iter().map(|public| (public.host.as_str(), Some(public.port))));
+    Ok(fronts.fold(Hosts::new(names), |hosts, (name, port)| hosts.fronted_by(name, port)))
 }
 
 /// Told to MCP clients without a token, if tokens are given out somewhere.

@@ -258,6 +258,7 @@ fn other_hosts_and_origins_are_refused_on_every_route() {
         "/v1/results/x",
         "/v1/nodes",
         "/ws",
+        "/mcp",
         "/nothing",
     ] {
         let more: &[(&str, &str)] = if route == "/ws" { &upgrade } else { &[] };
@@ -278,6 +279,9 @@ fn other_hosts_and_origins_are_refused_on_every_route() {
             "file://",
             "http://localhost.evil.example",
             "chrome-extension://abc",
+            "http://127.0.0.1",
+            "http://localhost:3000",
+            &format!("http://localhost:{}", port ^ 1),
         ] {
             let refused = up.ask("GET", route, &[&[("Origin", origin)], more].concat(), b"");
             assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "{origin} {route}");
