@@ -142,11 +142,12 @@ impl Gate {
     }
 
     /// The one path of a call.
-    pub async fn call(&self, mut call: Call, name: &str, mut input: Value) -> Outcome {
+    pub async fn call(&self, mut call: Call, name: &str, input: Value) -> Outcome {
         let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
             return self.refuse_unknown(&call, name);
         };
-        if let Err(violations) = tool.validate(&mut input) {
+        let (input, violations) = tool.checked(input).await;
+        if !violations.is_empty() {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
         let (verdict, touches) = self.decide(&call, &tool, &input).await;

@@ -16,8 +16,10 @@ pub use cost::too_costly;
 /// Steps back of one search with a pattern that cannot be searched for in linear time.
 const MAX_STEPS_BACK: usize = 10_000;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Visits of one check: about a second.
-const MAX_CHECKED: usize = 20_000_000;
+/// Visits of one check: about a fifth of a second. Nothing can break it off, a deadline neither.
+const MAX_CHECKED: usize = 4_000_000;
+/// Visits of a check that others may wait for: some milliseconds.
+const MAX_AT_ONCE: usize = 50_000;
 const MAX_VIOLATIONS: usize = 200;
 
 /// The description (from the type's doc comment) and the schema of an input.
@@ -114,6 +116,10 @@ impl Validator {
     }
 
     pub(crate) fn check(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
+        if self.is_too_long(input) {
+            let message = "it is too long to be checked against the tool's schema".to_owned();
+            return Err(vec![Violation { path: String::new(), message }]);
+        }
         if self.compiled.is_ok() {
             whole_floats_to_integers(input);
         }
@@ -123,7 +129,16 @@ impl Validator {
 
     /// Whether a value is so long that nobody should wait for its check.
     pub fn is_too_long(&self, value: &Value) -> bool {
-        parts(value).saturating_mul(self.weight) > MAX_CHECKED
+        self.visits(value) > MAX_CHECKED
+    }
+
+    /// Whether a value's check keeps nobody waiting.
+    pub(crate) fn is_short(&self, value: &Value) -> bool {
+        self.visits(value) <= MAX_AT_ONCE
+    }
+
+    fn visits(&self, value: &Value) -> usize {
+        parts(value).saturating_mul(self.weight)
     }
 
     /// What is wrong with a value as it stands, up to a number that nobody reads to the end.

@@ -444,9 +444,29 @@ impl Tool {
         !self.capabilities.is_empty() || self.toolset == Toolset::Native
     }
 
-    /// Every violation of the input schema. Whole floats in the input become integers.
-    pub(crate) fn validate(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
-        self.validator.get_or_init(|| schema::Validator::new(&self.schemas.input)).check(input)
+    /// The input with every violation of its schema. Whole floats in it become integers.
+    ///
+    /// A stranger's schema is compiled, and a long input checked, where nobody else waits for it.
+    pub(crate) async fn checked(&self, mut input: Value) -> (Value, Vec<Violation>) {
+        let is_ours = self.toolset != Toolset::Mcp;
+        let ready = if is_ours { Some(self.validator()) } else { self.validator.get() };
+        if let Some(validator) = ready.filter(|validator| validator.is_short(&input)) {
+            let violations = validator.check(&mut input).err().unwrap_or_default();
+            return (input, violations);
+        }
+        let tool = self.clone();
+        let checking = tokio::task::spawn_blocking(move || {
+            let violations = tool.validator().check(&mut input).err().unwrap_or_default();
+            (input, violations)
+        });
+        checking.await.unwrap_or_else(|err| {
+            let message = format!("it could not be checked: {err}");
+            (Value::Null, vec![Violation { path: String::new(), message }])
+        })
+    }
+
+    fn validator(&self) -> &schema::Validator {
+        self.validator.get_or_init(|| schema::Validator::new(&self.schemas.input))
     }
 
     pub(crate) fn is_paged(&self) -> bool {

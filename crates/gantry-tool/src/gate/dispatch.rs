@@ -63,8 +63,8 @@ impl Gate {
         let mut input = input.clone();
         let mut touches = Vec::new();
         for tool in self.meant(call, name, &mut input) {
-            let mut input = input.clone();
-            if tool.validate(&mut input).is_ok() {
+            let (input, violations) = tool.checked(input.clone()).await;
+            if violations.is_empty() {
                 touches.extend(tool.touched(call, &input).await.unwrap_or_default());
             }
         }

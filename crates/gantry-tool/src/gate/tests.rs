@@ -19,7 +19,7 @@ use crate::registry::{Registry, ToolScope};
 use crate::results::ResultStore;
 use crate::sensitive::SensitivePaths;
 use crate::testing::{MemoryAudit, MemoryResults, call, call_as, echo_tool, gate};
-use crate::tool::{Capability, Reply, Text, Tool, Toolset, Touch};
+use crate::tool::{Capability, RemoteTool, Reply, Text, Tool, Toolset, Touch};
 
 /// Does as it is told.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -371,4 +371,54 @@ async fn errors_of_tools_that_work_with_files_are_private() {
             assert_eq!(outcome.labels, expected, "{name} {path} {act}");
         }
     }
+}
+
+/// A stranger's tool, whose input is a list of names of which much is demanded.
+fn choosing() -> Tool {
+    let demands: Vec<Value> =
+        (0..200).map(|number| json!({"pattern": format!("^name[^{number}]")})).collect();
+    let remote = RemoteTool {
+        name: "far__choose".into(),
+        toolset: Toolset::Mcp,
+        description: "Chooses.".into(),
+        input_schema: json!({"type": "object", "properties": {"names": {"type": "array", "items": {"allOf": demands}}}}),
+        output_schema: None,
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+        capabilities: Vec::new(),
+    };
+    Tool::remote(remote, |_, _| std::future::ready(Ok(Reply::Text("chosen".into()))))
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_check_of_a_long_input() {
+    let (gate, _) = gate([choosing()]);
+    let ticks = Arc::new(AtomicUsize::new(0));
+    let ticking = tokio::spawn({
+        let ticks = ticks.clone();
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                ticks.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    let asked = || Call::new(Principal::Operator, Surface::Cli, "/".into());
+    let names = |count: usize| json!({"names": vec!["name 999"; count]});
+    gate.call(asked(), "far__choose", names(1)).await;
+    let begun = Instant::now();
+    let outcome = gate.call(asked(), "far__choose", names(15_000)).await;
+    let took = begun.elapsed();
+    assert_eq!(outcome.answer, Answer::Success(Reply::Text("chosen".into())));
+    let (heard, enough) = (ticks.load(Ordering::SeqCst), took.as_millis() / 20);
+    assert!(enough > 0 && heard as u128 >= enough, "{heard} ticks in {took:?}");
+    ticking.abort();
+    let begun = Instant::now();
+    let outcome = gate.call(asked(), "far__choose", names(100_000)).await;
+    let Answer::Refused(refusal) = outcome.answer else { panic!("{:?}", outcome.answer) };
+    assert_eq!(refusal.code, RefusalCode::InvalidInput);
+    assert!(refusal.violations[0].message.contains("too long to be checked"), "{refusal:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
