@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::goose;
@@ -100,6 +101,11 @@ impl McpClient {
         if let Some(text) = text.strip_prefix(MARK) {
             return Ok(format!("{MARK}{}", self.edited(text, entry)?));
         }
+        // Of a mixture the greater part decides: what reads TOML keeps no other ends of lines than one.
+        if 2 * text.matches("\r\n").count() > text.matches('\n').count() {
+            let edited = self.edited(&text.replace("\r\n", "\n"), entry)?;
+            return Ok(edited.replace('\n', "\r\n"));
+        }
         let Entry { program, args } = entry;
         match self {
             McpClient::Claude | McpClient::Vscode => {
@@ -142,9 +148,24 @@ fn in_json(text: &str, key: &'static str, entry: Value) -> Result<String, EditEr
     if before.is_some_and(|before| without_words(text) != without_words(&before.to_string())) {
         return Err(EditError::Harm);
     }
-    let pretty = serde_json::to_string_pretty(&root)
-        .map_err(|err| EditError::Syntax { format: "JSON", reason: err.to_string() })?;
-    Ok(format!("{pretty}\n"))
+    indented(&root, indentation(text))
+        .map(|written| if text.is_empty() || text.ends_with('\n') { written + "\n" } else { written })
+        .map_err(|err| EditError::Syntax { format: "JSON", reason: err.to_string() })
+}
+
+/// How far in the first field of a file stands.
+fn indentation(text: &str) -> &str {
+    let first = text.lines().skip(1).find(|line| !line.trim().is_empty());
+    let indent = first.map_or("", |line| &line[..line.len() - line.trim_start().len()]);
+    if indent.is_empty() || indent.len() > 8 { "  " } else { indent }
+}
+
+fn indented(value: &Value, indent: &str) -> serde_json::Result<String> {
+    let mut written = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut written, form))?;
+    // JSON is UTF-8, and so is an indentation out of a text.
+    Ok(String::from_utf8(written).unwrap_or_default())
 }
 
 /// JSON without spaces and what is in quotes: what is left tells numbers by how they are written, and how many names there are.
@@ -249,6 +270,24 @@ mod tests {
     fn a_mark_before_the_text_stays_where_it_is() {
         let edited = check(McpClient::Claude, "\u{feff}{\"theme\": \"dark\"}");
         assert!(edited.starts_with("\u{feff}{") && edited.contains("/opt/gantry") && edited.contains("dark"));
+    }
+
+    #[test]
+    fn line_endings_and_indentation_stay_as_they_are() {
+        let texts = [
+            (McpClient::Claude, "{\n\t\"theme\": \"dark\"\n}"),
+            (McpClient::Vscode, "{\n    \"servers\": {}\n}\n"),
+            (McpClient::Codex, "# mine\nmodel = \"x\"\ntext = \"\"\"\na\nb\"\"\"\n"),
+            (McpClient::Goose, "# mine\nextensions:\n  other:\n    enabled: true\nmodel: x\n"),
+        ];
+        for (client, text) in texts {
+            let plain = check(client, text);
+            let edited = check(client, &text.replace('\n', "\r\n"));
+            assert_eq!(edited, plain.replace('\n', "\r\n"), "{client:?}");
+            assert_eq!(plain.ends_with('\n'), text.ends_with('\n'), "{client:?}");
+        }
+        let tabs = check(McpClient::Claude, texts[0].1);
+        assert!(tabs.starts_with("{\n\t\"theme\": \"dark\",\n\t\"mcpServers\": {\n\t\t\"gantry\""), "{tabs}");
     }
 
     #[test]
