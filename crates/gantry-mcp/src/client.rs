@@ -3,6 +3,7 @@
 //! [`Servers`] is the whole of it. A server is started when it is first needed; its tools are those that the operator
 //! has accepted, as they were then. The gate runs them like any other.
 
+mod confidence;
 mod connection;
 mod content;
 mod credentials;
@@ -23,5 +24,5 @@ pub use oauth::{Login, LoginError};
 pub use server::ServerError;
 pub use servers::Servers;
 pub use spec::{AddressSpec, Place, ProgramSpec, ServerSpec, Surroundings, Variable};
-pub use standing::{Standing, State, standings};
+pub use standing::{Standing, State};
 pub use words::shown_name;

@@ -450,7 +450,7 @@ impl ClientHandler for Hearer {
             sink.report(Progress {
                 done: count(params.progress),
                 total: params.total.map(count),
-                message: params.message.as_deref().map(shown).unwrap_or_default(),
+                message: params.message.unwrap_or_default(),
             });
         }
     }

@@ -98,6 +98,22 @@ enum Kind {
     Client,
 }
 
+const KINDS: [Kind; 3] = [Kind::Access, Kind::Refresh, Kind::Client];
+
+/// What a server's login is kept as.
+pub(super) fn secret_names(server: &str) -> [String; 3] {
+    KINDS.map(|kind| secret_name(server, kind))
+}
+
+fn secret_name(server: &str, kind: Kind) -> String {
+    let kind = match kind {
+        Kind::Access => "access",
+        Kind::Refresh => "refresh",
+        Kind::Client => "client",
+    };
+    format!("mcp-{server}-{kind}")
+}
+
 impl Login {
     pub(super) fn record(&self) -> Result<Option<LoginRecord>, LoginError> {
         let record = self.records.read(&self.server)?;
@@ -171,7 +187,7 @@ impl Login {
     /// Forgets the login. True when there was one.
     pub fn forget(&self) -> Result<bool, LoginError> {
         let mut any = false;
-        for kind in [Kind::Access, Kind::Refresh, Kind::Client] {
+        for kind in KINDS {
             any |= self.secrets.remove(&self.secret_name(kind))?;
         }
         self.records.change(&self.server, |record| record.login = None)?;
@@ -186,12 +202,7 @@ impl Login {
     }
 
     fn secret_name(&self, kind: Kind) -> String {
-        let kind = match kind {
-            Kind::Access => "access",
-            Kind::Refresh => "refresh",
-            Kind::Client => "client",
-        };
-        format!("mcp-{}-{kind}", self.server)
+        secret_name(&self.server, kind)
     }
 
     /// No host of a URL looks like this, so that no other tool can be told to send it.

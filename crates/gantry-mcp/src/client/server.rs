@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gantry_store::{RecordError, RecordVersion, ServerRecord};
-use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, Validator};
+use gantry_tool::{Call, ProgressSink, Refusal, RefusalCode, Reply, ToolError, Validator};
 use rmcp::model::CallToolResult;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -24,7 +24,7 @@ use super::content;
 use super::definition;
 use super::spec::{Place, ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
-use super::words::shown_name;
+use super::words::{shown, shown_name};
 use running::Slot;
 
 /// For a server to show that it is alive.
@@ -80,8 +80,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    fn new(record: ServerRecord) -> Known {
-        let standings = standings(&record);
+    fn new(record: ServerRecord, chosen: Option<&[String]>) -> Known {
+        let standings = standings(&record, chosen);
         let promising = standings.iter().filter(|standing| promise(standing).is_some());
         let promises = promising.map(|standing| (standing.name.clone(), OnceLock::new())).collect();
         Known { record, standings, promises }
@@ -161,7 +161,7 @@ impl Server {
             Some((read, seen)) if *read == version => Ok(seen.clone()),
             _ => {
                 let record = self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?;
-                let seen = Arc::new(Known::new(record));
+                let seen = Arc::new(Known::new(record, self.spec.tools.as_deref()));
                 *known = Some((version, seen.clone()));
                 Ok(seen)
             }
@@ -186,6 +186,7 @@ impl Server {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let Value::Object(input) = input else { return Err(ToolError::input("the input is no object")) };
         let asked = OnceLock::new();
+        let progress = call.progress.clone().map(|sink| self.hushed(sink));
         let work = async {
             if let Err(held) = self.check(&tool) {
                 // It may be defined again as it was accepted.
@@ -196,11 +197,11 @@ impl Server {
             let _ = asked.set(connection.clone());
             // It may have come back with other definitions than those that were accepted.
             let known = self.check(&tool)?;
-            let answer = connection.call(&tool, input, call.progress.clone()).await;
+            let answer = connection.call(&tool, input, progress).await;
             let answer = answer.map_err(|err| self.unanswered(err))?;
             let answer =
                 checked(known, &tool, answer).await.map_err(|why| self.broken_promise(&tool, &why))?;
-            content::reply(answer)
+            self.in_confidence(content::reply(answer))
         };
         let answer = tokio::select! {
             biased;
@@ -265,6 +266,10 @@ impl Server {
                 format!("{name} is held: {reason}"),
                 format!("`gantry mcp show {server}` shows what it offers"),
             ),
+            Some(State::NotChosen) => (
+                format!("{name} is not among the tools that were chosen of the server"),
+                format!("mcpServers.{server}.tools names those"),
+            ),
             Some(State::Gone) | None => {
                 let message = format!("the MCP server {server} does not offer {tool} any more");
                 return Err(ToolError::Refused(Refusal::new(RefusalCode::Unavailable, message)));
@@ -314,9 +319,35 @@ impl Server {
         }
     }
 
+    /// A server's answer without the secrets that it was given.
+    fn in_confidence(&self, answer: Result<Reply, ToolError>) -> Result<Reply, ToolError> {
+        let hidden = |mut reply: Reply| match self.around.in_confidence(&self.spec, &mut reply) {
+            Ok(()) => Ok(reply),
+            Err(why) => Err(ToolError::failed(format!("the answer is not shown: {why}"))),
+        };
+        match answer {
+            Ok(reply) => hidden(reply),
+            Err(ToolError::Shaped(reply)) => Err(hidden(reply).map_or_else(|err| err, ToolError::Shaped)),
+            Err(err) => Err(err),
+        }
+    }
+
+    /// What a server says while it works, bounded and without the secrets that it was given.
+    fn hushed(&self, sink: ProgressSink) -> ProgressSink {
+        let masker = self.around.masker(&self.spec).ok();
+        ProgressSink::new(move |mut progress| {
+            match &masker {
+                Some(masker) => masker.mask_text(&mut progress.message),
+                None => progress.message.clear(),
+            }
+            progress.message = shown(&progress.message);
+            sink.report(progress);
+        })
+    }
+
     /// A server's words without the secrets that it was given.
     fn masked(&self, mut words: String) -> String {
-        match self.around.masker() {
+        match self.around.masker(&self.spec) {
             Ok(masker) => masker.mask_text(&mut words),
             Err(why) => words = format!("what it said is not shown: {why}"),
         }

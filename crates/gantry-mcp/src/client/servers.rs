@@ -128,10 +128,10 @@ impl Servers {
 
     /// Accepts what a server offers: one tool, or all. Names of those that were not accepted before as they are now.
     pub fn accept(&self, name: &str, tool: Option<&str>, now: i64) -> Result<Vec<String>, ServerError> {
-        self.inner.server(name)?;
+        let server = self.inner.server(name)?;
         let changed = self.inner.around.records.change(name, |record| {
             let mut accepted = Vec::new();
-            for standing in standings(record) {
+            for standing in standings(record, server.spec.tools.as_deref()) {
                 if tool.is_some_and(|tool| tool != standing.name) {
                     continue;
                 }
@@ -218,14 +218,11 @@ impl Inner {
                     "{shown} is held: its definition has changed; `gantry mcp accept {}` shows how",
                     server.name()
                 )),
-                State::Ready | State::New | State::Gone => {}
+                State::Ready | State::New | State::Gone | State::NotChosen => {}
             }
-            let wanted = server.spec.tools.as_ref().is_none_or(|tools| tools.contains(&standing.name));
             // A tool that is held may be as it was accepted again by the time it is called.
             let offered = matches!(standing.state, State::Ready | State::Changed | State::Unusable(_));
-            tools.extend(
-                standing.accepted.as_ref().filter(|_| wanted && offered).map(|known| tool(server, known)),
-            );
+            tools.extend(standing.accepted.as_ref().filter(|_| offered).map(|known| tool(server, known)));
         }
         let refused = self.registry.set_server(server.name(), tools);
         problems.extend(refused.iter().map(ToString::to_string));

@@ -7,7 +7,6 @@ use std::time::Duration;
 use gantry_net::{ClientOptions, HeaderName, Url};
 use gantry_process::{Capture, Command, Cwd, Network, Processes, Sandbox, Stdin, env, existing};
 use gantry_store::{Secrets, ServerRecords};
-use gantry_tool::Masker;
 
 /// One configured server.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,12 +74,6 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Of every stored secret, or why they cannot be told.
-    pub(super) fn masker(&self) -> Result<Masker, String> {
-        let stored = self.secrets.all().map_err(|err| err.to_string())?;
-        Ok(Masker::new(stored.values().map(|secret| secret.expose().to_owned())))
-    }
-
     /// What confined programs cannot do, in words. Nothing, where there is nothing that is closed to them.
     pub(super) fn confinement(&self) -> Option<String> {
         let all = existing(&self.closed);

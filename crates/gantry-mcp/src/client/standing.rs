@@ -30,6 +30,8 @@ pub enum State {
     Unusable(String),
     /// Accepted once, and not offered any more.
     Gone,
+    /// Not among those that the operator chose of this server.
+    NotChosen,
 }
 
 impl State {
@@ -40,12 +42,13 @@ impl State {
             State::Changed => "changed",
             State::Unusable(_) => "unusable",
             State::Gone => "gone",
+            State::NotChosen => "notChosen",
         }
     }
 }
 
-/// All tools of a server by name.
-pub fn standings(record: &ServerRecord) -> Vec<Standing> {
+/// All tools of a server by name; `chosen` are those that the operator wants, if it is not all.
+pub(super) fn standings(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<Standing> {
     let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for definition in &record.offered {
         let name = definition::name(definition).unwrap_or_default();
@@ -61,6 +64,7 @@ pub fn standings(record: &ServerRecord) -> Vec<Standing> {
         let pin = record.accepted.get(name).filter(|pin| is_whole(pin));
         let alike = folded.get(&name.replace("::", "__")).is_some_and(|count| *count > 1);
         let state = match (definition::problem(offered), pin) {
+            _ if chosen.is_some_and(|chosen| !chosen.contains(name)) => State::NotChosen,
             _ if definitions.len() > 1 && !name.is_empty() => {
                 State::Unusable("the server defines it more than once".to_owned())
             }
@@ -108,7 +112,12 @@ mod tests {
     }
 
     fn states(record: &ServerRecord) -> Vec<(String, &'static str)> {
-        standings(record).into_iter().map(|standing| (standing.name, standing.state.name())).collect()
+        states_of(record, None)
+    }
+
+    fn states_of(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<(String, &'static str)> {
+        let all = standings(record, chosen).into_iter();
+        all.map(|standing| (standing.name, standing.state.name())).collect()
     }
 
     #[test]
@@ -127,6 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_chosen_is_neither_ready_nor_waiting() {
+        let bad = json!({"name": "bad", "inputSchema": 7});
+        let record = ServerRecord {
+            offered: vec![tool("same", "x"), tool("other", "y"), tool("new", "z"), bad],
+            accepted: [("same", "x"), ("other", "x")]
+                .map(|(name, text)| (name.to_owned(), pin(tool(name, text))))
+                .into(),
+            ..ServerRecord::default()
+        };
+        let expected = [("bad", "notChosen"), ("new", "new"), ("other", "notChosen"), ("same", "notChosen")];
+        let chosen = ["new".to_owned()];
+        assert_eq!(states_of(&record, Some(&chosen)), expected.map(|(name, state)| (name.to_owned(), state)));
+    }
+
+    #[test]
     fn names_that_cannot_be_told_apart_are_refused() {
         let twice = ServerRecord { offered: vec![tool("a", "x"), tool("a", "y")], ..ServerRecord::default() };
         assert_eq!(states(&twice), [("a".to_owned(), "unusable")]);
@@ -142,7 +166,7 @@ mod tests {
     fn tools_without_names_are_told_to_have_none() {
         let nameless = json!({"inputSchema": {"type": "object"}});
         let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
-        let State::Unusable(why) = &standings(&record)[0].state else { panic!() };
+        let State::Unusable(why) = &standings(&record, None)[0].state else { panic!() };
         assert_eq!(why, "it has no name");
     }
 

@@ -111,7 +111,7 @@ impl Server {
                 || definition::name(tool).is_some_and(|name| usable.iter().any(|usable| usable == name))
         });
         // What a server was given in confidence is told to nobody, whatever it calls its tools.
-        let masker = self.around.masker().map_err(TalkError::Refused)?;
+        let masker = self.around.masker(&self.spec).map_err(TalkError::Refused)?;
         tools.iter_mut().for_each(|tool| masker.mask_texts(tool));
         let mut about = connection.about();
         about.iter_mut().for_each(|about| masker.mask_texts(about));

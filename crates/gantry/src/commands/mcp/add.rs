@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{ServerError, State};
+use gantry_mcp::client::{ServerError, Standing, State, shown_name};
 use gantry_store::ServerRecords;
+use gantry_tool::nearest;
 use serde_json::{Map, Value, json};
 
 use super::servers::{described, known, load, notes, open, told};
@@ -88,7 +89,12 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         listed
     });
     match listed {
-        Ok(_) => {}
+        Ok(standings) => {
+            if let Err(err) = offers_all(&args, &standings) {
+                records.remove(&args.name)?;
+                return Err(err.into());
+            }
+        }
         Err(err @ ServerError::Login { .. }) => {
             write(&places, &args.name, &fields)?;
             output.warning(&format!("{err}; run `gantry mcp login {}`", args.name));
@@ -155,6 +161,18 @@ fn configured(places: &Places, args: &AddArgs) -> Result<McpServerConfig> {
         idle_seconds: None,
         trust_annotations: args.trust_annotations,
     })
+}
+
+/// Whether the server offers everything that was chosen of it.
+fn offers_all(args: &AddArgs, standings: &[Standing]) -> Result<(), UsageError> {
+    let offered: Vec<&str> = standings.iter().map(|standing| standing.name.as_str()).collect();
+    let missing = args.only.iter().flatten().find(|tool| !offered.contains(&tool.as_str()));
+    let Some(missing) = missing else { return Ok(()) };
+    let hint = match nearest(missing, offered).first() {
+        Some(near) => format!("did you mean \"{}\"?", shown_name(near)),
+        None => "without --only all are added".to_owned(),
+    };
+    Err(UsageError(format!("{} offers no tool \"{missing}\"; {hint}; nothing was added", args.name)))
 }
 
 fn write(places: &Places, name: &str, fields: &Map<String, Value>) -> Result<()> {

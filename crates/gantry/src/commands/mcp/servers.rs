@@ -80,7 +80,7 @@ pub(super) fn list(places: &Places, output: &Output) -> Result<Exit> {
             Ok(standings) => rows.push(json!({
                 "name": name, "place": place, "ready": count(&standings, "ready"), "new": count(&standings, "new"),
                 "changed": count(&standings, "changed"), "unusable": count(&standings, "unusable"),
-                "gone": count(&standings, "gone"),
+                "gone": count(&standings, "gone"), "notChosen": count(&standings, "notChosen"),
             })),
             Err(err) => rows.push(json!({"name": name, "place": place, "error": err.to_string()})),
         }
@@ -114,6 +114,7 @@ fn summary(row: &Value) -> String {
         part("unusable", "held: unusable"),
         part("new", "not accepted"),
         part("gone", "gone"),
+        part("notChosen", "not chosen"),
     ]
     .into_iter()
     .flatten()
@@ -204,6 +205,7 @@ pub(super) fn described(output: &Output, standing: &Standing) -> String {
         State::Changed => output.yellow("held: changed"),
         State::New => output.yellow("not accepted"),
         State::Gone => output.dim("gone"),
+        State::NotChosen => output.dim("not chosen"),
     };
     let notes: String = notes(standing).iter().map(|note| format!("\n    {}", output.yellow(note))).collect();
     format!("  {}  {state}  {}{notes}", output.bold(&shown_name(&standing.name)), printable(&words))

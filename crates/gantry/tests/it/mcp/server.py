@@ -97,7 +97,7 @@ def call(number, name, arguments, meta):
         return {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
     if name == "progress":
         for step in range(1, 4):
-            say({"method": "notifications/progress", "params": {"progressToken": meta["progressToken"], "progress": step, "total": 3}})
+            say({"method": "notifications/progress", "params": {"progressToken": meta["progressToken"], "progress": step, "total": 3, "message": arguments.get("message", "")}})
             time.sleep(0.3)
         return text("done")
     return text("called " + name)

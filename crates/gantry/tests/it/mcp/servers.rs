@@ -97,6 +97,30 @@ fn a_tool_of_a_server_is_called_in_process_and_nothing_stays() {
 }
 
 #[test]
+fn only_chosen_tools_are_ready_and_accepted() {
+    let world = World::new();
+    let fake = Fake::new(&world, "fake");
+    let unknown = fake.add(&world, "good", &["--only", "echo,slep"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.stderr.contains("fake offers no tool \"slep\"; did you mean \"sleep\"?"), "{unknown:?}");
+    assert_eq!(world.run(&["mcp", "list", "--json"]).json(), json!([]));
+    let added = fake.add(&world, "good", &["--only", "echo,sleep", "--json"]);
+    assert_eq!(added.json()["tools"], json!(["echo", "sleep"]), "{added:?}");
+    let listed = world.run(&["mcp", "list", "--json"]).json();
+    assert_eq!((&listed[0]["ready"], &listed[0]["new"]), (&json!(2), &json!(0)), "{listed}");
+    let shown = world.run(&["mcp", "show", "fake", "fail", "--json"]).json();
+    assert_eq!(
+        (&shown["tools"][0]["state"], &shown["tools"][0]["accepted"]),
+        (&json!("notChosen"), &Value::Null)
+    );
+    let shown = world.run(&["mcp", "show", "fake"]).stdout;
+    assert_eq!(shown.lines().filter(|line| line.contains("  ready  ")).count(), 2, "{shown}");
+    assert_eq!(world.run(&["mcp", "accept", "fake", "--yes", "--json"]).json()["accepted"], json!([]));
+    assert_eq!(world.run(&["call", "fake__fail"]).code, 2, "a tool that was not chosen is none");
+    assert_eq!(world.run(&["call", "fake__echo", r#"{"text": "hello"}"#]).stdout, "hello");
+}
+
+#[test]
 fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");
@@ -123,6 +147,44 @@ fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
     for name in names {
         assert!(!name.starts_with("GANTRY") && name != "OPENAI_API_KEY" && name != "OTHER", "{name}");
     }
+}
+
+#[test]
+fn secrets_of_a_server_are_masked_in_other_forms_too() {
+    const VALUE: &str = "sk/live+51 & more?";
+    const PERCENT: &str = "sk%2Flive%2B51%20%26%20more%3F";
+    // Of `user:` and the value.
+    const BASIC: &str = "dXNlcjpzay9saXZlKzUxICYgbW9yZT8=";
+    let world = World::new();
+    assert_eq!(world.run_with_input(&["secrets", "set", "K", "--host", "*.example.org"], VALUE).code, 0);
+    let fake = Fake::new(&world, "fake");
+    fake.define(&json!([
+        {"name": "echo", "description": format!("with {PERCENT} and {BASIC}"), "inputSchema": {"type": "object"}},
+        {"name": "progress", "inputSchema": {"type": "object"}},
+    ]));
+    let added = fake.add(&world, "good", &["--env", "TOK=secret:K"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let said = json!({"text": format!("{PERCENT} {BASIC} {VALUE}")}).to_string();
+    let told = [
+        format!("{added:?}"),
+        std::fs::read_to_string(world.data().join("mcp/fake.json")).unwrap(),
+        format!("{:?}", world.run(&["call", "fake__echo", &said])),
+    ];
+    for told in &told {
+        assert!(told.contains("[masked]"), "{told}");
+        assert!(!told.contains("live") && !told.contains("saXZl"), "{told}");
+    }
+    let mut client = Client::new(&world, &["--toolset", "mcp"]);
+    let message = format!("{} {VALUE} {PERCENT} {BASIC}", "x".repeat(195));
+    let params =
+        json!({"name": "fake__progress", "arguments": {"message": message}, "_meta": {"progressToken": "p"}});
+    let id = client.send("tools/call", &params);
+    let told = client.hear_of("notifications/progress")["params"]["message"].to_string();
+    assert!(told.contains("[mas") && !told.contains("sk") && !told.contains("live"), "{told}");
+    assert_eq!(client.answer(id)["result"]["content"][0]["text"], "done");
+    Fake::added(&world, "other");
+    let ran = world.run(&["call", "other__echo", &json!({"text": PERCENT}).to_string()]);
+    assert_eq!(ran.stdout, PERCENT, "a server that was not given it can only have heard it from others");
 }
 
 #[test]
