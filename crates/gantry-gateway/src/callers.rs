@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
+use gantry_mcp::RESULT_READ;
 use gantry_tool::{Autonomy, Call, Principal, Refusal, RefusalCode, Surface, ToolScope, nearest};
 
 use crate::auth::Identity;
 use crate::gateway::Gateway;
 
 pub(crate) const MAIN_AGENT: &str = "main";
-
-/// Reads what was too long to show, to whoever it was shown.
-const RESULT_READ: &str = "result_read";
 
 /// A configured agent, as far as calls need to know.
 #[derive(Debug, Clone, Default)]
@@ -72,16 +70,16 @@ impl Gateway {
     }
 
     fn scope(&self, identity: &Identity, agent: &Agent, surface: Surface) -> Result<ToolScope, Refusal> {
-        let Identity::Client(token) = identity else { return Ok(agent.scope.clone()) };
-        let mut tools = token.tools.clone();
-        if let (Surface::Mcp, Some(tools)) = (surface, &mut tools) {
-            // Its own results are shortened there: the rest of them is what it was given, too.
-            tools.push(RESULT_READ.to_owned());
-        }
-        let own = ToolScope::new(tools.as_deref(), &[]).map_err(|err| {
+        // Results are shortened there: the rest of them is what somebody was given, too.
+        let reads_on = |scope: ToolScope| match surface {
+            Surface::Mcp => scope.including(RESULT_READ),
+            _ => scope,
+        };
+        let Identity::Client(token) = identity else { return Ok(reads_on(agent.scope.clone())) };
+        let own = ToolScope::new(token.tools.as_deref(), &[]).map_err(|err| {
             Refusal::new(RefusalCode::Denied, format!("the scope of the token \"{}\": {err}", token.name))
         })?;
-        let own = own.within(agent.scope.clone());
+        let own = reads_on(own.within(agent.scope.clone()));
         Ok(if token.read_only { own.read_only() } else { own })
     }
 

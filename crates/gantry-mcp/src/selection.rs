@@ -19,7 +19,7 @@ const DEFAULT: [&str; 10] = [
 ];
 
 /// Reads what was too long to show: whoever is shown tools has it.
-pub(crate) const RESULT_READ: &str = "result_read";
+pub const RESULT_READ: &str = "result_read";
 
 /// Reads files of the agent's workspace; resources and prompts are made of it.
 pub(crate) const READ_FILE: &str = "gsv__ReadFile";

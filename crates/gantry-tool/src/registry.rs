@@ -377,6 +377,16 @@ impl ToolScope {
         ToolScope { within: Some(Arc::new(within)), ..self }
     }
 
+    /// With this tool among those that are listed, unless it is denied.
+    pub fn including(self, name: &str) -> ToolScope {
+        let within = self.within.as_deref().cloned().map(|within| Arc::new(within.including(name)));
+        let allow = self.allow.map(|mut allow| {
+            allow.push(Selector::Name(canonical_name(name)));
+            allow
+        });
+        ToolScope { allow, within, ..self }
+    }
+
     pub fn allows(&self, tool: &Tool) -> bool {
         let listed = |selectors: &[Selector]| selectors.iter().any(|selector| selector.matches(tool));
         self.allow.as_deref().is_none_or(listed)

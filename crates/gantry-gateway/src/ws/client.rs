@@ -135,6 +135,8 @@ struct ListParams {
     agent: Option<String>,
     toolset: Option<String>,
     name: Option<String>,
+    /// For this MCP client, as it calls itself.
+    mcp: Option<String>,
     /// From now on, `tools.changed` is told.
     follow: bool,
 }
@@ -212,7 +214,11 @@ impl Client {
 
     fn list(&self, request: &Request) -> Result<RawJson, WireError> {
         let params: ListParams = request.parse()?;
-        let call = self.call(Wanted { agent: params.agent.as_deref(), ..Wanted::default() })?;
+        let call = self.call(Wanted {
+            agent: params.agent.as_deref(),
+            mcp: params.mcp.as_deref(),
+            ..Wanted::default()
+        })?;
         if params.follow {
             self.follows.send_replace(true);
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
+use gantry_mcp::{Asked, Backend, Purpose, RESULT_READ, Selection, Shown, Who};
 use gantry_tool::{Call, Outcome, Principal, Refusal, RefusalCode, Surface, ToolScope};
 use tokio::sync::watch;
 
@@ -49,7 +49,8 @@ impl InProcess {
             Purpose::Tool => &inner.tools,
             Purpose::Resource => &inner.resources,
         };
-        call.scope = chosen.clone().within(call.scope);
+        // Results are shortened here, also those of an agent whose list does not name what reads on.
+        call.scope = chosen.clone().within(call.scope.including(RESULT_READ));
         Ok(call)
     }
 }

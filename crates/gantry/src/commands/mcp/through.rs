@@ -96,7 +96,7 @@ impl Through {
         if let Some((_, registry)) = known.as_ref().filter(|(then, _)| *then == now) {
             return Ok(registry.clone());
         }
-        let mut params = json!({"follow": true});
+        let mut params = json!({"follow": true, "mcp": "gantry"});
         if let Some(agent) = &self.0.agent {
             params["agent"] = json!(agent);
         }
