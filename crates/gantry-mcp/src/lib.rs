@@ -8,6 +8,7 @@ mod approval;
 mod backend;
 pub mod client;
 mod lean;
+mod leaving;
 mod lines;
 mod naming;
 mod progress;
@@ -20,6 +21,6 @@ mod server;
 mod tools;
 
 pub use backend::{Asked, Backend, Names, Purpose, Shown, Who};
-pub use selection::{Selection, SelectionError};
+pub use selection::{RESULT_READ, Selection, SelectionError};
 pub use serve::{HttpService, HttpSessions, ServeError, http_service, serve_stdio};
 pub use server::McpServer;

@@ -11,6 +11,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
+use crate::leaving::Leaving;
 use crate::lines::Lines;
 use crate::server::McpServer;
 
@@ -19,9 +20,6 @@ const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long calls may take to end what they started when the client is gone.
 const END_LIMIT: Duration = Duration::from_secs(5);
-
-/// A conversation over HTTP that nothing was said in for so long is over.
-const IDLE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -32,13 +30,14 @@ pub enum ServeError {
 }
 
 /// Serves the client at standard input and output until it goes, or until `stop`. Nothing else may write to either.
+/// Everything that was asked is answered: what goes on when the client has gone is called off, and says so.
 pub async fn serve_stdio<B: Backend>(
     server: McpServer<B>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let ending = server.ender();
+    let (ending, calls) = (server.ender(), server.calls());
     let (read, write) = stdio_pipes();
-    let transport = Lines::new(read, write, MAX_MESSAGE_BYTES);
+    let (transport, client) = Leaving::new(Lines::new(read, write, MAX_MESSAGE_BYTES));
     let conversing = async {
         match server.serve(transport).await {
             Ok(running) => match running.waiting().await {
@@ -50,8 +49,14 @@ pub async fn serve_stdio<B: Backend>(
             Err(err) => Err(ServeError::Handshake(err.to_string())),
         }
     };
+    let calling_off = async {
+        client.quiet().await;
+        calls.cancel();
+        std::future::pending().await
+    };
     let conversed = tokio::select! {
         conversed = conversing => conversed,
+        () = calling_off => Ok(()),
         () = stop => Ok(()),
     };
     let _ = tokio::time::timeout(END_LIMIT, ending).await;
@@ -70,14 +75,15 @@ impl HttpSessions {
 
 pub type HttpService<B> = StreamableHttpService<McpServer<B>, LocalSessionManager>;
 
-/// The protocol over HTTP. Whoever mounts it has checked the host, the origin and the token of every request before.
+/// The protocol over HTTP. Whoever mounts it has checked the host, the origin and the token of every request before, and
+/// ends the sessions that nobody uses any more: only they know who is still connected and has nothing to say.
 pub fn http_service<B: Backend>(
     server: McpServer<B>,
     ending: CancellationToken,
 ) -> (HttpService<B>, HttpSessions) {
     let mut sessions = LocalSessionManager::default();
     let mut config = SessionConfig::default();
-    config.keep_alive = Some(IDLE_LIMIT);
+    config.keep_alive = None;
     sessions.session_config = config;
     let sessions = Arc::new(sessions);
     let config = StreamableHttpServerConfig::default()
@@ -86,4 +92,62 @@ pub fn http_service<B: Backend>(
         .with_cancellation_token(ending);
     let service = StreamableHttpService::new(move || Ok(server.another()), sessions.clone(), config);
     (service, HttpSessions(sessions))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use gantry_tool::{Outcome, Refusal, Registry, ToolScope};
+    use http_body_util::Full;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::backend::{Asked, Names, Shown, Who};
+
+    /// Has no tools.
+    #[derive(Clone, Default)]
+    struct Nothing(watch::Sender<u64>);
+
+    impl Backend for Nothing {
+        async fn shown(&self, _: &Who) -> Result<Shown, Refusal> {
+            Ok(Shown { tools: Registry::default().view(&ToolScope::default()), names: Names::Bare })
+        }
+
+        async fn call(&self, _: &Who, asked: Asked) -> Outcome {
+            panic!("nobody can have called {}", asked.tool)
+        }
+
+        fn changes(&self) -> watch::Receiver<u64> {
+            self.0.subscribe()
+        }
+    }
+
+    fn request(method: http::Method, session: &str, body: &str) -> http::Request<Full<Bytes>> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri("/mcp")
+            .header("host", "localhost")
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json");
+        let request = if session.is_empty() { request } else { request.header("mcp-session-id", session) };
+        request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_connected_and_says_nothing_keeps_the_session() {
+        let server = McpServer::new(Nothing::default(), "1");
+        let (service, sessions) = http_service(server, CancellationToken::new());
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
+            "capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+        let begun = service.handle(request(http::Method::POST, "", initialize)).await;
+        let session = begun.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        service.handle(request(http::Method::POST, &session, ready)).await;
+        let listening = service.handle(request(http::Method::GET, &session, "")).await;
+        assert_eq!(listening.status(), 200);
+        tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+        assert_eq!(sessions.ids().await, [session.clone()]);
+        let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+        assert_eq!(service.handle(request(http::Method::POST, &session, ping)).await.status(), 200);
+    }
 }

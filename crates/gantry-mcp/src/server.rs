@@ -87,6 +87,11 @@ impl<B: Backend> McpServer<B> {
         }
     }
 
+    /// Cancels every call.
+    pub(crate) fn calls(&self) -> CancellationToken {
+        self.shared.ending.clone()
+    }
+
     /// Cancels every call, and waits until they are over. What they started ends with them.
     pub(crate) fn ender(&self) -> impl Future<Output = ()> + Send + use<B> {
         let shared = self.shared.clone();

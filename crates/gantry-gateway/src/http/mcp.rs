@@ -88,12 +88,17 @@ impl Mcp {
 
 /// Ends conversations that nobody uses any more, for as long as there is a server.
 async fn end_idle(mcp: Weak<Mcp>, limit: Duration) {
+    let mut strangers = HashSet::new();
     loop {
         tokio::time::sleep(limit / LOOKS).await;
         let Some(mcp) = mcp.upgrade() else { return };
-        for session in mcp.sessions.idle_for(limit) {
-            mcp.end(&session).await;
+        // One that nobody began, also when it was looked for before, has nobody to end it.
+        let now = mcp.sessions.unknown_of(mcp.alive.ids().await);
+        let idle = mcp.sessions.idle_for(limit);
+        for session in idle.iter().chain(now.intersection(&strangers)) {
+            mcp.end(session).await;
         }
+        strangers = now;
     }
 }
 

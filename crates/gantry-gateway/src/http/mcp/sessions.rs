@@ -78,6 +78,12 @@ impl Sessions {
         all.iter().filter(|(_, session)| is_idle(session)).map(|(id, _)| id.clone()).collect()
     }
 
+    /// Those of them that nobody here began.
+    pub(super) fn unknown_of(&self, ids: Vec<String>) -> HashSet<String> {
+        let all = self.all();
+        ids.into_iter().filter(|id| !all.contains_key(id)).collect()
+    }
+
     /// In use until that is dropped.
     pub(super) fn in_use(&self, id: &str) -> InUse {
         if let Some(session) = self.all().get_mut(id) {

@@ -116,6 +116,29 @@ fn structured_answers_have_the_promised_shape() {
 }
 
 #[test]
+fn an_agent_reads_on_where_its_results_were_shortened() {
+    let world = World::new();
+    world.configure(
+        "[agents.reader]\nautonomy = \"guided\"\ntools = [\"Read\"]\n[agents.denied]\nautonomy = \"guided\"\n\
+         tools = [\"Read\"]\ndenyTools = [\"result_read\"]\n",
+    );
+    world.write("long.txt", &"a line of words\n".repeat(20_000));
+    let shown = |world: &World| {
+        let mut client = Client::new(world, &["--agent", "reader"]);
+        assert_eq!(client.tool_names(), ["Read", "result_read"]);
+        let read = client.call("Read", &json!({"path": "long.txt"}));
+        let handle = read["structuredContent"]["resultHandle"].as_str().unwrap().to_owned();
+        let rest = client.call("result_read", &json!({"handle": handle, "offset": 100_000, "limit": 1_000}));
+        assert_eq!(rest["isError"], false, "{rest}");
+        assert!(rest.to_string().contains("a line of words"), "{rest}");
+    };
+    shown(&world);
+    assert_eq!(Client::new(&world, &["--agent", "denied"]).tool_names(), ["Read"]);
+    let _up = Up::start(&world);
+    shown(&world);
+}
+
+#[test]
 fn what_is_shown_is_chosen_and_nothing_else_can_be_called() {
     let world = World::new();
     let mut read_only = Client::new(&world, &["--read-only"]);
@@ -171,6 +194,35 @@ fn calling_off_ends_the_command_and_so_does_leaving() {
     eventually("the second runs", Duration::from_secs(20), || pid(302).is_some());
     assert_eq!(client.leave(), Some(0));
     eventually("the second is gone", Duration::from_secs(20), || !lives(pid(302).unwrap()));
+}
+
+#[test]
+fn who_closes_standard_input_is_answered_and_does_not_wait() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let read = json!({"name": "Read", "arguments": {"path": "a.txt"}});
+    let mut client = Client::new(&world, &[]);
+    let soon: Vec<u64> = (0..50).map(|_| client.send("tools/call", &read)).collect();
+    drop(client.stdin.take());
+    for id in soon {
+        assert_eq!(client.answer(id)["result"]["isError"], false, "whatever is ready is said");
+    }
+    assert_eq!(client.leave(), Some(0));
+
+    let mut client = Client::new(&world, &[]);
+    let sleep = json!({"name": "Bash", "arguments": {"command": "echo $$ > pid; exec sleep 60"}});
+    let long = client.send("tools/call", &sleep);
+    let pid = || std::fs::read_to_string(world.workspace().join("pid")).unwrap_or_default().trim().to_owned();
+    eventually("the command runs", Duration::from_secs(20), || !pid().is_empty());
+    let left = Instant::now();
+    drop(client.stdin.take());
+    let answer = client.answer(long);
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().starts_with("cancelled"), "{answer}");
+    assert_eq!(client.leave(), Some(0));
+    let took = left.elapsed();
+    println!("left within {took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(!std::path::Path::new(&format!("/proc/{}", pid())).exists());
 }
 
 #[test]
