@@ -174,6 +174,65 @@ fn a_session_is_its_owners_and_a_token_keeps_its_scope() {
 }
 
 #[test]
+fn a_limited_token_acts_as_its_own_agent_and_no_other() {
+    let world = World::new();
+    let reader = "[agents.reader]\nautonomy = \"guided\"\ntools = [\"Read\"]\n";
+    world.configure(&format!("{reader}[agents.full]\nautonomy = \"guided\"\n"));
+    let up = Up::start(&world);
+    let token = up.client_token(&world, "limited", &["--agents", "reader"]);
+    let bearer = format!("Bearer {token}");
+    let as_agent = |agent, body: &Value, session: &str| {
+        let headers = [("Authorization", &*bearer), ("Gantry-Agent", agent), ("Mcp-Session-Id", session)];
+        post(&up, "/mcp", body, &headers[..if session.is_empty() { 2 } else { 3 }])
+    };
+    let session = Session::open(&up, "/mcp", &token, "2025-11-25");
+    assert_eq!(names(&session.ask("tools/list", &json!({}))["tools"]), ["Read", "result_read"]);
+    let bash = json!({"name": "Bash", "arguments": {"command": "touch made"}});
+    let bash = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": bash});
+    assert!(session.say(&bash).2.get("error").is_some());
+    for agent in ["main", "full"] {
+        let (status, _, answer) = as_agent(agent, &initialize("2025-11-25"), "");
+        assert_eq!(status, 403, "{agent}: {answer}");
+        let (_, _, answer) = as_agent(agent, &bash, &session.id);
+        assert!(answer.get("result").is_none_or(|result| result["isError"] == true), "{agent}: {answer}");
+        let url = format!("http://{}", up.address);
+        let args = ["--gateway", &url, "mcp", "--agent", agent];
+        let stdio = world.run_with(&args, &[("GANTRY_TOKEN", &token)]);
+        assert_eq!((stdio.code, &*stdio.stdout), (3, ""), "{agent}: {stdio:?}");
+    }
+    assert_eq!(as_agent("reader", &initialize("2025-11-25"), "").0, 200);
+    assert!(!world.workspace().join("made").exists());
+}
+
+#[test]
+fn revisions_that_nobody_knows_are_refused_or_answered_with_ours() {
+    let world = World::new();
+    let up = Up::start(&world);
+    for unknown in ["1999-01-01", "2099-01-01", "nonsense", ""] {
+        let (status, _, answer) = post(&up, "/mcp", &initialize(unknown), &[]);
+        assert_eq!(
+            (status, &answer["result"]["protocolVersion"]),
+            (200, &json!("2025-11-25")),
+            "{unknown:?}"
+        );
+    }
+    let session = Session::open(&up, "/mcp", &up.token, "2025-06-18");
+    let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+    let headers = [("Mcp-Session-Id", &*session.id), ("MCP-Protocol-Version", "1999-01-01")];
+    assert_eq!(post(&up, "/mcp", &list, &headers).0, 400);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2099-01-01",
+        "io.modelcontextprotocol/clientInfo": {"name": "new", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let newer = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"_meta": meta}});
+    let headers = [("MCP-Protocol-Version", "2099-01-01"), ("Mcp-Method", "tools/list")];
+    let (status, _, answer) = post(&up, "/mcp", &newer, &headers);
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["error"].to_string().contains("2026-07-28"), "it says which it knows: {answer}");
+}
+
+#[test]
 fn a_stream_ends_when_its_token_is_revoked() {
     use std::io::{Read, Write};
     let world = World::new();

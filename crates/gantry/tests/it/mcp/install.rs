@@ -28,16 +28,30 @@ fn it_is_shown_asked_backed_up_and_done_once() {
     assert_eq!(written["mcpServers"]["gantry"]["args"], args);
     let again = world.run(&["mcp", "--read-only", "install", "claude", "--yes"]);
     assert!(again.code == 0 && again.stderr.contains("has it already"), "{}", again.stderr);
+    // Another choice is another change, with a copy of its own.
+    let changed = world.run(&["mcp", "install", "claude", "--yes"]);
+    assert_eq!(changed.code, 0, "{changed:?}");
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(written["mcpServers"]["gantry"]["args"], json!(["--data-dir", data, "mcp"]));
     let backups: Vec<_> = std::fs::read_dir(world.folder.path())
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
         .filter(|name| name.contains("before-gantry"))
         .collect();
-    assert_eq!(backups.len(), 1, "{backups:?}");
+    let backups = {
+        let mut backups = backups;
+        backups.sort();
+        backups
+    };
+    assert_eq!(backups.len(), 2, "one for each change, none for the same again: {backups:?}");
     let old = std::fs::read_to_string(world.folder.path().join(&backups[0])).unwrap();
     assert_eq!(old, "{\n  \"theme\": \"dark\"\n}\n");
-    let mode = std::fs::metadata(world.folder.path().join(&backups[0])).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "nobody else may read the copy either");
+    let second = std::fs::read_to_string(world.folder.path().join(&backups[1])).unwrap();
+    assert!(second.contains("--read-only"), "{second}");
+    for backup in &backups {
+        let mode = std::fs::metadata(world.folder.path().join(backup)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else may read the copy either");
+    }
 }
 
 #[test]
