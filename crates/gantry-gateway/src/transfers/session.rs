@@ -157,7 +157,14 @@ impl Session {
 async fn connect(node: &Node) -> Result<Session, Failure> {
     let lost = |reason: &str| Failure::Lost(format!("the node \"{}\": {reason}", node.id()));
     let mut lives = node.watch();
-    let live = lives.wait_for(Option::is_some).await.ok().and_then(|live| live.clone());
+    let live = tokio::select! {
+        live = lives.wait_for(Option::is_some) => live.ok().and_then(|live| live.clone()),
+        // It may be sent away while it is waited for.
+        reason = node.dismissed() => {
+            let message = format!("the node \"{}\" does not come back: {reason}", node.id());
+            return Err(Failure::Final(WireError::new(ErrorCode::Failed, message)));
+        }
+    };
     let live = live.ok_or_else(|| lost("it was removed"))?;
     let open = |bulk: &Option<Link>| bulk.as_ref().is_some_and(|bulk| !bulk.is_closed());
     let mut bulks = node.bulk.subscribe();

@@ -205,6 +205,15 @@ fn a_transfer_from_the_command_line_tells_what_came_of_it() {
 
 #[test]
 fn a_node_that_is_revoked_is_not_waited_for() {
+    for (word, waits) in
+        [("revoke", Duration::ZERO), ("revoke", Duration::from_secs(2)), ("forget", Duration::from_secs(2))]
+    {
+        not_waited_for(word, waits);
+    }
+}
+
+/// `waits` is how long the transfer waits before it is over for the node.
+fn not_waited_for(word: &str, waits: Duration) {
     let mut fleet = Fleet::start();
     // So much that it cannot have arrived by the time we look: holes cost nothing here, and minutes on the way.
     let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
@@ -218,17 +227,19 @@ fn a_node_that_is_revoked_is_not_waited_for() {
     // The destination is away in the middle of it, and then for good.
     end(&mut fleet.nodes[1].child);
     assert!(transfer.try_wait().unwrap().is_none(), "it waits for a node that may come back");
+    std::thread::sleep(waits);
     let revoked = Instant::now();
-    assert_eq!(fleet.world.run(&["nodes", "revoke", "b"]).code, 0);
+    assert_eq!(fleet.world.run(&["nodes", word, "b"]).code, 0);
     while transfer.try_wait().unwrap().is_none() {
         if revoked.elapsed() > Duration::from_secs(10) {
             end(&mut Some(transfer));
-            panic!("it is still waited for");
+            panic!("it is still waited for after {word}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     let (code, said, errors) = finished(transfer);
     assert_eq!(code, 1, "{said} {errors}");
-    assert!(said.contains("revoked"), "{said} {errors}");
+    let why = if word == "revoke" { "revoked" } else { "forgotten" };
+    assert!(said.contains(why), "{said} {errors}");
     assert!(!fleet.folder("b").join("large").exists());
 }
