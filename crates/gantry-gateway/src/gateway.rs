@@ -10,7 +10,7 @@ use gantry_agent::Sessions;
 use gantry_link::Link;
 use gantry_protocol::{ProcessEnd, event};
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Answer, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore};
+use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,6 @@ use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
-use crate::linger::Linger;
 use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
 
 /// A call for which nobody gave a deadline is given up after this long.

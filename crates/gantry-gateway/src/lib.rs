@@ -10,7 +10,6 @@ mod conversations;
 mod gateway;
 mod hosts;
 mod http;
-mod linger;
 mod nodes;
 mod remote_tools;
 mod server;

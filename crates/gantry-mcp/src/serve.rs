@@ -36,6 +36,7 @@ pub async fn serve_stdio<B: Backend>(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (ending, calls) = (server.ender(), server.calls());
+    tokio::spawn(server.linger());
     let (read, write) = stdio_pipes();
     let (transport, client) = Leaving::new(Lines::new(read, write, MAX_MESSAGE_BYTES));
     let conversing = async {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use gantry_tool::{Outcome, Refusal};
+use gantry_tool::{Linger, Outcome, Refusal};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
@@ -59,17 +59,25 @@ pub struct McpServer<B> {
     over: Arc<DropGuard>,
 }
 
-#[derive(Default)]
 struct Shared {
     approvals: Arc<Approvals>,
     calls: TaskTracker,
+    linger: Linger,
     /// Every call is cancelled.
     ending: CancellationToken,
 }
 
+impl Shared {
+    fn new() -> Shared {
+        let calls = TaskTracker::new();
+        let linger = Linger::new(calls.clone());
+        Shared { approvals: Arc::default(), calls, linger, ending: CancellationToken::new() }
+    }
+}
+
 impl<B: Backend> McpServer<B> {
     pub fn new(backend: B, version: &str) -> McpServer<B> {
-        McpServer::begin(backend, version.into(), Arc::default())
+        McpServer::begin(backend, version.into(), Arc::new(Shared::new()))
     }
 
     /// The same server for another client.
@@ -90,6 +98,12 @@ impl<B: Backend> McpServer<B> {
     /// Cancels every call.
     pub(crate) fn calls(&self) -> CancellationToken {
         self.shared.ending.clone()
+    }
+
+    /// Stays awake between the calls of a client that asks one thing after another, until all is to end.
+    pub(crate) fn linger(&self) -> impl Future<Output = ()> + Send + use<B> {
+        let shared = self.shared.clone();
+        async move { shared.linger.run(shared.ending.clone()).await }
     }
 
     /// Cancels every call, and waits until they are over. What they started ends with them.
@@ -127,11 +141,15 @@ impl<B: Backend> McpServer<B> {
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let _counted = self.shared.calls.token();
+        self.shared.linger.touch();
         let (cancel, tool) = (asked.cancel.clone(), asked.tool.clone());
         let mut calling = pin!(Box::pin(self.backend.call(who, asked)));
         loop {
             tokio::select! {
-                outcome = &mut calling => return outcome,
+                outcome = &mut calling => {
+                    self.shared.linger.touch();
+                    return outcome;
+                }
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 report = reports.next() => {
                     // A client that cannot be told will not hear the answer either.

@@ -1,7 +1,7 @@
 //! Stays awake for a moment around a call. Who passes a call on is about to get its answer, and who answered is about to be
 //! asked again: going to sleep in between costs more than the call itself.
 //!
-//! One task, one thread, and only for [`LINGER`] after the last call began or ended: an idle gateway sleeps. Not while several calls
+//! One task, one thread, and only for [`LINGER`] after the last call began or ended: an idle process sleeps. Not while several calls
 //! are under way either: then there is work enough to stay awake for, and others need the core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 /// Longer than it takes to wake a neighbour and hear from it, shorter than anybody would notice on a bill.
 const LINGER: Duration = Duration::from_micros(150);
 
-pub(crate) struct Linger {
+pub struct Linger {
     since: Instant,
     /// Nanoseconds after `since` when a call last began or ended.
     active: AtomicU64,
@@ -24,7 +24,8 @@ pub(crate) struct Linger {
 }
 
 impl Linger {
-    pub(crate) fn new(calls: TaskTracker) -> Linger {
+    /// Of a process whose calls are tracked by these.
+    pub fn new(calls: TaskTracker) -> Linger {
         Linger {
             since: Instant::now(),
             active: AtomicU64::new(0),
@@ -35,15 +36,15 @@ impl Linger {
     }
 
     /// A call begins or ends.
-    pub(crate) fn touch(&self) {
+    pub fn touch(&self) {
         self.active.store(self.now(), Ordering::Relaxed);
         if !self.awake.load(Ordering::Relaxed) {
             self.woken.notify_one();
         }
     }
 
-    /// Until the gateway stops.
-    pub(crate) async fn run(&self, stop: CancellationToken) {
+    /// Until the process is to stop.
+    pub async fn run(&self, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = self.woken.notified() => {}
