@@ -29,6 +29,7 @@ mod command;
 mod effects;
 mod kin;
 mod questions;
+mod shown;
 mod status;
 mod told;
 

@@ -83,16 +83,21 @@ impl Flow {
         (!self.untrusted.is_empty()).then(|| self.untrusted.join(", "))
     }
 
+    /// Says that both labels are held, and since when, if they are.
+    pub(crate) fn both(&self) -> Option<String> {
+        let holds_both = !self.untrusted.is_empty() && !self.private.is_empty();
+        holds_both.then(|| {
+            let (untrusted, private) = (self.untrusted.join(", "), self.private.join(", "));
+            format!(
+                "the run holds both what others may have written ({untrusted}) and private data ({private})"
+            )
+        })
+    }
+
     /// What a call that reaches outside meets in this session.
     pub(crate) fn outward(&self, autonomy: Autonomy) -> Outward {
-        if self.untrusted.is_empty() || self.private.is_empty() {
-            return Outward::Free;
-        }
-        let reason = format!(
-            "the call reaches outside, and the run holds both what others may have written ({}) and private data ({})",
-            self.untrusted.join(", "),
-            self.private.join(", ")
-        );
+        let Some(both) = self.both() else { return Outward::Free };
+        let reason = format!("the call reaches outside, and {both}");
         match autonomy {
             Autonomy::Autonomous => Outward::Deny(reason),
             Autonomy::Supervised | Autonomy::Guided => Outward::Ask(reason),

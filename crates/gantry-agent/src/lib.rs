@@ -12,6 +12,7 @@ mod driver;
 mod entry;
 mod event;
 mod flow;
+mod harmless;
 mod key;
 mod loop_guard;
 mod model;

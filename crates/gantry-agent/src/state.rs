@@ -78,6 +78,9 @@ pub struct Run {
     pub stop: Option<String>,
     /// Compactions since the model last replied: one that does not help is not repeated for ever.
     pub compactions: u32,
+    /// The model has said something in it.
+    #[serde(default)]
+    pub has_spoken: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -346,6 +349,7 @@ impl State {
             guard: LoopGuard::default(),
             stop: None,
             compactions: 0,
+            has_spoken: false,
         });
     }
 
@@ -373,6 +377,7 @@ impl State {
         add_usage(&mut self.usage, &reply.usage);
         let calls: Vec<PendingCall> = reply.message.content.iter().filter_map(pending).collect();
         let text = reply.message.text();
+        run.has_spoken |= !text.is_empty();
         if reply.message.content.iter().any(is_search) {
             self.flow.add(&[Label::Untrusted], "what the model itself found on the web");
         }

@@ -49,10 +49,12 @@ impl Files {
     /// A scope in which every path stays beneath `root`.
     pub fn contained(&self, root: &Path) -> Result<Scope, FileError> {
         let OpenDir { fd, path } = self.base(root)?;
+        self.inner.closed.check_dir(&fd, root)?;
         Ok(Scope::new(self.clone(), Tree::contained(root, &path, fd), path))
     }
 
-    /// A scope in which absolute paths mean what they say, and relative ones start at `base`.
+    /// A scope in which absolute paths mean what they say, and relative ones start at `base`. The base is but the
+    /// beginning of a path: whether it is closed is asked of every place that is reached from it.
     pub fn free(&self, base: &Path) -> Result<Scope, FileError> {
         let OpenDir { path, .. } = self.base(base)?;
         Ok(Scope::new(self.clone(), Tree::free(self.inner.top.clone(), &path), path))
@@ -73,7 +75,6 @@ impl Files {
         if let Some(names) = names
             && let Ok(fd) = handle::open_beneath(self.inner.top.as_fd(), &names)
         {
-            self.inner.closed.check_dir(&fd, given)?;
             return Ok(OpenDir {
                 fd,
                 path: top.iter().chain(names.iter().map(OsString::as_os_str)).collect(),
@@ -85,7 +86,6 @@ impl Files {
             None => place.dir,
             Some(name) => handle::open_child_dir(&place.dir, name).map_err(fail)?,
         };
-        self.inner.closed.check_dir(&fd, given)?;
         Ok(OpenDir { fd, path: place.path })
     }
 }

@@ -15,7 +15,7 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::error::FileError;
-use crate::handle;
+use crate::handle::{self, FileId};
 
 /// The longest path taken, as the kernel's own limit.
 const MAX_PATH_BYTES: usize = 4095;
@@ -71,6 +71,11 @@ impl Place {
     pub(crate) fn stat(&self) -> Option<Result<Stat, Errno>> {
         let name = self.name.as_ref()?;
         Some(self.seen.map_or_else(|| handle::stat_at(&self.dir, name), Ok))
+    }
+
+    /// What was seen under `name` when the place was found.
+    pub(crate) fn found(&self) -> Option<FileId> {
+        self.seen.as_ref().map(FileId::of)
     }
 
     /// The real path, with what does not exist yet.

@@ -5,7 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorData, RequestId};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, ErrorData,
+    JsonRpcVersion2_0, RequestId,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
@@ -29,6 +32,36 @@ pub(crate) struct Lines<R, W> {
 #[derive(Deserialize)]
 struct Numbered {
     id: Option<RequestId>,
+}
+
+/// A call of a tool, which most lines are. The SDK reads any message by trying all there are, one after the other.
+#[derive(Deserialize)]
+struct ToolCall {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    #[serde(rename = "method")]
+    _method: CallToolRequestMethod,
+    params: CallToolRequestParams,
+}
+
+impl From<ToolCall> for RxJsonRpcMessage<RoleServer> {
+    fn from(ToolCall { id, mut params, .. }: ToolCall) -> Self {
+        let meta = params.meta.take();
+        let mut call = CallToolRequest::new(params);
+        if let Some(meta) = meta {
+            call.extensions.insert(meta);
+        }
+        RxJsonRpcMessage::<RoleServer>::request(ClientRequest::CallToolRequest(call), id)
+    }
+}
+
+/// The message of a line, whatever it is.
+fn parse(text: &[u8]) -> serde_json::Result<RxJsonRpcMessage<RoleServer>> {
+    match serde_json::from_slice::<ToolCall>(text) {
+        Ok(call) => Ok(call.into()),
+        Err(_) => serde_json::from_slice(text),
+    }
 }
 
 enum Line {
@@ -112,7 +145,7 @@ where
             }
             let text = self.line.trim_ascii();
             let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-            let parsed = serde_json::from_slice(text);
+            let parsed = parse(text);
             // Read without its depth mattering, and without regard to the rest.
             let numbered = parsed.is_err().then(|| serde_json::from_slice::<Numbered>(text));
             let is_empty = text.is_empty();
@@ -167,6 +200,40 @@ mod tests {
     }
 
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+    /// The short way and the SDK's own come to the same.
+    #[test]
+    fn calls_are_read_as_the_sdk_reads_them() {
+        let calls = [
+            json!({"name": "Read"}),
+            json!({"name": "Read", "arguments": {"path": "a", "n": 1.5, "deep": {"x": [null, true, "\u{1f600}"]}}}),
+            json!({"name": "Read", "arguments": null, "more": 1}),
+            json!({"_meta": {"progressToken": 7, "k": "v"}, "name": "Read", "arguments": {}}),
+            json!({"_meta": null, "name": "Read"}),
+            json!({"name": "Read", "requestState": "s", "inputResponses": {}}),
+        ];
+        for params in calls {
+            for id in [json!(7), json!("seven")] {
+                let call =
+                    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params, "also": 1});
+                let line = call.to_string().into_bytes();
+                assert!(serde_json::from_slice::<ToolCall>(&line).is_ok(), "{call}");
+                let whole: RxJsonRpcMessage<RoleServer> = serde_json::from_slice(&line).unwrap();
+                assert_eq!(format!("{:?}", parse(&line).unwrap()), format!("{whole:?}"), "{call}");
+                assert_eq!(json!(parse(&line).unwrap()), json!(whole), "{call}");
+            }
+        }
+        for other in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 1}}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"name": "x"}}),
+            json!({"jsonrpc": "2.0", "id": null, "method": "tools/call", "params": {"name": "x"}}),
+            json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "x"}}),
+            json!({"jsonrpc": "1.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}),
+        ] {
+            assert!(serde_json::from_slice::<ToolCall>(other.to_string().as_bytes()).is_err(), "{other}");
+        }
+    }
 
     #[tokio::test]
     async fn messages_are_lines() {

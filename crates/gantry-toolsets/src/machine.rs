@@ -211,7 +211,7 @@ impl Machine {
         if call.avoid_sensitive { scope.refusing(Arc::clone(&self.is_sensitive)) } else { scope }
     }
 
-    /// Where a path of the input leads, for policy to judge; as written when the engine refuses it, since running the
+    /// Where a path of the input leads, for policy to judge; as written when the engine cannot tell, since running the
     /// call will say why.
     pub(crate) fn touched_free(&self, call: &Call, path: impl AsRef<Path>) -> PathBuf {
         touched(self.free(call), call, path.as_ref())
@@ -279,7 +279,7 @@ impl Machine {
 }
 
 fn touched(scope: Result<Scope, ToolError>, call: &Call, path: &Path) -> PathBuf {
-    let resolved = scope.ok().and_then(|scope| scope.resolve(path).ok());
+    let resolved = scope.ok().and_then(|scope| scope.leads_to(path).ok());
     resolved.unwrap_or_else(|| call.workspace.join(path))
 }
 

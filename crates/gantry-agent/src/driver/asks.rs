@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{Done, Driver};
 use crate::entry::{Entry, UserAsked};
+use crate::harmless;
 use crate::sessions::{SessionError, now_ms};
 
 /// How long a question waits for the user.
@@ -22,6 +23,10 @@ impl Driver {
         answers: oneshot::Sender<UserAnswers>,
     ) -> Result<(), DatabaseError> {
         let child = self.child_name();
+        let questions = match self.carries_both() {
+            Some(why) => questions.into_iter().map(|asked| shown(asked, &why)).collect(),
+            None => questions,
+        };
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let Some(pending) = loaded.state.call(call) else {
             let _ = answers.send(None);
@@ -112,5 +117,15 @@ impl Driver {
             let _ = asking.send(given.clone());
         }
         Ok(())
+    }
+}
+
+/// A question of a run that holds both labels, as clients may show it.
+fn shown(asked: UserQuestion, why: &str) -> UserQuestion {
+    let shown = |text: String| harmless::whole(&text, why);
+    UserQuestion {
+        question: shown(asked.question),
+        header: asked.header.map(shown),
+        options: asked.options.into_iter().map(shown).collect(),
     }
 }

@@ -115,13 +115,15 @@ impl Driver {
         let holds_private = loaded.state.flow.labels().contains(&Label::Private);
         request.native_web_search = self.agent().native_web_search && !holds_private;
         self.append(vec![Entry::RequestBegun { model: prepared.request.model.clone() }]).await?;
-        let asker = self.asker(&run);
+        let (asker, mut shown) = (self.asker(&run), self.shown());
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         let (shared, events) = (self.shared.clone(), self.events.clone());
         let (generation, cancel) = (loaded.generation, loaded.cancel.clone());
         loaded.effects.spawn(async move {
-            let mut told = |event| tell_stream(&events, &run, event);
+            let mut told =
+                |event| shown.event(event).into_iter().for_each(|event| tell_stream(&events, &run, event));
             let reply = shared.parts.model.answer(&asker, &request, &cancel, &mut told).await;
+            shown.rest().into_iter().for_each(|event| tell_stream(&events, &run, event));
             Effect::Replied { generation, reply: reply.map(with_ids) }
         });
         Ok(())
@@ -297,13 +299,14 @@ impl Driver {
 
     /// Writes down what an effect came to, unless its run is over.
     pub(super) fn finished(&mut self, effect: Effect) -> Result<(), DatabaseError> {
+        let shown = self.shown();
         let Some(loaded) = &mut self.loaded else { return Ok(()) };
         match effect {
             Effect::Replied { generation, reply }
                 if generation == loaded.generation && is_asking(&loaded.state) =>
             {
                 let entry = match reply {
-                    Ok(reply) => Entry::Replied { reply: Box::new(reply) },
+                    Ok(reply) => Entry::Replied { reply: Box::new(shown.reply(reply)) },
                     Err(failure) => Entry::RequestFailed {
                         overflow: matches!(failure, ModelFailure::Overflow(_)),
                         error: failure.to_string(),
@@ -480,6 +483,7 @@ fn with_ids(mut reply: Reply) -> Reply {
 fn tell_stream(events: &broadcast::Sender<Arc<Event>>, run: &str, event: StreamEvent) {
     let run = run.to_owned();
     let event = match event {
+        StreamEvent::Text(delta) | StreamEvent::Thinking(delta) if delta.is_empty() => return,
         StreamEvent::Text(delta) => Event::Text { run, delta },
         StreamEvent::Thinking(delta) => Event::Thinking { run, delta },
         StreamEvent::ToolBegin { id, name } => Event::CallWriting { run, call: id, tool: name },

@@ -200,3 +200,82 @@ async fn an_always_that_knew_of_no_labels_does_not_let_them_out() {
     assert_eq!(final_text(&settled(&mut events, &message).await), "noted secret");
     world.stop().await;
 }
+
+const PICTURE: &str = "Look: ![x](http://canary.example/?diary)\n\nand `vec![1](x)`";
+
+/// What those who listen are told that the model says, and the answer.
+async fn heard(world: &World) -> (String, Event) {
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("go").await;
+    let mut text = String::new();
+    loop {
+        match until(&mut events, |event| matches!(event, Event::Text { .. }) || event.settles(&message)).await
+        {
+            Event::Text { delta, .. } => text += &delta,
+            settled => return (text, settled),
+        }
+    }
+}
+
+/// Reads a page if told to, then the diary, then says [`PICTURE`].
+fn pictures(request: &gantry_model::Request) -> Result<gantry_model::Reply, gantry_agent::ModelFailure> {
+    match results(request).len() {
+        0 => calls(&[("a", "page", json!({"text": "site"}))]),
+        1 => calls(&[("b", "private", json!({"text": "diary"}))]),
+        _ => says(PICTURE),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_of_a_run_that_holds_both_labels_are_shown_as_text_wherever_they_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), pictures).await;
+    let (streamed, told) = heard(&world).await;
+    assert_eq!(streamed, final_text(&told), "what is streamed is what is kept");
+    assert!(
+        streamed.starts_with("Look: !\\[x](http://canary.example/?diary)\n\nand `vec![1](x)`"),
+        "{streamed}"
+    );
+    assert!(streamed.contains("(page") && streamed.contains("(private"), "the steps are named: {streamed}");
+    let journal = world.journal.page(&world.key().key, 0, 1_000).await.unwrap();
+    assert!(!journal.iter().any(|event| event.data.contains("![x]")), "nor is it kept as a picture");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_of_other_runs_are_left_as_they_are() {
+    let alone = |request: &gantry_model::Request| match results(request).len() {
+        0 => calls(&[("b", "private", json!({"text": "diary"}))]),
+        _ => says(PICTURE),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Ask), alone).await;
+    let (streamed, told) = heard(&world).await;
+    assert_eq!((streamed.as_str(), final_text(&told)), (PICTURE, PICTURE));
+    world.stop().await;
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Autonomous, FlowRule::Off), pictures).await;
+    let (streamed, told) = heard(&world).await;
+    assert_eq!((streamed.as_str(), final_text(&told)), (PICTURE, PICTURE));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_in_questions_to_the_user_are_shown_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |request: &gantry_model::Request| match results(request).len() {
+        0 => calls(&[("a", "page", json!({"text": "site"}))]),
+        1 => calls(&[("b", "private", json!({"text": "diary"}))]),
+        2 => calls(&[("c", "ask", json!({"text": PICTURE}))]),
+        _ => says("done"),
+    };
+    let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("go").await;
+    let event = until(&mut events, |event| matches!(event, Event::Asked { .. })).await;
+    let Event::Asked { asked, .. } = event else { panic!() };
+    assert!(asked.questions[0].question.starts_with(r"Look: !\[x]"), "{asked:?}");
+    world.sessions.reply(&world.key(), None, vec!["no".into()], "operator").await.unwrap();
+    assert_eq!(final_text(&settled(&mut events, &message).await), "done");
+    world.stop().await;
+}

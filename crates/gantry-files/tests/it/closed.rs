@@ -102,12 +102,22 @@ fn closed_in_a_free_scope() {
 }
 
 #[test]
-fn no_scope_starts_in_a_closed_directory() {
+fn no_scope_reaches_anything_from_a_closed_directory() {
     let fixture = fixture();
     for path in ["home/data", "home/data/inner", "home/work/link"] {
         let path = fixture.dir.path().join(path);
         assert!(matches!(fixture.files.contained(&path), Err(FileError::Closed { .. })));
-        assert!(matches!(fixture.files.free(&path), Err(FileError::Closed { .. })));
+        let scope = fixture.files.free(&path).unwrap();
+        assert!(matches!(scope.open_dir("."), Err(FileError::Closed { .. })));
+        for name in ["token", "inner/db", "db", "../data/token"] {
+            let opened = scope.open(name).map(|file| file.path);
+            assert!(opened.is_err(), "{name}: {opened:?}");
+        }
+        assert!(matches!(scope.resolve("token"), Err(FileError::Closed { .. })));
+        for name in ["token", "inner", "new"] {
+            let written = scope.replace(name, &[b"x"], WriteOptions::default());
+            assert!(matches!(written, Err(FileError::Closed { .. })), "{name}: {written:?}");
+        }
     }
 }
 

@@ -95,7 +95,7 @@ fn median(times: &mut [f64]) -> f64 {
 /// A server that answers in the form of chat completions and looks at the clock.
 struct Model {
     address: String,
-    /// From the last byte of an answer with a call to the first of the next request.
+    /// From the last byte of an answer with a call to the last of the next request.
     turns: Receiver<Duration>,
     /// When the first word of an answer went out.
     said: Receiver<Instant>,
@@ -134,7 +134,9 @@ impl Answering {
         let mut answered: Option<Instant> = None;
         loop {
             let body = read_request(&mut reader)?;
+            // Before it is looked at: a model's time is not the runtime's.
             let asked = Instant::now();
+            let body: Value = serde_json::from_slice(&body)?;
             let messages = body["messages"].as_array().context("no messages")?;
             let calls_files =
                 messages.iter().any(|message| message["content"].to_string().contains(CALL_FILES));
@@ -185,7 +187,7 @@ fn write_chunk(writer: &mut TcpStream, data: &str) -> Result<()> {
 }
 
 /// The body of the next request of a connection.
-fn read_request(reader: &mut impl BufRead) -> Result<Value> {
+fn read_request(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -201,7 +203,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Value> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(serde_json::from_slice(&body)?)
+    Ok(body)
 }
 
 /// A client that listens to one message's events.

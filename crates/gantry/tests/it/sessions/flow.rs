@@ -16,6 +16,7 @@ use crate::run::World;
 mod attacks;
 mod benign;
 mod others;
+mod pictures;
 
 /// A call the model makes: the tool, and its input as JSON. `{site}`, `{canary}`, `{workspace}`, `{agent}` and `{today}`
 /// stand for what they are.

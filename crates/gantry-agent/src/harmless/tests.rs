@@ -1,0 +1,242 @@
+use proptest::prelude::*;
+use pulldown_cmark::{Event, Options, Parser, Tag};
+
+use super::*;
+
+const WHY: &str = "the run holds both";
+
+fn whole(text: &str) -> String {
+    super::whole(text, WHY)
+}
+
+/// As [`whole`], without the note, which must be there when something is different, and only then.
+fn shown(text: &str) -> String {
+    let shown = whole(text);
+    match shown.split_once("\n\n[pictures") {
+        Some((before, _)) => {
+            assert_ne!(before, text, "something looks different, or the note is wrong");
+            before.to_owned()
+        }
+        None => {
+            assert_eq!(shown, text, "what is different is said");
+            shown
+        }
+    }
+}
+
+/// What readers of Markdown would fetch.
+fn fetched(markdown: &str, options: Options) -> Vec<String> {
+    let fetches = |event| match event {
+        Event::Start(Tag::Image { dest_url, .. }) => Some(format!("picture {dest_url}")),
+        Event::Html(html) | Event::InlineHtml(html) => {
+            let is_tag = |(at, _)| html[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic());
+            html.match_indices('<').any(is_tag).then(|| format!("tag {html}"))
+        }
+        _ => None,
+    };
+    Parser::new_ext(markdown, options).filter_map(fetches).collect()
+}
+
+/// Readers differ in what they understand.
+fn dialects() -> [Options; 4] {
+    let all = Options::all();
+    [Options::empty(), all, all - Options::ENABLE_OLD_FOOTNOTES, Options::ENABLE_TABLES | Options::ENABLE_GFM]
+}
+
+#[test]
+fn pictures_and_tags_stand_as_text() {
+    for (said, is_shown) in [
+        ("![x](http://c/?k)", r"!\[x](http://c/?k)"),
+        ("a ![x](<http://c/?k> \"t\") b", "a !\\[x](< http://c/?k> \"t\") b"),
+        ("![x][r]\n\n[r]: http://c/?k", "!\\[x][r]\n\n[r]: http://c/?k"),
+        ("![r]\n[r]: http://c", "!\\[r]\n[r]: http://c"),
+        ("\\\\![x](u)", "\\\\!\\[x](u)"),
+        ("!\u{200b}[x](u)", "!\u{200b}\\[x](u)"),
+        ("<img src=http://c>", "< img src=http://c>"),
+        ("<IMG\nsrc=x>", "< IMG\nsrc=x>"),
+        ("</p><!-- a --><?x?>", "< /p>< !-- a -->< ?x?>"),
+        ("<svg><image href=u></svg>", "< svg>< image href=u>< /svg>"),
+        ("<p style=\"background:url(u)\">", "< p style=\"background:url(u)\">"),
+        ("```mermaid\nA[<img src=u>]\n```", "```text mermaid\nA[< img src=u>]\n```"),
+        ("- ~~~ {.Mermaid}\n  x\n", "- ~~~ text {.Mermaid}\n  x\n"),
+        ("a\n```html\n<img src=u>\n```", "a\n```text html\n<img src=u>\n```"),
+        // Not surely code.
+        ("```\n![x](u)\n```", "```\n!\\[x](u)\n```"),
+        ("`a\nb` ![x](u) `", "`a\nb` !\\[x](u) `"),
+        ("\\` ![x](u) `", "\\` !\\[x](u) `"),
+        ("a|b\n-|-\n` | ![x](u) `", "a|b\n-|-\n` | !\\[x](u) `"),
+        ("http://c/`a ![x](u) `", "http://c/`a !\\[x](u) `"),
+        ("- a\n\n  ```\n![x](u)\n", "- a\n\n  ```\n!\\[x](u)\n"),
+        (" ```\na\n```\n![x](u)\n```\n", " ```\na\n```\n!\\[x](u)\n```\n"),
+        ("```\n``` a\n![x](u)", "```\n``` a\n!\\[x](u)"),
+        ("\n+++\n```a\n+++\n![x](u)", "\n+++\n```a\n+++\n!\\[x](u)"),
+        ("$$\n```\n$$\n![x](u)", "$$\n```\n$$\n!\\[x](u)"),
+    ] {
+        assert_eq!(shown(said), is_shown, "{said:?}");
+    }
+}
+
+#[test]
+fn what_nobody_fetches_and_code_stay_as_they_are() {
+    for said in [
+        "Hello! [A link](http://c/), 1 < 2, a <- b, and so on!",
+        "use `vec![1, 2](x)` here",
+        "use ``a ` b![0]`` and `Vec<String>`, then `<img src=x>`",
+        "Code:\n```rust\nlet v = vec![1, 2](x);\nlet w: Vec<String>;\n```\nand `m![x]`",
+        "So:\n```\n![x](u)\n````\n",
+        "one `a` two\nthree `b![c]`\n\nfour",
+        "wow!\n[x]",
+    ] {
+        assert_eq!(whole(said), said);
+    }
+}
+
+#[test]
+fn no_more_is_held_than_has_to_be() {
+    let mut harmless = Harmless::new(true);
+    for (said, now) in [
+        ("Hel", "Hel"),
+        ("lo!", "lo!"),
+        (" `a!", " `a!"),
+        ("[b", ""),
+        ("]", ""),
+        ("`.", "[b]`."),
+        ("<", "<"),
+        ("b", " b"),
+    ] {
+        assert_eq!(harmless.feed(said), now, "{said:?}");
+    }
+    let mut harmless = Harmless::new(true);
+    harmless.feed("`![");
+    let mut longest = 0;
+    for _ in 0..10_000 {
+        harmless.feed("a");
+        longest = longest.max(harmless.held.as_ref().map_or(0, |(_, held)| held.len()));
+    }
+    assert!(longest <= HELD_BYTES + 2 && harmless.held.is_none(), "{longest}");
+    assert!(harmless.finish(WHY).contains("an address could carry it out"));
+}
+
+#[test]
+fn what_goes_on_from_words_that_were_said_before_makes_nothing_of_them() {
+    for (before, next) in
+        [("look!", "[x](u)"), ("a <", "img src=u>"), ("a ", "```\n![x](u)\n```"), ("`", " ![x](u) `")]
+    {
+        let mut first = Harmless::new(true);
+        let mut second = Harmless::new(false);
+        let shown = first.feed(before) + &first.finish(WHY) + &second.feed(next) + &second.finish(WHY);
+        assert_eq!(fetched(&shown, Options::all()), [""; 0], "{shown:?}");
+    }
+}
+
+#[test]
+fn the_note_names_the_steps_and_they_can_do_nothing() {
+    let mut harmless = Harmless::new(true);
+    harmless.feed("![x](u)");
+    let note = harmless.finish("both (web_fetch http://c/![y](http://c/))");
+    assert!(note.contains(r"web_fetch http://c/!\[y]"), "{note}");
+}
+
+/// Pieces that are something together.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "!",
+        "[",
+        "]",
+        "(",
+        ")",
+        "![",
+        "](http://c/)",
+        "![x](http://c/)",
+        "![r]",
+        "[r]: http://c/\n",
+        "`",
+        "``",
+        "```",
+        "````",
+        "~~~",
+        "\n",
+        "\n\n",
+        "\r\n",
+        "\r",
+        " ",
+        "   ",
+        "    ",
+        "\t",
+        "> ",
+        "- ",
+        "1. ",
+        "a",
+        "b c",
+        "<",
+        ">",
+        "<img src=http://c/>",
+        "<div>",
+        "</div>",
+        "<!--",
+        "-->",
+        "<a@b.c>",
+        "<`@b.c>",
+        "<http://c/`>",
+        "\\",
+        "$",
+        "$$",
+        "|",
+        "a|b\n-|-\n",
+        "*",
+        "_",
+        "#",
+        "---\n",
+        "+++\n",
+        "=",
+        ":",
+        ": ",
+        ":::",
+        "&lt;",
+        "[^1]: ",
+        "[[",
+        "]]",
+        "{",
+        "}",
+        "http://c/",
+        "mermaid",
+        "\u{200b}",
+        "\u{a0}",
+        "\"",
+        "'",
+        "| ",
+        "==",
+        "~",
+        "^",
+        "<script>",
+        "- [ ] ",
+    ]);
+    prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+fn cases() -> u32 {
+    if std::env::var("GANTRY_SOAK").is_ok_and(|soak| soak == "1") { 300_000 } else { 20_000 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_fetched_whatever_is_said(text in pieces()) {
+        let shown = whole(&text);
+        for options in dialects() {
+            prop_assert_eq!(fetched(&shown, options), Vec::<String>::new(), "{:?}", shown);
+        }
+    }
+
+    #[test]
+    fn however_it_is_cut_the_same_is_shown(text in pieces(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).filter(|&at| text.is_char_boundary(at)).collect();
+        at.extend([0, text.len()]);
+        at.sort_unstable();
+        let mut harmless = Harmless::new(true);
+        let mut shown: String = at.windows(2).map(|cut| harmless.feed(&text[cut[0]..cut[1]])).collect();
+        shown += &harmless.finish(WHY);
+        prop_assert_eq!(shown, whole(&text));
+    }
+}
