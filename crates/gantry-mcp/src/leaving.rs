@@ -18,15 +18,15 @@ pub(crate) struct Leaving<T> {
     watched: Arc<Watched>,
 }
 
-#[derive(Default)]
 pub(crate) struct Watched {
     ended: CancellationToken,
     said: AtomicU64,
 }
 
 impl<T> Leaving<T> {
-    pub(crate) fn new(transport: T) -> (Leaving<T>, Arc<Watched>) {
-        let watched = Arc::new(Watched::default());
+    /// Fires `ended` when the client has said its last.
+    pub(crate) fn new(transport: T, ended: CancellationToken) -> (Leaving<T>, Arc<Watched>) {
+        let watched = Arc::new(Watched { ended, said: AtomicU64::new(0) });
         (Leaving { transport, watched: watched.clone() }, watched)
     }
 }

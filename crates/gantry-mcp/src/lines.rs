@@ -79,10 +79,13 @@ where
         Lines { reader, line: Vec::new(), max_bytes, discarding: false, writer }
     }
 
-    /// Reads on until a line is whole; `None` at the end of the input. What has no end is no line.
+    /// Reads on until a line is whole; `None` at the end of the input, which ends the last line too.
     async fn next(&mut self) -> Option<Line> {
         loop {
-            let bytes = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
+            let bytes = self.reader.fill_buf().await.unwrap_or_default();
+            if bytes.is_empty() {
+                return (!self.line.is_empty()).then_some(Line::Whole);
+            }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(bytes.len(), |end| end + 1);
             let too_long = !self.discarding && self.line.len() + taken > self.max_bytes;
@@ -235,7 +238,9 @@ mod tests {
     #[tokio::test]
     async fn messages_are_lines() {
         let input = format!("\u{feff}{PING}\r\n\n  \n{PING}\n{PING}");
-        assert_eq!(check(input.as_bytes()).await, (2, vec![]), "what has no end is no line");
+        assert_eq!(check(input.as_bytes()).await, (3, vec![]), "the end of the input ends the last line");
+        let (understood, answers) = check(&input.as_bytes()[..input.len() - 1]).await;
+        assert_eq!((understood, answers.len()), (2, 1), "half a message is none: {answers:?}");
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ pub async fn serve_stdio<B: Backend>(
     let (ending, calls) = (server.ender(), server.calls());
     tokio::spawn(server.linger());
     let (read, write) = stdio_pipes();
-    let (transport, client) = Leaving::new(Lines::new(read, write, MAX_MESSAGE_BYTES));
+    let (transport, client) = Leaving::new(Lines::new(read, write, MAX_MESSAGE_BYTES), server.left());
     let conversing = async {
         match server.serve(transport).await {
             Ok(running) => match running.waiting().await {
@@ -147,7 +147,7 @@ mod tests {
         let listening = service.handle(request(http::Method::GET, &session, "")).await;
         assert_eq!(listening.status(), 200);
         tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
-        assert_eq!(sessions.ids().await, [session.clone()]);
+        assert_eq!(sessions.ids().await, std::slice::from_ref(&session));
         let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
         assert_eq!(service.handle(request(http::Method::POST, &session, ping)).await.status(), 200);
     }

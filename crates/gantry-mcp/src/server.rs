@@ -65,13 +65,16 @@ struct Shared {
     linger: Linger,
     /// Every call is cancelled.
     ending: CancellationToken,
+    /// The client has said its last; it is still answered.
+    left: CancellationToken,
 }
 
 impl Shared {
     fn new() -> Shared {
         let calls = TaskTracker::new();
         let linger = Linger::new(calls.clone());
-        Shared { approvals: Arc::default(), calls, linger, ending: CancellationToken::new() }
+        let (ending, left) = (CancellationToken::new(), CancellationToken::new());
+        Shared { approvals: Arc::default(), calls, linger, ending, left }
     }
 }
 
@@ -104,6 +107,11 @@ impl<B: Backend> McpServer<B> {
     pub(crate) fn linger(&self) -> impl Future<Output = ()> + Send + use<B> {
         let shared = self.shared.clone();
         async move { shared.linger.run(shared.ending.clone()).await }
+    }
+
+    /// To be fired when the only client of this server has said its last.
+    pub(crate) fn left(&self) -> CancellationToken {
+        self.shared.left.clone()
     }
 
     /// Cancels every call, and waits until they are over. What they started ends with them.
@@ -152,9 +160,8 @@ impl<B: Backend> McpServer<B> {
                 }
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 report = reports.next() => {
-                    // A client that cannot be told will not hear the answer either.
                     if let Some(param) = reports.param(&report) {
-                        let _ = context.peer.notify_progress(param).await;
+                        self.tell(context.peer.notify_progress(param)).await;
                     }
                     let data = json!({"tool": tool, "done": report.done, "total": report.total, "message": report.message});
                     self.log(context, LoggingLevel::Info, data).await;
@@ -167,7 +174,17 @@ impl<B: Backend> McpServer<B> {
     async fn log(&self, context: &RequestContext<RoleServer>, level: LoggingLevel, data: Value) {
         if self.wants(context, level) {
             let param = LoggingMessageNotificationParam::new(level, data).with_logger("gantry");
-            let _ = context.peer.notify_logging_message(param).await;
+            self.tell(context.peer.notify_logging_message(param)).await;
+        }
+    }
+
+    /// Says something beside the answers. Once a client has left nobody takes it any more, and answers must not wait for it.
+    async fn tell<T>(&self, telling: impl Future<Output = T>) {
+        tokio::select! {
+            biased;
+            () = self.shared.left.cancelled() => {}
+            // A client that cannot be told will not hear the answer either.
+            _ = telling => {}
         }
     }
 

@@ -78,10 +78,16 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         return written(&places, output, &args.name, &fields);
     }
     let records = ServerRecords::new(&places.data);
+    let before = args.replace.then(|| records.read(&args.name).ok()).flatten();
     if args.replace {
         // Another program under the same name has nothing that was accepted.
         records.remove(&args.name)?;
     }
+    // Where nothing is added, what was there stays as it was accepted.
+    let undo = || match &before {
+        Some(before) => records.change(&args.name, |record| *record = before.clone()),
+        None => records.remove(&args.name).map(drop),
+    };
     let servers = open(&places, &config)?;
     let listed = runtime()?.block_on(async {
         let listed = servers.list(&args.name).await;
@@ -91,7 +97,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
     match listed {
         Ok(standings) => {
             if let Err(err) = offers_all(&args, &standings) {
-                records.remove(&args.name)?;
+                undo()?;
                 return Err(err.into());
             }
         }
@@ -101,7 +107,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
             return Ok(Exit::Denied);
         }
         Err(err) => {
-            records.remove(&args.name)?;
+            undo()?;
             output.warning("nothing was added; --untested adds it all the same");
             return Err(told(err));
         }

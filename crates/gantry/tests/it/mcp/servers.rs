@@ -121,6 +121,21 @@ fn only_chosen_tools_are_ready_and_accepted() {
 }
 
 #[test]
+fn a_replacement_that_does_not_work_leaves_the_server_as_it_was() {
+    let world = World::new();
+    let fake = Fake::added(&world, "fake");
+    for (mode, more) in [("crash", &["--replace"][..]), ("good", &["--replace", "--only", "nothing"])] {
+        let failed = fake.add(&world, mode, more);
+        assert_ne!(failed.code, 0, "{failed:?}");
+        let ran = world.run(&["call", "fake__echo", r#"{"text": "still there"}"#]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "still there"), "{mode}: {ran:?}");
+    }
+    let replaced = fake.add(&world, "good", &["--replace", "--only", "fail"]);
+    assert_eq!(replaced.code, 0, "{replaced:?}");
+    assert_eq!(world.run(&["call", "fake__echo"]).code, 2, "what was accepted before is not any more");
+}
+
+#[test]
 fn a_server_is_given_the_usual_few_variables_and_those_it_was_promised() {
     let world = World::new();
     let fake = Fake::new(&world, "fake");

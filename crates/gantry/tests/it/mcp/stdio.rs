@@ -1,5 +1,6 @@
 //! One client on standard input and output, without a gateway.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -202,15 +203,23 @@ fn who_closes_standard_input_is_answered_and_does_not_wait() {
     world.write("a.txt", "one\n");
     let read = json!({"name": "Read", "arguments": {"path": "a.txt"}});
     let mut client = Client::new(&world, &[]);
-    let soon: Vec<u64> = (0..50).map(|_| client.send("tools/call", &read)).collect();
-    drop(client.stdin.take());
+    let mut soon: Vec<u64> = (0..50).map(|_| client.send("tools/call", &read)).collect();
+    let last = json!({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": read}).to_string();
+    let mut stdin = client.stdin.take().unwrap();
+    stdin.write_all(last.as_bytes()).unwrap();
+    drop(stdin);
+    soon.push(99);
     for id in soon {
         assert_eq!(client.answer(id)["result"]["isError"], false, "whatever is ready is said");
     }
     assert_eq!(client.leave(), Some(0));
 
     let mut client = Client::new(&world, &[]);
-    let sleep = json!({"name": "Bash", "arguments": {"command": "echo $$ > pid; exec sleep 60"}});
+    // What would be told of the call beside its answer must not hold that up.
+    client.ask("logging/setLevel", &json!({"level": "debug"}));
+    let sleep = json!({
+        "name": "Bash", "arguments": {"command": "echo $$ > pid; exec sleep 60"}, "_meta": {"progressToken": "p"},
+    });
     let long = client.send("tools/call", &sleep);
     let pid = || std::fs::read_to_string(world.workspace().join("pid")).unwrap_or_default().trim().to_owned();
     eventually("the command runs", Duration::from_secs(20), || !pid().is_empty());
