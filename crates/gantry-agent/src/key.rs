@@ -57,6 +57,11 @@ impl SessionKey {
         SessionKey { key: format!("agent:{agent}:{rest}"), agent }
     }
 
+    /// The one form of an agent's name.
+    pub fn agent_name(text: &str) -> String {
+        agent_id(text)
+    }
+
     /// Of what somebody typed: a whole key, or a word for a conversation of `agent`.
     pub fn parse(text: &str, agent: &str, scope: DmScope) -> Result<SessionKey, BadKey> {
         let bad = || BadKey(text.chars().take(80).collect());
