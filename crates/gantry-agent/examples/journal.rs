@@ -142,6 +142,7 @@ fn one_run(number: i64) -> Vec<Entry> {
         from: "operator".into(),
         reply_to: Value::Null,
         labels: Vec::new(),
+        payer: None,
     };
     let calls = Block::ToolUse {
         id: call.clone(),

@@ -84,6 +84,15 @@ pub struct AccountBudget {
     pub limit: Money,
 }
 
+/// Who pays for a run that a message of an agent began: the run that the message was written in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payer {
+    pub account: String,
+    /// Of that account and those above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<AccountBudget>,
+}
+
 /// Whose child asks, for those who answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

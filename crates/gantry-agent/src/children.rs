@@ -11,12 +11,11 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::child::{AccountBudget, Child, ToolLimits};
+use crate::child::{AccountBudget, Child, Payer, ToolLimits};
 use crate::driver::{Command, Status};
 use crate::entry::Incoming;
 use crate::event::Event;
 use crate::key::{MAIN, SessionKey};
-use crate::model::Asker;
 use crate::role::{self, BEGINS_CHILDREN, Role, Spec, names};
 use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
 
@@ -55,8 +54,7 @@ struct Parent {
     /// Its session; who it is, if it has none.
     key: String,
     above: Option<Box<Child>>,
-    /// The account that is spent from.
-    account: String,
+    payer: Payer,
 }
 
 impl Sessions {
@@ -164,15 +162,20 @@ impl Sessions {
 
     async fn parent(&self, call: &Call) -> Result<Parent, SessionError> {
         let Some(session) = &call.session else {
-            return Ok(Parent { key: call.principal.to_string(), above: None, account: call.id.clone() });
+            let payer = Payer { account: call.id.clone(), budgets: Vec::new() };
+            return Ok(Parent { key: call.principal.to_string(), above: None, payer });
         };
         let key = self.key(session, None)?;
-        let Status { child, running, .. } = self.own_status(&key).await?;
-        let account = match &child {
-            Some(child) => child.account.clone(),
-            None => Asker::account(&key.key, &running.unwrap_or_default()),
-        };
-        Ok(Parent { key: key.key, above: child, account })
+        let Status { child, payer, .. } = self.own_status(&key).await?;
+        Ok(Parent { key: key.key, above: child, payer })
+    }
+
+    /// Who pays for what a message begins that is written in a call: the run that the call is of, if it is one's.
+    pub async fn payer(&self, call: &Call) -> Result<Option<Payer>, SessionError> {
+        match call.session {
+            Some(_) => Ok(Some(self.parent(call).await?.payer)),
+            None => Ok(None),
+        }
     }
 
     /// A child as far as its parent decides: what it inherits, and what it is called.
@@ -214,8 +217,8 @@ impl Sessions {
             workspace: call.workspace.clone(),
             max_turns: None,
             max_tokens: None,
-            account: format!("{}{BELOW}{id}", parent.account),
-            budgets: above.map(|above| above.budgets.clone()).unwrap_or_default(),
+            account: format!("{}{BELOW}{id}", parent.payer.account),
+            budgets: parent.payer.budgets.clone(),
             isolated_memory: above.is_some_and(|above| above.isolated_memory),
             unattended: call.autonomy == Autonomy::Autonomous || above.is_some_and(|above| above.unattended),
             parent: parent.key.clone(),
@@ -227,6 +230,7 @@ impl Sessions {
             reply_to: json!({"session": parent.key.clone()}),
             from: parent.key,
             labels: call.labels.clone(),
+            payer: None,
         };
         Ok((key, child, incoming))
     }

@@ -408,6 +408,7 @@ impl Driver {
             questions: state.open_questions().cloned().collect(),
             asks: state.open_asks().cloned().collect(),
             child: state.child.clone(),
+            payer: self.payer(state.run.as_ref().map_or("", |run| &run.id)),
         })
     }
 

@@ -5,7 +5,7 @@ use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::child::{Child, ChildName};
+use crate::child::{Child, ChildName, Payer};
 use crate::state::State;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,6 +165,9 @@ pub struct Incoming {
     /// Of what the sender knew when it wrote this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
+    /// Of the run that this begins, if it is not one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payer: Option<Payer>,
 }
 
 /// What a call came to, as the model sees it.

@@ -1,4 +1,5 @@
-//! Session keys: which conversation a message belongs to. Any spelling of a key is brought to one form.
+//! Session keys: which conversation a message belongs to. What channels call a conversation is brought to one form; what somebody
+//! types has to be in it, so that two names are never one conversation.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +38,14 @@ pub struct Origin<'a> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no session key; a key is a word, such as main, or agent:NAME:…")]
-pub struct BadKey(String);
+pub enum BadKey {
+    #[error("{0:?} is no session key; a key is a word, such as main, or agent:NAME:…")]
+    NoKey(String),
+    #[error(
+        "{text:?} is no session key: it has small letters, digits and + - _ @ . alone; did you mean {near:?}?"
+    )]
+    Spelling { text: String, near: String },
+}
 
 impl SessionKey {
     /// Of a direct message or another one.
@@ -57,19 +64,31 @@ impl SessionKey {
         SessionKey { key: format!("agent:{agent}:{rest}"), agent }
     }
 
+    /// The one form of an agent's name.
+    pub fn agent_name(text: &str) -> String {
+        agent_id(text)
+    }
+
     /// Of what somebody typed: a whole key, or a word for a conversation of `agent`.
     pub fn parse(text: &str, agent: &str, scope: DmScope) -> Result<SessionKey, BadKey> {
-        let bad = || BadKey(text.chars().take(80).collect());
+        let shown = || text.chars().take(80).collect();
+        let bad = || BadKey::NoKey(shown());
         let parts: Vec<&str> = text.trim().split(':').collect();
         if text.len() > MAX_KEY || parts.iter().any(|part| part.trim().is_empty()) {
             return Err(bad());
         }
         let (agent, rest) = match parts.as_slice() {
-            ["agent", agent, rest @ ..] if !rest.is_empty() => (agent_id(agent), rest),
-            [word] => (agent_id(agent), std::slice::from_ref(word)),
+            ["agent", agent, rest @ ..] if !rest.is_empty() => (*agent, rest),
+            [word] => (agent, std::slice::from_ref(word)),
             _ => return Err(bad()),
         };
-        let rest: Vec<String> = rest.iter().map(|part| token(part)).collect();
+        let (own, folded): (String, Vec<String>) =
+            (agent_id(agent), rest.iter().map(|part| token(part)).collect());
+        if own != agent || folded.iter().zip(rest).any(|(folded, part)| folded != part) {
+            let near = format!("agent:{own}:{}", folded.join(":")).chars().take(200).collect();
+            return Err(BadKey::Spelling { text: shown(), near });
+        }
+        let (agent, rest) = (own, folded);
         // Under one conversation for all, a direct message's own key means that one.
         let direct = rest.iter().any(|part| part == "dm") && rest.len() > 1;
         let rest = if direct && scope == DmScope::Main { MAIN.to_owned() } else { rest.join(":") };
@@ -120,9 +139,20 @@ mod tests {
     fn keys_have_one_form() {
         let parse = |text: &str| SessionKey::parse(text, "helper", DmScope::Main).map(|key| key.key).ok();
         assert_eq!(parse("main").as_deref(), Some("agent:helper:main"));
-        assert_eq!(parse("agent:Main:cli:dm:main").as_deref(), Some("agent:main:main"));
-        assert_eq!(parse(" Work ").as_deref(), Some("agent:helper:work"));
-        assert_eq!(parse("agent:main:web:group:a b").as_deref(), Some("agent:main:web:group:a_b"));
+        assert_eq!(parse("agent:main:cli:dm:main").as_deref(), Some("agent:main:main"));
+        assert_eq!(parse(" work ").as_deref(), Some("agent:helper:work"));
+        for (text, near) in [
+            ("f1Read", "agent:helper:f1read"),
+            ("../../x", "agent:helper:.._.._x"),
+            ("agent:Main:x", "agent:main:x"),
+            ("agent:main:web:group:a b", "agent:main:web:group:a_b"),
+        ] {
+            let told = SessionKey::parse(text, "helper", DmScope::Main).unwrap_err().to_string();
+            assert!(
+                told.contains(&format!("did you mean {near:?}?")),
+                "two names are no one session: {told}"
+            );
+        }
         for bad in ["", ":", "agent:main", "agent::x", "a:b", &"x".repeat(500)] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }

@@ -28,7 +28,7 @@ mod toolbox;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
 pub use always::{ALWAYS_HOURS, Always, MAX_ALWAYS_HOURS};
-pub use child::{AccountBudget, Child, ChildName, ToolLimits};
+pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
 pub use children::{ChildEnd, MAX_CHILDREN, MAX_DEPTH, Standing};
 pub use driver::Status;
 pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};

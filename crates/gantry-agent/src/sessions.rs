@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::agent::Agent;
 use crate::always::Always;
+use crate::child::Payer;
 use crate::driver::{Command, Driver, Status};
 use crate::entry::{Answer, Incoming};
 use crate::event::Event;
@@ -112,6 +113,8 @@ pub struct Said {
     pub from: String,
     pub reply_to: Value,
     pub labels: Vec<Label>,
+    /// As [`Sessions::payer`] says, of what an agent writes.
+    pub payer: Option<Payer>,
 }
 
 /// What became of it.
@@ -192,6 +195,7 @@ impl Sessions {
             from: said.from,
             reply_to: said.reply_to,
             labels: said.labels,
+            payer: said.payer,
         };
         let settled = self.ask(key, |done| Command::Message { incoming, done }).await?;
         Ok(match settled {

@@ -8,7 +8,7 @@ use gantry_tool::{Approval, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::child::Child;
+use crate::child::{Child, Payer};
 use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
 use crate::flow::{self, Flow};
 use crate::loop_guard::LoopGuard;
@@ -78,6 +78,9 @@ pub struct Run {
     pub stop: Option<String>,
     /// Compactions since the model last replied: one that does not help is not repeated for ever.
     pub compactions: u32,
+    /// Who pays for it, if it is not a run of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payer: Option<Payer>,
     /// The model has said something in it.
     #[serde(default)]
     pub has_spoken: bool,
@@ -341,8 +344,12 @@ impl State {
         }
         self.runs = self.runs.saturating_add(1);
         self.last_activity = self.last_activity.max(at);
+        // A run is named after the message that it begins with.
+        let begins = self.queue.iter().find(|message| message.id == id);
+        let payer = begins.and_then(|message| message.payer.clone());
         self.run = Some(Run {
             id,
+            payer,
             phase: Phase::Ready,
             answers: Vec::new(),
             requests: 0,

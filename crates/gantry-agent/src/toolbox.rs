@@ -167,13 +167,8 @@ fn parts(value: &Value) -> Option<Vec<Block>> {
 }
 
 fn in_words(refusal: &Refusal) -> String {
-    let violations =
-        refusal.violations.iter().map(|violation| format!("\n- {}: {}", violation.path, violation.message));
-    let violations: String = violations.collect();
     let code = refusal.code.name();
-    let text =
-        if refusal.message.starts_with(code) { refusal.to_string() } else { format!("{code}: {refusal}") };
-    if text.contains(violations.trim()) { text } else { format!("{text}{violations}") }
+    if refusal.message.starts_with(code) { refusal.to_string() } else { format!("{code}: {refusal}") }
 }
 
 #[cfg(test)]

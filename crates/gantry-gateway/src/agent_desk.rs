@@ -104,6 +104,7 @@ impl AgentDesk for GatewayDesk {
                 reply_to: json!({"session": sender}),
                 from: sender,
                 labels: call.labels.clone(),
+                payer: self.sessions.payer(&call).await.map_err(session_error)?,
             };
             self.sessions.send(&key, said).await.map_err(session_error)?;
             Ok(())

@@ -202,6 +202,7 @@ impl Gateway {
             from: identity.owner(),
             reply_to: params.reply_to,
             labels: Vec::new(),
+            payer: None,
         };
         sessions.send(key, said).await.map_err(session_refusal)
     }

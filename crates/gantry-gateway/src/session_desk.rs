@@ -95,6 +95,7 @@ impl SessionDesk for GatewayDesk {
                 from: from.clone(),
                 reply_to: json!({"session": from}),
                 labels: call.labels.clone(),
+                payer: self.sessions.payer(&call).await.map_err(session_error)?,
             };
             let Sent::Accepted { message } = self.sessions.send(&key, said).await.map_err(session_error)?
             else {

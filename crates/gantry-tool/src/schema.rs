@@ -167,6 +167,9 @@ impl Validator {
                 vec![violation(format!("required field {} is missing", plain_name(property)))]
             }
             ValidationErrorKind::Enum { options } => vec![violation(not_one_of(err, options))],
+            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+                vec![violation(no_alternative(err, context).unwrap_or_else(|| bounded(&err.to_string())))]
+            }
             _ => vec![violation(bounded(&err.to_string()))],
         }
     }
@@ -194,7 +197,59 @@ fn parts(value: &Value) -> usize {
 
 fn not_one_of(err: &jsonschema::ValidationError<'_>, options: &Value) -> String {
     let options: Vec<String> = options.as_array().into_iter().flatten().map(Value::to_string).collect();
-    format!("{} is not one of {}", bounded(&err.instance().to_string()), options.join(", "))
+    let near = near_value(err.instance(), &options);
+    format!("{} is not one of {}{near}", bounded(&err.instance().to_string()), options.join(", "))
+}
+
+/// Of alternatives that are values and types, which ones there are; else nobody knows which one was meant.
+fn no_alternative(
+    err: &jsonschema::ValidationError<'_>,
+    alternatives: &[Vec<jsonschema::ValidationError<'_>>],
+) -> Option<String> {
+    let (mut values, mut types) = (Vec::new(), Vec::new());
+    for errors in alternatives {
+        let here = |inner: &&jsonschema::ValidationError<'_>| {
+            inner.instance_path().as_str() == err.instance_path().as_str()
+                || inner.instance() == err.instance()
+        };
+        let values_before = values.len();
+        for inner in errors.iter().filter(here) {
+            match inner.kind() {
+                ValidationErrorKind::Enum { options } => {
+                    values.extend(options.as_array().into_iter().flatten().map(Value::to_string));
+                }
+                ValidationErrorKind::Constant { expected_value } => values.push(expected_value.to_string()),
+                _ => {}
+            }
+        }
+        if values.len() > values_before {
+            continue;
+        }
+        let kind = errors.iter().filter(here).find_map(|inner| match inner.kind() {
+            ValidationErrorKind::Type { .. } => inner.to_string().rsplit("of type").next().map(type_name),
+            _ => None,
+        });
+        types.push(kind?);
+    }
+    types.retain(|name| name != "null");
+    types.dedup();
+    if values.is_empty() || alternatives.is_empty() {
+        return None;
+    }
+    let near = near_value(err.instance(), &values);
+    let types: String = types.iter().map(|name| format!(", or of type {name}")).collect();
+    Some(format!("{} is not one of {}{types}{near}", bounded(&err.instance().to_string()), values.join(", ")))
+}
+
+fn type_name(text: &str) -> String {
+    text.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
+/// Both as JSON.
+fn near_value(value: &Value, options: &[String]) -> String {
+    let Some(text) = value.as_str() else { return String::new() };
+    let plain = options.iter().map(|option| option.trim_matches('"'));
+    nearest(text, plain).first().map_or(String::new(), |near| format!("; did you mean \"{near}\"?"))
 }
 
 fn plain_name(property: &Value) -> String {
@@ -280,6 +335,26 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"a": {"enum": ["x", "y", "z", "w", "v"]}}});
         let violations = Validator::new(&schema).check(&mut json!({"a": "q"})).unwrap_err();
         assert_eq!(violations[0].to_string(), r#"a: "q" is not one of "x", "y", "z", "w", "v""#);
+    }
+
+    #[test]
+    fn alternatives_that_are_values_are_named_with_the_nearest() {
+        let schema = json!({"properties": {
+            "a": {"oneOf": [{"const": "supervised"}, {"const": "guided", "description": "x"}]},
+            "b": {"anyOf": [{"enum": ["off", "adaptive"]}, {"type": "integer"}, {"type": "null"}]},
+            "c": {"anyOf": [{"type": "object", "required": ["x"]}, {"enum": ["y"]}]},
+        }});
+        let told = |value: Value| Validator::new(&schema).violations(&value)[0].to_string();
+        assert_eq!(
+            told(json!({"a": "giuded"})),
+            r#"a: "giuded" is not one of "supervised", "guided"; did you mean "guided"?"#
+        );
+        assert_eq!(told(json!({"a": 5})), r#"a: 5 is not one of "supervised", "guided""#);
+        assert_eq!(
+            told(json!({"b": "adaptiv"})),
+            r#"b: "adaptiv" is not one of "off", "adaptive", or of type integer; did you mean "adaptive"?"#
+        );
+        assert!(told(json!({"c": {}})).starts_with("c: {} is not valid under"), "{}", told(json!({"c": {}})));
     }
 
     #[test]

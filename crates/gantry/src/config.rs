@@ -17,6 +17,7 @@ mod isolation;
 mod layers;
 mod mcp_servers;
 mod models;
+mod names;
 mod node;
 mod roles;
 mod storage;
@@ -70,9 +71,13 @@ impl Config {
         }
         for (id, agent) in &self.agents {
             violations.extend(agent.violations(&format!("agents.{id}")));
+            violations.extend(self.models.unknown(&format!("agents.{id}.model"), agent.model()));
+            let path = format!("agents.{id}");
+            violations.extend(names::no_agent(id).map(|message| Violation { path, message }));
         }
         for (id, role) in &self.roles {
             violations.extend(role.violations(&format!("roles.{id}")));
+            violations.extend(self.models.unknown(&format!("roles.{id}.model"), role.model()));
         }
         if let Some(zone) = &self.user_timezone
             && let Err(err) = jiff::tz::TimeZone::get(zone)

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::{Command, Driver, is_asking};
 use crate::agent::{Agent, FlowRule};
+use crate::child::Payer;
 use crate::context::{self, Window};
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
@@ -129,21 +130,11 @@ impl Driver {
         Ok(())
     }
 
-    /// On whose account a request is. A child spends what the run may that its family works for.
+    /// On whose account a request is.
     fn asker(&self, run: &str) -> Asker {
-        let agent = self.key.agent.clone();
-        match self.child() {
-            Some(child) => Asker {
-                agent,
-                run: child.account.split(BELOW).next().unwrap_or_default().to_owned(),
-                account: child.account.clone(),
-                budgets: child.budgets.clone(),
-            },
-            None => {
-                let account = Asker::account(&self.key.key, run);
-                Asker { agent, run: account.clone(), account, budgets: Vec::new() }
-            }
-        }
+        let Payer { account, budgets } = self.payer(run);
+        let run = account.split(BELOW).next().unwrap_or_default().to_owned();
+        Asker { agent: self.key.agent.clone(), run, account, budgets }
     }
 
     /// Begins as many of the calls as may run side by side. False when none can begin now.

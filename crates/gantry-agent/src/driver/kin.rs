@@ -3,13 +3,17 @@
 use gantry_store::{DatabaseError, LoadedSession};
 
 use super::{Done, Driver};
-use crate::child::{Child, ChildName};
+use crate::child::{Child, ChildName, Payer};
 use crate::context::Window;
 use crate::entry::{Entry, Incoming};
 use crate::event::Event;
+use crate::model::Asker;
 use crate::sessions::now_ms;
 use crate::state::{CallStatus, PendingCall, State};
 use crate::step::{self, Limits, Step};
+
+/// Budgets of others that a message brings along, beside that of the run.
+const MAX_BUDGETS: usize = 64;
 
 impl Driver {
     pub(super) async fn be_born(
@@ -28,6 +32,23 @@ impl Driver {
 
     pub(super) fn child(&self) -> Option<&Child> {
         self.state().and_then(|state| state.child.as_deref())
+    }
+
+    /// Who pays for a run: whoever wrote the message that began it, a child's family, or it is one of its own.
+    pub(super) fn payer(&self, run: &str) -> Payer {
+        let child = self.child();
+        let own = child.map(|child| child.budgets.clone()).unwrap_or_default();
+        let sender = self.state().and_then(|state| state.run.as_ref()).filter(|known| known.id == run);
+        match (sender.and_then(|run| run.payer.clone()), child) {
+            // What a child may spend in all is not more because others write to it.
+            (Some(Payer { account, mut budgets }), _) => {
+                let more = own.into_iter().filter(|budget| !budgets.contains(budget)).collect::<Vec<_>>();
+                budgets.extend(more.into_iter().take(MAX_BUDGETS.saturating_sub(budgets.len())));
+                Payer { account, budgets }
+            }
+            (None, Some(child)) => Payer { account: child.account.clone(), budgets: own },
+            (None, None) => Payer { account: Asker::account(&self.key.key, run), budgets: own },
+        }
     }
 
     /// Whether nobody may be asked, since somebody above works alone.

@@ -4,7 +4,7 @@ use gantry_model::Usage;
 use gantry_tool::Label;
 use serde::Serialize;
 
-use crate::child::Child;
+use crate::child::{Child, Payer};
 use crate::entry::{Question, UserAsked};
 
 /// How a session is.
@@ -28,6 +28,9 @@ pub struct Status {
     /// What it is limited to, if it is a child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Box<Child>>,
+    /// Who pays for the run under way.
+    #[serde(skip)]
+    pub payer: Payer,
 }
 
 impl std::fmt::Display for Status {

@@ -251,6 +251,7 @@ fn incoming(id: &str) -> Incoming {
         from: "user".into(),
         reply_to: json!({"to": id}),
         labels: Vec::new(),
+        payer: None,
     }
 }
 

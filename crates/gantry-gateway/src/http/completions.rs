@@ -140,6 +140,15 @@ pub(super) async fn complete(
         Ok(found) => found,
         Err(refusal) => return refusal_response(&refusal),
     };
+    if key.agent != asked.model {
+        let why = format!("the session is one of {:?}, and the model is {:?}", key.agent, asked.model);
+        return problem(
+            StatusCode::BAD_REQUEST,
+            "invalid_input",
+            &why,
+            Some("name the session's own agent as the model"),
+        );
+    }
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
     let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::IsolationConfig;
+use super::names::no_tool;
 
 /// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
 const SHOWN: [&str; 17] = [
@@ -174,6 +175,10 @@ impl AgentConfig {
         }
     }
 
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     /// Every selector of the agent's lists, for checks that each one means something.
     pub(crate) fn selectors(&self) -> Vec<String> {
         let listed = match &self.tools {
@@ -222,6 +227,11 @@ impl AgentConfig {
         let violation = |key: String, message: String| Violation { path: key, message };
         let mut violations = Vec::new();
         violations.extend(self.scope().err().map(|err| violation(key.to_owned(), err.to_string())));
+        let unknown = self.selectors().into_iter().filter_map(|selector| no_tool(&selector));
+        violations.extend(unknown.map(|message| violation(key.to_owned(), message)));
+        if self.max_requests == Some(0) {
+            violations.push(violation(format!("{key}.maxRequests"), "must be at least 1".into()));
+        }
         if self.reset.at_hour.is_some_and(|hour| hour > 23) {
             violations.push(violation(format!("{key}.reset.atHour"), "is an hour from 0 to 23".into()));
         }

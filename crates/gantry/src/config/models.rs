@@ -12,6 +12,8 @@ use gantry_tool::Violation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::names::no_model;
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct ModelsConfig {
@@ -180,6 +182,15 @@ impl ModelsConfig {
         keys.filter(|key| !key.starts_with(SECRET)).chain(proxy)
     }
 
+    /// What is wrong with the name of a model that stands under a key, if there is one.
+    pub(super) fn unknown(&self, key: &str, model: Option<&str>) -> Option<Violation> {
+        let providers = self.providers.iter().map(|(name, provider)| {
+            (name.as_str(), provider.models.keys().map(String::as_str).collect::<Vec<_>>())
+        });
+        let message = no_model(model?, providers)?;
+        Some(Violation { path: key.to_owned(), message })
+    }
+
     /// What the types cannot say.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let violation = |key: &str, message: &str| Violation {
@@ -187,6 +198,14 @@ impl ModelsConfig {
             message: message.to_owned(),
         };
         let mut violations = Vec::new();
+        for (key, model) in [
+            ("models.fast", &self.fast),
+            ("models.balanced", &self.balanced),
+            ("models.deep", &self.deep),
+            ("models.fallback", &self.fallback),
+        ] {
+            violations.extend(self.unknown(key, model.as_deref()));
+        }
         for (name, provider) in &self.providers {
             violations.extend(provider.violations(&format!("models.providers.{name}"), name));
         }

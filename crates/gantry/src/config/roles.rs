@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::{EffortConfig, ThinkingConfig};
+use super::names::no_tool;
 
 /// A model, a prompt and a part of the tools under one name. One of the built-in names takes the built-in's place.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +37,10 @@ impl RoleConfig {
         }
     }
 
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     /// Every selector of its lists, for checks that each one means something.
     pub(crate) fn selectors(&self) -> Vec<String> {
         self.allowed_tools.iter().flatten().chain(&self.denied_tools).cloned().collect()
@@ -45,10 +50,8 @@ impl RoleConfig {
     pub(crate) fn violations(&self, key: &str) -> Vec<Violation> {
         let scope: Result<ToolScope, RegistryError> =
             ToolScope::new(self.allowed_tools.as_deref(), &self.denied_tools);
-        scope
-            .err()
-            .map(|err| Violation { path: key.to_owned(), message: err.to_string() })
-            .into_iter()
-            .collect()
+        let unknown = self.selectors().into_iter().filter_map(|selector| no_tool(&selector));
+        let messages = scope.err().map(|err| err.to_string()).into_iter().chain(unknown);
+        messages.map(|message| Violation { path: key.to_owned(), message }).collect()
     }
 }

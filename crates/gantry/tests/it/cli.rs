@@ -230,10 +230,10 @@ fn doctor_finds_what_is_wrong() {
     let world = World::new();
     let ran = world.run(&["doctor", "--json"]);
     assert_eq!((ran.code, &ran.json()["healthy"]), (0, &json!(true)), "{}", ran.stdout);
-    world.configure("[[policy.rules]]\ntool = \"Bsah\"\ndecision = \"deny\"\nagents = [\"ghost\"]\n[agents.a]\ntools = [\"raed\"]\n");
+    world.configure("[[policy.rules]]\ntool = \"Bsah\"\ndecision = \"deny\"\nagents = [\"ghost\"]\n[agents.a]\ntools = [\"far__raed\"]\n");
     let ran = world.run(&["doctor"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    for warning in ["\"Bsah\" matches no tool", "no agent \"ghost\"", "\"raed\" matches no tool"] {
+    for warning in ["\"Bsah\" matches no tool", "no agent \"ghost\"", "\"far__raed\" matches no tool"] {
         assert!(ran.stdout.contains(warning), "{warning}: {}", ran.stdout);
     }
     world.configure("shel = 1\n");

@@ -66,3 +66,35 @@ fn links_and_dots_do_not_open_what_is_configured_closed() {
     let relative = ["call", "bash", r#"{"command": "echo hi"}"#, "--agent", "a", "--data-dir", "../data"];
     assert_eq!(world.run(&relative).stdout, "hi\n", "a relative data directory closes the same place");
 }
+
+#[test]
+fn names_that_mean_nothing_are_refused_with_the_nearest() {
+    let world = World::new();
+    for (config, part) in [
+        ("[agents.a]\ntools = [\"Reed\"]\n", "agents.a: \"Reed\" is no tool; did you mean \"Read\"?"),
+        ("[agents.a]\ndenyTools = [\"bahs\"]\n", "did you mean \"Bash\"?"),
+        ("[roles.r]\nallowedTools = [\"raed_file\"]\n", "roles.r: \"raed_file\" is no tool; did you mean"),
+        ("[roles.r]\nmodel = \"fsat\"\n", "roles.r.model: \"fsat\" is no tier; did you mean \"fast\"?"),
+        ("[models]\nfast = \"nolab/m\"\n", "models.fast: there is no provider \"nolab\"; there are"),
+        (
+            "[agents.main]\nmodel = \"depe\"\n",
+            "agents.main.model: \"depe\" is no tier; did you mean \"deep\"?",
+        ),
+        ("[agents.main]\nmaxRequests = 0\n", "agents.main.maxRequests: must be at least 1"),
+        ("[agents.\"a:b/../c\"]\n", "an agent cannot be called that"),
+        (
+            "[agents.a]\nautonomy = \"free\"\n",
+            "agents.a.autonomy: \"free\" is not one of \"supervised\", \"guided\", \"autonomous\"",
+        ),
+        (
+            "[agents.a]\nthinking = \"adaptve\"\n",
+            "\"adaptve\" is not one of \"off\", \"adaptive\", or of type integer; did you mean \"adaptive\"?",
+        ),
+    ] {
+        world.configure(config);
+        let ran = world.run(&["config", "show"]);
+        assert!(ran.code == 2 && ran.stderr.contains(part), "{config}: {}", ran.stderr);
+    }
+    world.configure("[agents.a]\ntools = [\"far__Raed\", \"x*\", \"node\"]\nmodel = \"ollama/x\"\n");
+    assert_eq!(world.run(&["config", "show"]).code, 0);
+}

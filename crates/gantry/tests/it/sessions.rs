@@ -419,3 +419,26 @@ fn without_a_model_the_ways_to_get_one_are_told() {
         assert_eq!(world.run_with(args, &nobody).code, 2, "{args:?}");
     }
 }
+
+#[test]
+fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
+    let model = Model::deciding(|_| Turn::text("hello"));
+    let world = model.world("autonomy = \"guided\"\n[agents.other]");
+    let up = Up::start(&world);
+    let told = post(&up, "f1Read", &json!({"message": "hi"}), &[]);
+    assert!(told.status == 400 && told.json().to_string().contains("agent:main:f1read"), "{told:?}");
+    let ran = world.run(&["chat", "--session", "Work", "hi"]);
+    assert!(ran.code == 2 && ran.stderr.contains("agent:main:work"), "{ran:?}");
+    let complete = |model: &str, session: &str| {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]}).to_string();
+        up.ask("POST", "/v1/chat/completions", &[("Gantry-Session", session)], body.as_bytes())
+    };
+    let refused = complete("main", "agent:other:x");
+    assert!(
+        refused.status == 400 && refused.json().to_string().contains("one of \\\"other\\\""),
+        "{refused:?}"
+    );
+    assert_eq!(complete("other", "agent:other:x").status, 200);
+    assert_eq!(complete("main", "x").json()["model"], "main");
+    model.check();
+}

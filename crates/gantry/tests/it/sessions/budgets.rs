@@ -1,11 +1,13 @@
 //! What agents may spend: the call that would pass a budget is not made, and what was spent outlives the gateway.
 
+use std::time::Duration;
+
 use gantry_model::Usage;
-use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
+use gantry_model::testing::{Failure, Heard, KEY, Script, ScriptedServer, Turn};
 use serde_json::{Value, json};
 
 use super::{Model, NOBODY, call, post, results};
-use crate::gateway::Up;
+use crate::gateway::{Up, eventually};
 use crate::run::World;
 
 /// Each answer costs 40 cents; beforehand it may cost 50 and what the prompt takes, which is less than a cent.
@@ -64,6 +66,94 @@ fn a_run_stops_before_the_call_that_would_pass_its_budget() {
     stopped(&say(&up, "agent:main:side", "m"), &["the budget of this run"]);
     assert_eq!(asked(&model), 6);
     model.check();
+}
+
+/// What an agent is told that got a message: who sent it stands in front.
+fn is_sent(heard: &Heard) -> bool {
+    heard.body["messages"].to_string().contains("[message from agent:main:main]")
+}
+
+fn recorded(up: &Up, key: &str) -> String {
+    up.get(&format!("/v1/sessions/{key}/events")).json().to_string()
+}
+
+#[test]
+fn a_run_that_a_message_began_is_paid_by_the_run_that_it_was_written_in() {
+    for (tool, input) in [
+        (
+            "gsv__SessionSend",
+            json!({"sessionKey": "agent:other:main", "message": "hello", "waitSeconds": 20}),
+        ),
+        ("tool__agent_send", json!({"agentId": "main", "targetAgentId": "other", "message": "hello"})),
+    ] {
+        let model = Model::deciding(move |heard| match (is_sent(heard), results(heard)) {
+            (true, number) => priced(call("Read", json!({"path": format!("{number}.txt")}))),
+            (false, 0) => priced(call(tool, input.clone())),
+            (false, _) => priced(Turn { delay_ms: 1_500, ..Turn::text("done") }),
+        });
+        let world = world(&model.server, "run = 1.9");
+        let up = Up::start(&world);
+        let told = say(&up, "main", "m");
+        eventually("the other run is over", Duration::from_secs(30), || {
+            recorded(&up, "agent:other:main").contains("the budget of this run is $1.90")
+        });
+        // 0, 0.4, 0.8, 1.2 and 0.5, and not 1.6 and 0.5: whoever of the two asks.
+        assert_eq!(asked(&model), 4, "{tool}: {told}");
+        // Who writes by himself pays by himself.
+        stopped(&say(&up, "agent:other:main", "n"), &["the budget of this run"]);
+        assert_eq!(asked(&model), 8, "{tool}");
+        model.check();
+    }
+}
+
+#[test]
+fn a_killed_gateway_does_not_forget_who_pays() {
+    let model = Model::deciding(|heard| match (is_sent(heard), results(heard)) {
+        (true, number) => {
+            Turn { delay_ms: 400, ..priced(call("Read", json!({"path": format!("{number}.txt")}))) }
+        }
+        (false, 0) => {
+            let input = json!({"agentId": "main", "targetAgentId": "other", "message": "hello"});
+            priced(call("tool__agent_send", input))
+        }
+        (false, _) => priced(Turn::text("done")),
+    });
+    let world = world(&model.server, "run = 2.4");
+    let up = Up::start(&world);
+    assert_eq!(say(&up, "main", "m")["status"], "final");
+    eventually("the other one is at work", Duration::from_secs(20), || asked(&model) >= 4);
+    up.kill();
+    let up = Up::start(&world);
+    eventually("the other run is over", Duration::from_secs(30), || {
+        recorded(&up, "agent:other:main").contains("the budget of this run is $2.40")
+    });
+    // Five fit; one more was under way when the gateway ended, and nobody knows what it cost.
+    assert!((5..=6).contains(&asked(&model)), "{}", asked(&model));
+    model.check();
+}
+
+#[test]
+fn what_children_spend_is_spent_by_their_agent_and_on_its_day() {
+    for (budget, part) in [
+        ("agent = 1.0", "the budget of this agent for today is $1.00"),
+        ("day = 1.0", "the budget of today is $1.00"),
+    ] {
+        for (tool, input) in [
+            ("spawn_agent", json!({"agents": [{"name": "one", "task": "a child's task"}]})),
+            ("tool__agent_spawn", json!({"template": "other", "message": "a child's task"})),
+        ] {
+            let model = Model::deciding(move |heard| {
+                let is_child = heard.body["messages"].to_string().contains("a child's task\"}");
+                let is_child = is_child && results(heard) == 0;
+                priced(if is_child { Turn::text("done") } else { call(tool, input.clone()) })
+            });
+            let world = world(&model.server, budget);
+            let up = Up::start(&world);
+            stopped(&say(&up, "main", "m"), &[part, "$0.80 is spent"]);
+            assert_eq!(asked(&model), 2, "{budget} {tool}");
+            model.check();
+        }
+    }
 }
 
 #[test]
