@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 const LINGER: Duration = Duration::from_micros(150);
 
 pub struct Linger {
+    lasts: Duration,
     since: Instant,
     /// Nanoseconds after `since` when a call last began or ended.
     active: AtomicU64,
@@ -26,7 +27,12 @@ pub struct Linger {
 impl Linger {
     /// Of a process whose calls are tracked by these.
     pub fn new(calls: TaskTracker) -> Linger {
+        Linger::lasting(LINGER, calls)
+    }
+
+    fn lasting(lasts: Duration, calls: TaskTracker) -> Linger {
         Linger {
+            lasts,
             since: Instant::now(),
             active: AtomicU64::new(0),
             awake: AtomicBool::new(false),
@@ -61,7 +67,7 @@ impl Linger {
 
     fn is_active(&self) -> bool {
         let quiet = self.now().saturating_sub(self.active.load(Ordering::Relaxed));
-        u128::from(quiet) < LINGER.as_nanos() && self.calls.len() <= 1
+        u128::from(quiet) < self.lasts.as_nanos() && self.calls.len() <= 1
     }
 
     fn now(&self) -> u64 {
@@ -78,21 +84,22 @@ mod tests {
     #[tokio::test]
     async fn it_stays_awake_while_there_are_calls_and_sleeps_when_there_are_none() {
         let calls = TaskTracker::new();
-        let (linger, stop) = (Arc::new(Linger::new(calls.clone())), CancellationToken::new());
+        let lasts = Duration::from_millis(300);
+        let (linger, stop) = (Arc::new(Linger::lasting(lasts, calls.clone())), CancellationToken::new());
         let running = tokio::spawn({
             let (linger, stop) = (linger.clone(), stop.clone());
             async move { linger.run(stop).await }
         });
         let awake = || linger.awake.load(Ordering::Relaxed);
         for _ in 0..3 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(2 * lasts).await;
             assert!(!awake());
             linger.touch();
             tokio::task::yield_now().await;
             assert!(awake());
         }
         let _several = (calls.token(), calls.token());
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(2 * lasts).await;
         linger.touch();
         tokio::task::yield_now().await;
         assert!(!awake());
