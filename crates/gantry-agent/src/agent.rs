@@ -32,6 +32,8 @@ pub struct Agent {
     pub approval_minutes: u32,
     /// Hours that an "always" counts, unless whoever gives it says otherwise.
     pub always_hours: u32,
+    /// The agents that it may write to, beside itself; without a list, all.
+    pub messages: Option<Vec<String>>,
     /// Agents whose rules bind it too.
     pub also_as: Vec<String>,
     /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
@@ -67,6 +69,7 @@ impl Default for Agent {
             max_requests: MAX_REQUESTS,
             approval_minutes: APPROVAL_MINUTES,
             always_hours: ALWAYS_HOURS,
+            messages: None,
             also_as: Vec::new(),
             max_tokens: None,
         }

@@ -148,6 +148,8 @@ impl Child {
                 && template.is_none_or(|template| template.native_web_search)
                 && self.shown.is_none()
                 && self.tools.is_empty(),
+            // Asked of each agent that binds it, when it writes.
+            messages: own.messages,
             also_as: self.also_as.clone(),
             max_tokens: self.max_tokens,
         }

@@ -285,6 +285,25 @@ impl Sessions {
         self.known(key).await
     }
 
+    /// Whether a call may write to an agent: the one that makes it, and all that bind it, have to let it.
+    pub fn may_write(&self, call: &Call, to: &SessionKey) -> Result<(), SessionError> {
+        if call.session.is_none() || to.agent == call.agent {
+            return Ok(());
+        }
+        let binding = std::iter::once(&call.agent).chain(&call.also_as);
+        for name in binding {
+            let Some(listed) = self.agents().get(name).and_then(|agent| agent.messages.as_ref()) else {
+                continue;
+            };
+            if *name != to.agent && !listed.contains(&to.agent) {
+                let whom = if listed.is_empty() { "nobody".to_owned() } else { listed.join(", ") };
+                let message = format!("the agent {name} may write to {whom}, not to {}", to.agent);
+                return Err(SessionError::Refused(message));
+            }
+        }
+        Ok(())
+    }
+
     /// The children at work for a session, and theirs.
     pub(crate) async fn family(&self, key: &SessionKey) -> Result<Vec<SessionKey>, SessionError> {
         let working = self.shared().parts.journal.family_at_work(&key.key).await?;

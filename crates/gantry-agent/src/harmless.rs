@@ -246,7 +246,7 @@ impl Harmless {
             }
             self.doubt(out);
         }
-        if !self.run.is_some_and(|run| run.of == c) {
+        if self.run.is_none_or(|run| run.of != c) {
             self.end_run(out);
             if matches!(c, '`' | '~') {
                 let is_apart = self.before.is_whitespace();

@@ -96,6 +96,7 @@ impl AgentDesk for GatewayDesk {
             if call.session.as_deref() == Some(key.key.as_str()) {
                 return Err(ToolError::input("this is you yourself; just say it in your answer"));
             }
+            self.sessions.may_write(&call, &key).map_err(session_error)?;
             let sender = sender(&call);
             let said = Said {
                 text: format!("[message from {sender}]\n{message}"),

@@ -84,6 +84,7 @@ impl SessionDesk for GatewayDesk {
                 let own = "this is your own session; just say it in your answer";
                 return Err(ToolError::input(own));
             }
+            self.sessions.may_write(&call, &key).map_err(session_error)?;
             if call.session.is_some() {
                 self.sessions.open_to_agents(&key).await.map_err(session_error)?;
             }

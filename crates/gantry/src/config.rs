@@ -72,6 +72,12 @@ impl Config {
         for (id, agent) in &self.agents {
             violations.extend(agent.violations(&format!("agents.{id}")));
             violations.extend(self.models.unknown(&format!("agents.{id}.model"), agent.model()));
+            for other in agent.messages.iter().flatten() {
+                let known = self.agents.keys().map(String::as_str).chain(["main"]);
+                let path = format!("agents.{id}.messages");
+                violations
+                    .extend(names::not_configured(other, known).map(|message| Violation { path, message }));
+            }
             let path = format!("agents.{id}");
             violations.extend(names::no_agent(id).map(|message| Violation { path, message }));
         }

@@ -64,6 +64,8 @@ pub(crate) struct AgentConfig {
     /// What becomes of calls that reach outside once a session holds private data and what others wrote: `ask` a human
     /// (autonomous agents are denied), or `off`.
     flow: FlowConfig,
+    /// The agents that it may write to with `tool::agent_send` and `gsv__SessionSend`, beside itself; all when left out.
+    pub(super) messages: Option<Vec<String>>,
     /// How often the model may be asked in one run.
     max_requests: Option<u32>,
     /// Minutes until a question that nobody answered is a no.
@@ -215,6 +217,7 @@ impl AgentConfig {
                 FlowConfig::Ask => FlowRule::Ask,
                 FlowConfig::Off => FlowRule::Off,
             },
+            messages: self.messages.clone(),
             max_requests: self.max_requests.unwrap_or(MAX_REQUESTS),
             approval_minutes: self.approval_minutes.unwrap_or(APPROVAL_MINUTES),
             always_hours: self.always_hours.unwrap_or(ALWAYS_HOURS),

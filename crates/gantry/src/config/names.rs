@@ -102,6 +102,15 @@ pub(super) fn no_agent(name: &str) -> Option<String> {
     })
 }
 
+/// What is wrong with the name of an agent that is to be one of these.
+pub(super) fn not_configured<'a>(
+    name: &str,
+    mut known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    let all = known.clone();
+    (!known.any(|known| known == name)).then(|| format!("there is no agent {name:?}{}", or_near(name, all)))
+}
+
 fn or_near<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()).first() {
         Some(near) => format!("; did you mean {near:?}?"),

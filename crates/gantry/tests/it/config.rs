@@ -81,6 +81,10 @@ fn names_that_mean_nothing_are_refused_with_the_nearest() {
             "agents.main.model: \"depe\" is no tier; did you mean \"deep\"?",
         ),
         ("[agents.main]\nmaxRequests = 0\n", "agents.main.maxRequests: must be at least 1"),
+        (
+            "[agents.a]\nmessages = [\"mian\"]\n",
+            "agents.a.messages: there is no agent \"mian\"; did you mean \"main\"?",
+        ),
         ("[agents.\"a:b/../c\"]\n", "an agent cannot be called that"),
         (
             "[agents.a]\nautonomy = \"free\"\n",

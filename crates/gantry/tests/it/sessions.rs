@@ -442,3 +442,36 @@ fn two_names_are_never_one_session_and_a_completion_is_of_the_agent_it_names() {
     assert_eq!(complete("main", "x").json()["model"], "main");
     model.check();
 }
+
+#[test]
+fn an_agent_writes_to_those_it_may_write_to() {
+    let model = Model::deciding(|heard| {
+        let text = heard.body["messages"].to_string();
+        let to = if text.contains("write to boss") { "boss" } else { "friend" };
+        match (text.contains("[message from"), results(heard)) {
+            (true, _) => Turn::text("heard"),
+            (_, 0) => {
+                let key = format!("agent:{to}:main");
+                call("gsv__SessionSend", json!({"sessionKey": key, "message": "hi", "waitSeconds": 20}))
+            }
+            (_, 1) => {
+                call("tool__agent_send", json!({"agentId": "main", "targetAgentId": to, "message": "hi"}))
+            }
+            _ => Turn::text("done"),
+        }
+    });
+    let world = model.world(
+        "autonomy = \"guided\"\nmessages = [\"friend\"]\n[agents.friend]\nautonomy = \"guided\"\n[agents.boss]\nautonomy = \"autonomous\"",
+    );
+    let up = Up::start(&world);
+    let refusals = |name: &str| {
+        let message = json!({"message": format!("write to {name}")});
+        assert_eq!(post(&up, &format!("agent:main:{name}"), &message, &[]).json()["status"], "final");
+        let history = up.get(&format!("/v1/sessions/agent:main:{name}/events")).json().to_string();
+        history.matches("may write to friend, not to boss").count()
+    };
+    assert_eq!((refusals("friend"), refusals("boss")), (0, 2));
+    let listed = up.get("/v1/sessions").json().to_string();
+    assert!(listed.contains("agent:friend:main") && !listed.contains("agent:boss:main"), "{listed}");
+    model.check();
+}
