@@ -93,7 +93,17 @@ impl Database {
 
     /// A transaction that holds the write lock from its beginning, so that it never fails half-way for another writer.
     async fn write(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, DatabaseError> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(query_error(doing))
+        let begun = match self.writer.begin_with("BEGIN IMMEDIATE").await {
+            // SQLite gives a transaction up by itself when the disk is full, and the connection goes on counting it.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                let mut connection = self.writer.acquire().await.map_err(query_error(doing))?;
+                connection.close_on_drop();
+                drop(connection);
+                self.writer.begin_with("BEGIN IMMEDIATE").await
+            }
+            begun => begun,
+        };
+        begun.map_err(query_error(doing))
     }
 }
 
@@ -175,6 +185,18 @@ mod tests {
         let journal: String =
             sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *writer).await.unwrap();
         assert_eq!((full, journal.as_str()), (2, "wal"));
+    }
+
+    /// As after a commit that found the disk full: what went wrong once does not stay so.
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_gave_up_is_over() {
+        let (_folder, database) = testing::database().await;
+        let mut transaction = database.write("fill the disk").await.unwrap();
+        sqlx::raw_sql("ROLLBACK").execute(&mut *transaction).await.unwrap();
+        assert!(transaction.commit().await.is_err());
+        database.add_node("a", &[], 1).await.unwrap();
+        database.rename_node("a", "b").await.unwrap();
+        assert!(database.node("b").await.unwrap().is_some());
     }
 
     #[tokio::test]
