@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::registry::{SharedTool, View};
+use crate::registry::View;
+use crate::shared::SharedTool;
 use crate::tool::{Tool, Toolset};
 
 impl Tool {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use globset::GlobMatcher;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
+use crate::shared::{SharedTool, told_for_all};
 use crate::tool::{Tool, Toolset};
 
 /// Every registered tool, by name. Cheap to clone; clones share the list.
@@ -189,37 +189,6 @@ pub(crate) struct OnNode {
     pub(crate) tool: Arc<Tool>,
 }
 
-/// A tool that several machines may have, called by its bare name with a `node` argument.
-#[derive(Debug, Clone)]
-pub struct SharedTool {
-    pub name: String,
-    /// Those that have it, online or not.
-    pub nodes: Vec<String>,
-    /// Those that can answer now.
-    pub online: Vec<String>,
-    /// One of them, for its description.
-    pub tool: Arc<Tool>,
-}
-
-impl SharedTool {
-    /// The tool's own schema with the `node` argument.
-    pub fn input_schema(&self) -> Value {
-        let mut schema = self.tool.input_schema().clone();
-        let description = format!(
-            "Where to run: a node ({}), tag:NAME for all nodes with that tag, or * for all. May be left out while only \
-             one node can answer.",
-            self.nodes.join(", ")
-        );
-        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.insert(NODE_ARGUMENT.into(), json!({"type": "string", "description": description}));
-        }
-        schema
-    }
-}
-
-/// The field that says where, in calls by bare names.
-pub(crate) const NODE_ARGUMENT: &str = "node";
-
 /// What one principal sees of the registry.
 #[derive(Debug, Clone)]
 pub struct View {
@@ -244,22 +213,25 @@ impl View {
 
     /// The tools of nodes by their bare names, each once.
     pub fn shared(&self) -> Vec<SharedTool> {
-        let mut shared: BTreeMap<String, SharedTool> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, Vec<(&str, &Arc<Tool>)>> = BTreeMap::new();
         for tool in self.entries.tools.values() {
-            let Some((node, bare)) = node_and_name(tool) else { continue };
-            if self.entries.by_name(bare).is_some() {
-                continue;
+            if let Some((node, bare)) = node_and_name(tool)
+                && self.entries.by_name(bare).is_none()
+            {
+                by_name.entry(bare).or_default().push((node, tool));
             }
-            let entry = shared.entry(bare.to_owned()).or_insert_with(|| SharedTool {
-                name: bare.to_owned(),
-                nodes: Vec::new(),
-                online: Vec::new(),
-                tool: tool.clone(),
-            });
-            entry.nodes.push(node.to_owned());
-            entry.online.extend(self.entries.state(node).online.then(|| node.to_owned()));
         }
-        shared.into_values().collect()
+        let shared = |(name, found): (&str, Vec<(&str, &Arc<Tool>)>)| {
+            let tools: Vec<&Arc<Tool>> = found.iter().map(|(_, tool)| *tool).collect();
+            let is_online = |node: &&str| self.entries.state(node).online;
+            Some(SharedTool {
+                name: name.to_owned(),
+                nodes: found.iter().map(|(node, _)| (*node).to_owned()).collect(),
+                online: found.iter().map(|(node, _)| *node).filter(is_online).map(str::to_owned).collect(),
+                tool: told_for_all(&tools)?.clone(),
+            })
+        };
+        by_name.into_iter().filter_map(shared).collect()
     }
 
     /// Whether a tool can be called now: its machine is here, or it needs none.

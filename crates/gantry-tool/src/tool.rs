@@ -223,6 +223,8 @@ pub struct Tool {
     capabilities: Arc<[Capability]>,
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
+    definition: Arc<OnceLock<blake3::Hash>>,
+    remote: bool,
     touches: Option<Touches>,
     /// For which calls it has no network.
     offline: Option<Offline>,
@@ -276,6 +278,8 @@ impl Tool {
             capabilities: Arc::default(),
             labels: &[],
             validator: Arc::default(),
+            definition: Arc::default(),
+            remote: false,
             touches: None,
             offline: None,
             run: erased,
@@ -303,6 +307,8 @@ impl Tool {
             capabilities: remote.capabilities.into(),
             labels: &[Label::Untrusted, Label::Private],
             validator: Arc::default(),
+            definition: Arc::default(),
+            remote: true,
             touches: None,
             offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
@@ -402,6 +408,24 @@ impl Tool {
     /// Absent for tools that answer in plain text.
     pub fn output_schema(&self) -> Option<&Value> {
         self.schemas.output.as_ref()
+    }
+
+    /// It runs somewhere else, and is what that place says it is.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    /// What it is told to be, by a number: two tools that are told to be the same have the same.
+    pub(crate) fn definition(&self) -> blake3::Hash {
+        *self.definition.get_or_init(|| {
+            let told = serde_json::json!([
+                self.description(),
+                self.input_schema(),
+                self.output_schema(),
+                [self.read_only, self.destructive, self.idempotent, self.open_world],
+            ]);
+            blake3::hash(told.to_string().as_bytes())
+        })
     }
 
     pub fn is_read_only(&self) -> bool {

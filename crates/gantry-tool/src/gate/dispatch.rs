@@ -10,7 +10,8 @@ use super::{Answer, Gate, Outcome};
 use crate::call::Call;
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
-use crate::registry::{NODE_ARGUMENT, OnNode, node_and_name};
+use crate::registry::{OnNode, node_and_name};
+use crate::shared::NODE_ARGUMENT;
 use crate::tool::{Reply, Tool, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
