@@ -1,6 +1,8 @@
 //! What goes wrong on the wire, by code.
 
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Why a request was not answered with a result. The same codes are used by HTTP.
@@ -74,6 +76,7 @@ impl ErrorCode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct WireError {
+    #[serde(deserialize_with = "known_code")]
     pub code: ErrorCode,
     pub message: String,
     /// For tool calls: `hint` and `violations`.
@@ -81,6 +84,12 @@ pub struct WireError {
     pub details: Option<Value>,
     #[serde(default)]
     pub retryable: bool,
+}
+
+/// A newer peer may have codes that are not known here: it failed, and the message says why.
+fn known_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorCode, D::Error> {
+    let code = String::deserialize(deserializer)?;
+    Ok(ErrorCode::deserialize(code.into_deserializer()).unwrap_or_else(|_: ValueError| ErrorCode::Failed))
 }
 
 impl WireError {

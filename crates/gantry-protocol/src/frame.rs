@@ -1,10 +1,9 @@
 //! Text frames: requests and responses in both directions, events, cancellation.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::error::WireError;
+use crate::error::{ErrorCode, WireError};
 
 /// JSON that is passed on as it came.
 pub type RawJson = Box<RawValue>;
@@ -72,10 +71,22 @@ impl<'a> Wire<'a> {
 }
 
 impl Frame {
-    /// Fields that are not known are passed over, so that a newer peer may say more.
+    /// Fields that are not known are passed over, so that a newer peer may say more. An answer that cannot be read is one
+    /// that says so: whoever asked waits for it, and its sender could not tell a complaint from a question.
     pub fn parse(text: &str) -> Result<Frame, FrameError> {
+        Frame::parse_whole(text).or_else(|err| match numbered(text) {
+            Some(Numbered { id, kind }) if kind.as_deref() == Some("res") => {
+                let message = format!("the answer cannot be read: {}", err.message);
+                Ok(Frame::Response { id, outcome: Err(WireError::new(ErrorCode::BadFrame, message)) })
+            }
+            Some(Numbered { id, .. }) => Err(FrameError { id: Some(id), ..err }),
+            None => Err(err),
+        })
+    }
+
+    fn parse_whole(text: &str) -> Result<Frame, FrameError> {
         let wire: Wire<'_> = serde_json::from_str(text)
-            .map_err(|err| FrameError { id: id_of(text), message: format!("not a frame: {err}") })?;
+            .map_err(|err| FrameError { id: None, message: format!("not a frame: {err}") })?;
         let id = wire.id;
         let missing = |field: &str| FrameError { id, message: format!("the frame has no \"{field}\"") };
         let owned = |json: Option<&RawValue>| json.map_or_else(raw_null, ToOwned::to_owned);
@@ -144,22 +155,21 @@ pub fn raw_null() -> RawJson {
     RawValue::NULL.to_owned()
 }
 
-/// The id of a text that is no frame, so that its sender can be told which one.
-fn id_of(text: &str) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Id {
-        id: u64,
-    }
-    fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
-        serde_json::from_str(text).ok()
-    }
-    parse::<Id>(text).map(|found| found.id)
+/// All that can be told of a text that is no frame, so that its sender learns which one it was.
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+}
+
+fn numbered(text: &str) -> Option<Numbered> {
+    serde_json::from_str(text).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorCode;
 
     #[test]
     fn every_kind_survives_the_wire() {
@@ -183,11 +193,29 @@ mod tests {
         };
         assert_eq!(said(r#"{"type":"hello","id":3}"#), (Some(3), "unknown frame type \"hello\"".into()));
         assert_eq!(said(r#"{"type":"req","id":3}"#), (Some(3), "the frame has no \"method\"".into()));
-        assert_eq!(said(r#"{"type":"res","id":3,"ok":false}"#).0, Some(3));
         assert_eq!(said(r#"{"type":"req","id":4,"method":7}"#).0, Some(4));
         for text in ["", "[]", "{", "{}", "7", r#"{"type":"req","id":-1,"method":"x"}"#] {
             assert!(Frame::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_an_answer() {
+        for text in [
+            r#"{"type":"res","id":3,"ok":false}"#,
+            r#"{"type":"res","id":3}"#,
+            r#"{"type":"res","id":3,"ok":"yes"}"#,
+            r#"{"type":"res","id":3,"ok":false,"error":"no"}"#,
+        ] {
+            let Ok(Frame::Response { id: 3, outcome: Err(error) }) = Frame::parse(text) else {
+                panic!("{text}")
+            };
+            assert_eq!(error.code, ErrorCode::BadFrame, "{error}");
+        }
+        let later = r#"{"type":"res","id":3,"ok":false,"error":{"code":"of_tomorrow","message":"no"}}"#;
+        let Ok(Frame::Response { outcome: Err(error), .. }) = Frame::parse(later) else { panic!("{later}") };
+        assert_eq!((error.code, &*error.message), (ErrorCode::Failed, "no"));
+        assert!(Frame::parse(r#"{"type":"res"}"#).is_err());
     }
 
     #[test]
