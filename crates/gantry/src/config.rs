@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod agents;
+mod discreet;
 mod isolation;
 mod layers;
 mod mcp_servers;

@@ -8,7 +8,7 @@ use gantry_tool::{Violation, nearest, parse_checked};
 use serde_json::{Map, Value};
 use toml_edit::DocumentMut;
 
-use super::Config;
+use super::{Config, discreet};
 
 /// Variables that are not configuration keys.
 const OTHER_VARIABLES: [&str; 10] =
@@ -58,10 +58,11 @@ fn from_toml(text: &str) -> Result<Value, String> {
             _ => true,
         }
     }
-    let table: toml::Table = toml::from_str(text).map_err(|err| err.to_string())?;
+    let told = |err: toml::de::Error| discreet::syntax(text, err.span(), err.message(), err.to_string());
+    let table: toml::Table = toml::from_str(text).map_err(told)?;
     match table.iter().find(|(_, value)| !is_finite(value)) {
         Some((key, _)) => Err(format!("`nan` or `inf` stands under {key}: write a number, or leave it out")),
-        None => toml::from_str(text).map_err(|err| err.to_string()),
+        None => toml::from_str(text).map_err(told),
     }
 }
 
@@ -128,7 +129,9 @@ impl Layers {
 
     fn document(&self) -> Result<DocumentMut, ConfigError> {
         let text = read_text(&self.file)?.unwrap_or_default();
-        text.parse().map_err(|err: toml_edit::TomlError| self.syntax(err.to_string()))
+        text.parse().map_err(|err: toml_edit::TomlError| {
+            self.syntax(discreet::syntax(&text, err.span(), err.message(), err.to_string()))
+        })
     }
 
     fn save(&self, key: &str, document: &DocumentMut) -> Result<(), ConfigError> {
@@ -171,16 +174,21 @@ fn parent<'a>(
 
 fn parse(mut value: Value) -> Result<Config, ConfigError> {
     let mut violations = super::web::accept_older_names(&mut value);
-    let config: Config = match parse_checked(value) {
-        Ok(config) if violations.is_empty() => config,
-        Ok(_) => return Err(ConfigError::Invalid { violations }),
+    let secrets = discreet::Secrets::of(&value);
+    let checked = match parse_checked::<Config>(value) {
+        Ok(config) if violations.is_empty() => config.check().map(|()| config),
+        Ok(_) => Err(ConfigError::Invalid { violations }),
         Err(further) => {
             violations.extend(further);
-            return Err(ConfigError::Invalid { violations });
+            Err(ConfigError::Invalid { violations })
         }
     };
-    config.check()?;
-    Ok(config)
+    checked.map_err(|mut err| {
+        if let ConfigError::Invalid { violations } = &mut err {
+            violations.iter_mut().for_each(|violation| secrets.hide(violation));
+        }
+        err
+    })
 }
 
 /// The value under a dotted key of the whole configuration.
@@ -276,6 +284,22 @@ mod tests {
         assert_eq!(load(file, &variable, &["maxToolResultChars=3"]).unwrap().max_tool_result_chars, 3);
         let nested = load(file, &[("SHELL__ALLOW", "[\"b\",\"c\"]")], &[]).unwrap();
         assert_eq!(nested.shell.settings().allow, ["b", "c"]);
+    }
+
+    #[test]
+    fn errors_do_not_tell_secrets() {
+        for text in [
+            "[storage]\nsecretAccessKey = [\"super-secret-1\"]\n",
+            "[storage]\nsecretAccessKey = super-secret-1\n",
+            "storage = [{secretAccessKey = \"super-secret-1\"}]\n",
+            "[mcpServers.x]\ncommand = \"x\"\nenv = {API_TOKEN = {a = \"super-secret-1\"}}\n",
+            "[storage]\nsecretAccessKey = \"super-secret-1\"\n x y\n",
+        ] {
+            let err = load(text, &[], &[]).unwrap_err();
+            assert!(!err.contains("super-secret"), "{err}");
+        }
+        let err = load("[shell]\nsandbox = offf\n", &[], &[]).unwrap_err();
+        assert!(err.contains("sandbox = offf"), "other lines are shown: {err}");
     }
 
     #[test]
