@@ -98,6 +98,12 @@ impl DataDir {
         Ok(read_text(&path)?.trim().to_owned())
     }
 
+    /// The operator's token, if there is one already.
+    pub fn known_operator_token(&self) -> Option<String> {
+        let text = read_text(&self.operator_token_file()).ok()?;
+        Some(text.trim().to_owned()).filter(|token| !token.is_empty())
+    }
+
     pub fn operator_token_file(&self) -> PathBuf {
         self.root.join("operator.token")
     }

@@ -104,7 +104,7 @@ fn both_ends(masker: &Masker, text: &str) -> Value {
 /// Secrets by their form: what stands behind a secret-looking name, and values with a well-known shape.
 fn masked_forms(text: &str) -> String {
     // Most inputs hold none of these, and compiling the forms would cost every process milliseconds.
-    const TRACES: [&str; 20] = [
+    const TRACES: [&str; 23] = [
         "bearer",
         "basic",
         "://",
@@ -125,6 +125,9 @@ fn masked_forms(text: &str) -> String {
         "sk_",
         "akia",
         "asia",
+        "gto_",
+        "gtc_",
+        "gtn_",
     ];
     let lowered = text.to_ascii_lowercase();
     if !TRACES.iter().any(|trace| lowered.contains(trace)) {
@@ -136,7 +139,7 @@ fn masked_forms(text: &str) -> String {
             (r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}", "$1 [masked]"),
             (r"(?i)([a-z][a-z0-9+.-]*://[^\s/:@]*):[^\s/@]+@", "$1:[masked]@"),
             (r#"(?i)\b([a-z0-9_-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|authorization)[a-z0-9_-]*)(\s*[=:]\s*|\s+)("[^"]*"|'[^']*'|[^\s"'&;|]+)"#, "$1$2[masked]"),
-            (r"\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abps]|sk)[-_][A-Za-z0-9_-]{16,}", "[masked]"),
+            (r"\b(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abps]|sk|gt[ocn])[-_][A-Za-z0-9_-]{16,}", "[masked]"),
             (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "[masked]"),
             (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)", "[masked]"),
         ];
@@ -195,6 +198,7 @@ mod tests {
             ("run --password hunter4", "hunter4"),
             ("ghp_0123456789abcdef0123", "0123456789abcdef"),
             ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7"),
+            ("echo gtn_0123456789abcdef0123", "0123456789abcdef"),
             ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n", "MIIE"),
         ] {
             let recorded = input(&Masker::default(), &json!({"command": text})).to_string();

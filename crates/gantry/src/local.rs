@@ -173,9 +173,9 @@ pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
     Masker::new(known_secrets(places, config)).following(Arc::new(places.secrets()))
 }
 
-/// Values that are never to be recorded or shown, from the environment and from the configuration.
+/// Values that are never to be recorded or shown, from the environment and from the configuration, and the operator's token.
 pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
-    secrets(places).into_iter().chain(config.secrets()).collect()
+    secrets(places).into_iter().chain(config.secrets()).chain(places.data.known_operator_token()).collect()
 }
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {

@@ -67,6 +67,8 @@ impl Served {
         let running = Running { pid: std::process::id(), url: String::new(), started: now };
         let mut lock = GatewayLock::take(data, running)?;
         let database = Database::open(data).await?;
+        // Before anything is shown or recorded: it is a secret from the beginning.
+        let operator_token = data.operator_token().context("cannot make the operator's token")?;
         let results = Arc::new(KeptResults::new(data.results()));
         let processes = processes(places).await?;
         let closed = places.closed();
@@ -129,7 +131,7 @@ impl Served {
             nodes,
             database: database.clone(),
             results,
-            operator_token: data.operator_token().context("cannot make the operator's token")?,
+            operator_token,
             agents: agents(&config)?,
             hosts: hosts(&config.gateway)?,
             workspace: workspace.clone(),
@@ -148,6 +150,7 @@ impl Served {
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(servers.problems());
+        warnings.extend(in_the_open(&config.gateway, secure));
         let following = tokio::spawn(follow(places.clone(), servers.clone(), notes));
         Ok(Served {
             url,
@@ -259,9 +262,25 @@ fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
     config.agents.iter().map(agent).collect()
 }
 
+/// Whoever can listen on the way has the tokens.
+fn in_the_open(config: &GatewayConfig, secure: bool) -> Option<String> {
+    let address = config.listen.ip();
+    let is_fronted = config.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
+    (!address.is_loopback() && !secure && !is_fronted).then(|| {
+        format!(
+            "the gateway listens on {address} without TLS: tokens and results can be read on the way; give gateway.tlsCert \
+             and gateway.tlsKey, or put a proxy in front and name it with gateway.publicUrl = \"https://…\""
+        )
+    })
+}
+
 /// Our own names: the public one, configured ones, and the address and the machine's name unless that is loopback.
 fn hosts(config: &GatewayConfig) -> Result<Hosts> {
     let mut names = config.hosts.clone();
+    if let Some(url) = config.public_url.as_deref().filter(|url| !url.contains("://")) {
+        let message = format!("gateway.publicUrl wants a whole address, such as https://{url}, not {url}");
+        return Err(UsageError(message).into());
+    }
     let public = config.public_url.as_deref().map(GatewayUrl::parse).transpose();
     let public = public.map_err(|err| UsageError(err.to_string()))?;
     names.extend(public.iter().map(|public| public.host.clone()));

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use gantry_files::{Files, FilesOptions};
 use gantry_store::GatewayLockError;
 use serde_json::json;
 
 use crate::commands::interrupted;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
 use crate::served::{LocalNode, Served};
@@ -48,6 +49,10 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     let flags = overrides.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", json!(value?))));
     places.layers.overrides.extend(flags);
     let workspace = places.resolve(&places.current_dir.join(args.workspace.unwrap_or_default()));
+    if local == LocalNode::Included {
+        let opened = Files::new(FilesOptions::default()).and_then(|files| files.contained(&workspace));
+        opened.map_err(|err| UsageError(format!("the workspace cannot be used: {err}")))?;
+    }
     // A gateway passes things on: what takes time has threads of its own, and each worker more means calls that are
     // handed from one to another.
     let workers = std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));

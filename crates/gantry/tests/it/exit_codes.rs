@@ -66,6 +66,8 @@ fn without_a_gateway() {
             (&["logs", "--lines", "5001"], &[], 2),
             (&["transfer", "a:x"], &[], 2),
             (&["workspace", "put", "/nonexistent", "x"], &[], 2),
+            (&["up", "--listen", "127.0.0.1:0", "--workspace", "/nonexistent"], &[], 2),
+            (&["up", "--listen", "127.0.0.1:0", "--public-url", "gantry.example"], &[], 2),
             // The workspace is there without a gateway.
             (&["workspace", "ls"], &[], 0),
             (&["workspace", "cat", "none"], &[], 1),
