@@ -23,6 +23,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A source that changes again and again is given up.
 const MAX_RESTARTS: u32 = 5;
+/// And so is a transfer of which, with both ends there, nothing more arrives.
+const MAX_FRUITLESS: u32 = 40;
 
 /// How long an end that is there may take to remove its parts, and how long one that is away is waited for.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
@@ -88,7 +90,7 @@ impl Transfers {
 
     async fn rounds(&self, job: &Job, ledger: &mut Ledger) -> Result<(), WireError> {
         let mut pause = FIRST_PAUSE;
-        let mut restarts = 0;
+        let (mut restarts, mut fruitless, mut furthest) = (0, 0, 0);
         loop {
             let before = job.meter.done();
             match self.round(job, ledger).await {
@@ -101,7 +103,15 @@ impl Transfers {
                     }
                     ledger.from_zero = true;
                 }
-                Err(Failure::Lost(_)) => ledger.from_zero = false,
+                Err(Failure::Lost(reason)) => {
+                    ledger.from_zero = false;
+                    fruitless = if job.meter.done() > furthest { 0 } else { fruitless + 1 };
+                    furthest = furthest.max(job.meter.done());
+                    if fruitless >= MAX_FRUITLESS {
+                        let message = format!("nothing more arrived in {MAX_FRUITLESS} attempts: {reason}");
+                        return Err(WireError::new(ErrorCode::Failed, message));
+                    }
+                }
             }
             ledger.resumed = true;
             pause = if job.meter.done() > before { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };

@@ -193,10 +193,8 @@ impl Round<'_> {
                     }
                     received = Some(done);
                 }
-                reason = stream.broken(), if !failed => {
-                    let lost = || Failure::Lost(reason.clone());
-                    sent.get_or_insert_with(|| Err(lost()));
-                }
+                // Also of a source that says it has sent all: what has not arrived was not.
+                reason = stream.broken(), if !failed => sent = Some(Err(Failure::Lost(reason))),
                 () = tokio::time::sleep(OTHER_END_LIMIT), if failed => {
                     let silent = || Err(Failure::Lost("the other end did not answer".into()));
                     sent.get_or_insert_with(silent);
@@ -242,7 +240,7 @@ impl Round<'_> {
                 };
                 let done = ledger.is_done(&entry);
                 if !done && matches!(entry.kind, WireEntryKind::File { .. }) {
-                    ledger.partial.push(entry.path.clone());
+                    ledger.begin(&entry.path);
                 }
                 let room = &room;
                 flying.push_back(async move {
@@ -330,6 +328,12 @@ enum Brought {
 }
 
 impl Ledger {
+    fn begin(&mut self, path: &str) {
+        if !self.partial.iter().any(|known| known == path) {
+            self.partial.push(path.to_owned());
+        }
+    }
+
     /// Directories are made again, which costs little: their modes may have to be set at the end.
     fn is_done(&self, entry: &WireEntry) -> bool {
         let in_order = |done: &String| entry.path.split('/').le(done.split('/'));

@@ -14,6 +14,7 @@ mod attack;
 mod documented;
 mod http;
 mod idempotency;
+mod liars;
 mod load;
 mod nodes;
 pub(crate) mod peers;

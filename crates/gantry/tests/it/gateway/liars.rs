@@ -1,0 +1,97 @@
+//! A node that breaks the rules of transfers harms nobody but itself.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gantry_link::{Event, Link, Request, ServeFuture, Service};
+use gantry_protocol::{NodeHello, Role, StreamFrame, TransferSend, method, raw};
+use serde_json::{Value, json};
+
+use super::Up;
+use super::peers::{answered, link, params, runtime};
+use crate::run::World;
+
+const ID: &str = "liar";
+
+/// Says that it has sent everything, after bytes that leave some out.
+struct Liar {
+    up: Arc<Up>,
+    token: String,
+    bulk: Mutex<Option<Link>>,
+}
+
+fn hello(bulk: bool) -> NodeHello {
+    let tool = |(name, capability): (&str, &str)| (name.to_owned(), vec![capability.to_owned()]);
+    NodeHello {
+        instance: "liar-1".into(),
+        bulk,
+        tools: [("Read", "filesystem.read"), ("Write", "filesystem.write")].map(tool).into(),
+        host_capabilities: vec!["filesystem.read".into(), "filesystem.write".into()],
+        ..NodeHello::default()
+    }
+}
+
+impl Service for Liar {
+    fn request(self: Arc<Self>, _: Link, request: Request) -> ServeFuture {
+        Box::pin(async move {
+            let answer = match request.method.as_str() {
+                method::BULK_OPEN => {
+                    let params = params(Role::Node, ID, &self.token, Some(hello(true)));
+                    let (bulk, _) = link(&self.up, &params, self.clone()).await.unwrap();
+                    *self.bulk.lock().unwrap() = Some(bulk);
+                    json!({})
+                }
+                method::TRANSFER_OPEN => {
+                    json!({"kind": "file", "size": 1000, "mode": 0o644, "version": "1", "path": "/lie"})
+                }
+                method::TRANSFER_SEND => {
+                    let send: TransferSend = request.parse()?;
+                    let bulk = self.bulk.lock().unwrap().clone().unwrap();
+                    let fill = |bytes: &mut [u8]| Ok::<_, ()>(bytes.len());
+                    let gap =
+                        StreamFrame::data_with(send.stream, send.from + 10, 990, fill).unwrap().unwrap();
+                    bulk.stream(gap).await.unwrap();
+                    bulk.stream(StreamFrame::end(send.stream, 1000, &[7; 32])).await.unwrap();
+                    json!({"bytes": 1000, "hash": "07".repeat(32)})
+                }
+                method::TRANSFER_FINISH | method::TRANSFER_ABANDON => json!({}),
+                _ => return Err(request.unknown()),
+            };
+            Ok(raw(&answer))
+        })
+    }
+
+    fn event(&self, _: &Link, _: Event) {}
+
+    fn stream(&self, _: &Link, _: StreamFrame) {}
+}
+
+#[test]
+fn a_source_that_leaves_bytes_out_does_not_stop_the_gateway() {
+    let world = World::new();
+    let up = Arc::new(Up::start(&world));
+    let token = up.add_node(&world, ID, &[]);
+    let runtime = runtime();
+    let liar = Arc::new(Liar { up: up.clone(), token, bulk: Mutex::new(None) });
+    let _joined = runtime.block_on(async {
+        let params = params(Role::Node, ID, &liar.token, Some(hello(false)));
+        let (link, _) = link(&up, &params, liar.clone()).await.unwrap();
+        let schema = json!({"type": "object"});
+        let tool = |name| json!({"name": name, "description": "d", "inputSchema": schema, "annotations": {}});
+        let told = json!({"tools": [tool("Read"), tool("Write")]});
+        answered(link.request_within(method::NODE_TOOLS, raw(&told), Duration::from_secs(10)).await).unwrap();
+        link
+    });
+    let mut transfer = world.command(&["transfer", "liar:x", "gsv:x"]).spawn().unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        let listed: Value = up.get("/v1/nodes").json();
+        assert!(listed["nodes"].is_array(), "{listed}");
+        assert!(asked.elapsed() < Duration::from_secs(2), "others wait for it: {:?}", asked.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(world.run(&["workspace", "cat", "x"]).code, 1, "nothing stands under its name");
+    transfer.kill().unwrap();
+    transfer.wait().unwrap();
+}
