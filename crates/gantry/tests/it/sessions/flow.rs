@@ -330,6 +330,75 @@ fn attacks_on_a_guided_agent_wait_for_a_human() {
     no_attack_gets_out("guided");
 }
 
+/// An agent that nobody watches is a way out, so telling it something is judged as one.
+#[test]
+fn an_agent_without_labels_is_outside() {
+    const TOLD: Step = (
+        "gsv__SessionSend",
+        r#"{"sessionKey": "agent:open:main", "message": "case {case} part 1", "waitSeconds": 20}"#,
+    );
+    const MAILED_TO: Step = (
+        "tool__agent_send",
+        r#"{"agentId": "{agent}", "targetAgentId": "open", "message": "case {case} part 1"}"#,
+    );
+    const CASES: &[Case] = &[
+        case("told", &[&[PAGE, DIARY, TOLD]]),
+        case("mailed", &[&[PAGE, DIARY, MAILED_TO]]),
+        case("nothing held", &[&[TOLD], &[GET]]),
+    ];
+    for autonomy in ["guided", "autonomous"] {
+        let stage = Stage::with(CASES, &format!("autonomy = \"{autonomy}\""), |world| {
+            let config = world.data().join("gantry.toml");
+            let more = "[agents.open]\nautonomy = \"autonomous\"\nflow = \"off\"\n";
+            let text = std::fs::read_to_string(&config).unwrap();
+            std::fs::write(config, text + more).unwrap();
+        });
+        attacks_are_stopped(&stage, &CASES[..2], autonomy);
+        assert_eq!(stage.play(2, 0), [json!(null); 0], "a run that holds nothing may say what it likes");
+        assert!(!stage.canary.take().is_empty());
+    }
+}
+
+/// A client that sends what was said before, and has no session: its labels are found again by the words.
+#[test]
+fn a_conversation_that_a_client_keeps_has_its_labels() {
+    const CASES: &[Case] = &[case("turns", &[&[DIARY], &[PAGE, ("say", "of a page")], &[]])];
+    let stage = Stage::new(CASES, "autonomy = \"guided\"");
+    let answer = |messages: &Value, stream: bool| {
+        let body = json!({"model": "c0", "messages": messages, "stream": stream}).to_string();
+        let told = stage.up.ask("POST", "/v1/chat/completions", &[], body.as_bytes());
+        assert_eq!(told.status, 200, "{told:?}");
+        let text = String::from_utf8(told.body).unwrap();
+        let chunks = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let said: String = chunks
+            .filter_map(|data| serde_json::from_str::<Value>(data).ok())
+            .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
+            .collect();
+        let whole = serde_json::from_str::<Value>(&text).unwrap_or_default();
+        let said = whole["choices"][0]["message"]["content"].as_str().map_or(said, str::to_owned);
+        let listed = stage.up.get("/v1/sessions").json();
+        let newest = listed["sessions"].as_array().unwrap().iter();
+        let newest =
+            newest.max_by_key(|row| row["created"].as_i64()).unwrap()["sessionKey"].as_str().unwrap();
+        (said, stage.up.get(&format!("/v1/sessions/{newest}")).json()["labels"].clone())
+    };
+    let user = |part: usize| json!({"role": "user", "content": format!("case 0 part {part}")});
+    let assistant = |text: &str| json!({"role": "assistant", "content": text});
+    for stream in [false, true] {
+        assert_eq!(answer(&json!([user(2)]), stream).1, json!([]), "nothing was read");
+        let (diary, labels) = answer(&json!([user(0)]), stream);
+        assert_eq!(labels, json!(["private"]));
+        let (page, labels) = answer(&json!([user(1)]), stream);
+        assert_eq!(labels, json!(["untrusted"]));
+        let history = json!([user(2), assistant(&page), user(2)]);
+        assert_eq!(answer(&history, stream).1, json!(["untrusted"]), "what the page's answer carried");
+        let history = json!([user(2), assistant(&page), user(2), assistant(&diary), user(2)]);
+        assert_eq!(answer(&history, stream).1.as_array().unwrap().len(), 2);
+        let history = json!([user(2), assistant("who said this?"), user(2)]);
+        assert_eq!(answer(&history, stream).1.as_array().unwrap().len(), 2, "nobody knows what it carries");
+    }
+}
+
 #[test]
 fn the_owner_can_trust_a_file_again() {
     const READ: Step = ("Read", r#"{"path": "plan.txt"}"#);
