@@ -9,6 +9,7 @@ use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 const KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 /// The oldest of a node make room.
 const MAX_PER_NODE: i64 = 10_000;
+const MAX_BYTES_PER_NODE: i64 = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES: usize = 256 * 1024;
 const MAX_ID_BYTES: usize = 256;
 
@@ -57,6 +58,18 @@ impl Database {
             )
             .bind(node)
             .bind(MAX_PER_NODE)
+            .execute(&mut *transaction)
+            .await
+            .map_err(&failed)?;
+            sqlx::query(
+                "DELETE FROM process_ends WHERE node = $1 AND number <= (
+                   SELECT MAX(number) FROM (
+                     SELECT number, SUM(OCTET_LENGTH(event)) OVER (ORDER BY number DESC) AS bytes
+                     FROM process_ends WHERE node = $1)
+                   WHERE bytes > $2)",
+            )
+            .bind(node)
+            .bind(MAX_BYTES_PER_NODE)
             .execute(&mut *transaction)
             .await
             .map_err(&failed)?;
@@ -132,6 +145,20 @@ mod tests {
             database.record_process_end("a", "9", &long, 1).await,
             Err(DatabaseError::Refused(_))
         ));
+    }
+
+    #[tokio::test]
+    async fn a_node_has_room_for_so_much() {
+        let (_folder, database) = database().await;
+        let event = json!("x".repeat(MAX_EVENT_BYTES - 2));
+        let room = usize::try_from(MAX_BYTES_PER_NODE).unwrap() / MAX_EVENT_BYTES;
+        for number in 0..room + 3 {
+            assert!(database.record_process_end("a", &number.to_string(), &event, 1).await.unwrap());
+        }
+        assert!(database.record_process_end("b", "1", &event, 1).await.unwrap());
+        let kept = database.list_process_ends(Some("a"), 1_000).await.unwrap();
+        assert_eq!((kept.len(), &*kept[0].event_id), (room, &*(room + 2).to_string()));
+        assert_eq!(database.list_process_ends(Some("b"), 9).await.unwrap().len(), 1);
     }
 
     #[tokio::test]
