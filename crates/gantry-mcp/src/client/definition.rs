@@ -57,6 +57,9 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || !name.chars().all(allowed) {
         return Some("its name is not 1 to 128 letters, digits, _ - . / :".to_owned());
     }
+    if name.contains("::") {
+        return Some("its name has :: in it, which is how Gantry's own tools are spelled".to_owned());
+    }
     if definition.to_string().len() > MAX_DEFINITION_BYTES {
         return Some(format!("its definition is longer than {MAX_DEFINITION_BYTES} bytes"));
     }
@@ -161,7 +164,7 @@ mod tests {
             assert!(of(bad.clone()).is_some_and(|why| why.contains("is not a schema")), "{bad}");
         }
         assert!(problem(&json!({"name": "a"})).is_some() && problem(&json!({"inputSchema": {}})).is_some());
-        for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129)] {
+        for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129), "a::b", "::"] {
             assert!(problem(&json!({"name": bad, "inputSchema": {}})).is_some(), "{bad:?}");
         }
         let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
