@@ -269,7 +269,7 @@ impl Served {
             .map_err(|_| Refusal::new(RefusalCode::InvalidInput, "the header gantry-agent is not valid"))?;
         let wanted = Wanted { agent, workspace: None, mcp: Some(client) };
         let mut call = self.0.call(identity, &wanted, Surface::Mcp)?;
-        let selection = selection(identity, parts)?;
+        let selection = selection(parts)?.for_listed(call.scope.is_listed());
         let scope = match purpose {
             Purpose::Tool => selection.scope(),
             Purpose::Resource => selection.resource_scope(),
@@ -284,8 +284,8 @@ fn nobody() -> Refusal {
     Refusal::new(RefusalCode::Denied, "nobody knows who asks")
 }
 
-/// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`. A token that names its tools is shown them.
-fn selection(identity: &Identity, parts: &Parts) -> Result<Selection, Refusal> {
+/// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`.
+fn selection(parts: &Parts) -> Result<Selection, Refusal> {
     let invalid = |message: String| Refusal::new(RefusalCode::InvalidInput, message);
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(&parts.uri).map_err(|err| invalid(err.body_text()))?;
@@ -312,12 +312,6 @@ fn selection(identity: &Identity, parts: &Parts) -> Result<Selection, Refusal> {
         )));
     }
     let mut selection = Selection::new(&toolsets, &tools).map_err(|err| invalid(err.to_string()))?;
-    if selection.is_default()
-        && let Identity::Client(token) = identity
-        && token.tools.is_some()
-    {
-        selection = Selection::everything();
-    }
     if read_only {
         selection = selection.read_only();
     }
