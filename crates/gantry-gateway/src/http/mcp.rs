@@ -126,9 +126,9 @@ async fn answer(
     }
     let revoked = gateway.revoked.subscribe();
     let (parts, body) = request.into_parts();
-    let owner = identity.owner();
+    let owner = identity.id();
     let session = text(&parts.headers, SESSION);
-    if session.is_some_and(|session| !mcp.sessions.is_of(session, &owner)) {
+    if session.is_some_and(|session| !mcp.sessions.is_of(session, owner)) {
         return Err(refused(StatusCode::NOT_FOUND, "not_found", "there is no such session", None));
     }
     if session.is_none() {
@@ -141,7 +141,7 @@ async fn answer(
     let room = mcp.intake.admit(body.size_hint().upper()).await?;
     let body = read_body(body).await?;
     let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
-    let leaving = match if opens { mcp.room(&owner).await } else { Room::Free } {
+    let leaving = match if opens { mcp.room(owner).await } else { Room::Free } {
         Room::Free => None,
         Room::InPlaceOf(session) => Some(session),
         Room::NoneOfTheirs => {
@@ -157,7 +157,7 @@ async fn answer(
     let request: axum::http::Request<Full<Bytes>> = Request::from_parts(parts, Full::new(body));
     let response = mcp.service.handle(request).await;
     if opens && let Some(session) = text(response.headers(), SESSION) {
-        mcp.sessions.begin(session, &owner);
+        mcp.sessions.begin(session, owner);
         if let Some(leaving) = leaving {
             mcp.end(&leaving).await;
         }
