@@ -294,6 +294,35 @@ fn one_bad_definition_costs_only_itself() {
 }
 
 #[test]
+fn a_server_is_not_called_as_a_node_is() {
+    let world = World::new();
+    let log = world.folder.path().join("gateway.log");
+    let up = Up::start_telling(&world, &log);
+    up.add_node(&world, "box", &[]);
+    for more in [&[][..], &["--untested"]] {
+        let ran = Fake::new(&world, "box").add(&world, "good", more);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("\"box\" is the name of a node"), "{ran:?}");
+    }
+    let path = world.data().join("gantry.toml");
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(&path, format!("{before}\n[mcpServers.box]\ncommand = \"true\"\n")).unwrap();
+    eventually("the gateway says so when it takes it up", Duration::from_secs(20), || {
+        std::fs::read_to_string(&log).unwrap().contains("\"box\" is the name of a node already")
+    });
+    let listed = world.run(&["mcp", "list"]);
+    assert!(listed.stdout.contains("is the name of a node already"), "{listed:?}");
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("next start"), "servers need none");
+    std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
+    eventually("what waits for a restart is told", Duration::from_secs(20), || {
+        std::fs::read_to_string(&log).unwrap().contains("counts from the gateway's next start")
+    });
+    drop(up);
+    let ran = Fake::new(&world, "box").add(&world, "good", &[]);
+    assert_eq!(ran.code, 2, "without a gateway too: {ran:?}");
+}
+
+#[test]
 fn what_cannot_be_used_is_named_and_the_rest_works() {
     let world = World::new();
     let good = Fake::added(&world, "good");
@@ -339,12 +368,17 @@ fn names_that_are_taken_are_refused() {
         let ran = world.run(&["mcp", "add", name, "--", "true"]);
         assert_eq!(ran.code, 2, "{ran:?}");
     }
+    let path = world.data().join("gantry.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    Fake::added(&world, "box");
+    let with_box = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, before).unwrap();
     let up = Up::start(&world);
     let node = world.run(&["nodes", "add", "fake"]);
     assert!(node.code != 0 && node.stderr.contains("is an MCP server"), "{node:?}");
     up.add_node(&world, "box", &[]);
     drop(up);
-    assert_eq!(Fake::new(&world, "box").add(&world, "good", &[]).code, 0);
+    std::fs::write(&path, with_box).unwrap();
     let up = Up::start(&world);
     assert_eq!(up.call("box__echo", &json!({"text": "x"})).status, 404, "the node was first");
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
