@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::words::shown;
+
 /// Of one definition, as text. What is more is no description of a tool.
 const MAX_DEFINITION_BYTES: usize = 256 * 1024;
 const MAX_NAME_CHARS: usize = 128;
@@ -80,7 +82,10 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     if definition.get("inputSchema").is_none() {
         return Some("it has no inputSchema".to_owned());
     }
-    schema("inputSchema").or_else(|| schema("outputSchema"))
+    schema("inputSchema").or_else(|| schema("outputSchema")).or_else(|| {
+        let read = serde_json::from_value::<rmcp::model::Tool>(definition.clone());
+        read.err().map(|err| format!("its definition cannot be read: {}", shown(&err.to_string())))
+    })
 }
 
 /// What of a definition is passed on without being checked against, and why.
@@ -166,6 +171,14 @@ mod tests {
         assert!(problem(&json!({"name": "a"})).is_some() && problem(&json!({"inputSchema": {}})).is_some());
         for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129), "a::b", "::"] {
             assert!(problem(&json!({"name": bad, "inputSchema": {}})).is_some(), "{bad:?}");
+        }
+        for odd in [json!(1), json!("x"), json!(null), json!({"name": 7, "inputSchema": {}})] {
+            assert_eq!(problem(&odd).as_deref(), Some("it has no name"), "{odd}");
+        }
+        for (field, odd) in [("description", json!(["x"])), ("annotations", json!({"readOnlyHint": "true"}))]
+        {
+            let why = problem(&json!({"name": "a", "inputSchema": {}, field: odd}));
+            assert!(why.is_some_and(|why| why.contains("cannot be read")), "{field}");
         }
         let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
         assert!(problem(&task).is_some_and(|why| why.contains("only as a task")));

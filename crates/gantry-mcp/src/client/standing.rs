@@ -52,9 +52,12 @@ impl State {
 /// All tools of the server of that name; `chosen` are those that the operator wants, if it is not all.
 pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[String]>) -> Vec<Standing> {
     let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    let mut nameless = Vec::new();
     for definition in &record.offered {
-        let name = definition::name(definition).unwrap_or_default();
-        offers.entry(name.to_owned()).or_default().push(definition);
+        match definition::name(definition) {
+            Some(name) if !name.is_empty() => offers.entry(name.to_owned()).or_default().push(definition),
+            _ => nameless.push(definition),
+        }
     }
     // What clients and models see of a name. A rule or a call that means one of two alike could reach the other.
     let published = |name: &str| published_name(&format!("{server}__{name}"));
@@ -69,9 +72,7 @@ pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[St
         let alike = alike.get(&published(name)).and_then(|all| all.iter().find(|other| *other != name));
         let state = match (definition::problem(offered), pin, alike) {
             _ if chosen.is_some_and(|chosen| !chosen.contains(name)) => State::NotChosen,
-            _ if definitions.len() > 1 && !name.is_empty() => {
-                State::Unusable("the server defines it more than once".to_owned())
-            }
+            _ if definitions.len() > 1 => State::Unusable("the server defines it more than once".to_owned()),
             (Some(problem), _, _) => State::Unusable(problem),
             (None, _, Some(other)) => {
                 State::Unusable(format!("clients cannot tell it from {}", shown_name(other)))
@@ -93,7 +94,16 @@ pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[St
         };
         all.entry(name.clone()).or_insert_with(gone);
     }
-    all.into_values().collect()
+    // Each by itself, so that all are counted.
+    let nameless = nameless.into_iter().map(|definition| Standing {
+        name: String::new(),
+        state: State::Unusable(
+            definition::problem(definition).unwrap_or_else(|| "it has no name".to_owned()),
+        ),
+        accepted: None,
+        offered: Some(definition.clone()),
+    });
+    nameless.chain(all.into_values()).collect()
 }
 
 /// Whether a pin is what was written: its own hash says so.
@@ -180,8 +190,9 @@ mod tests {
     fn tools_without_names_are_told_to_have_none() {
         let nameless = json!({"inputSchema": {"type": "object"}});
         let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
-        let State::Unusable(why) = &standings("fs", &record, None)[0].state else { panic!() };
-        assert_eq!(why, "it has no name");
+        let all = standings("fs", &record, None);
+        let State::Unusable(why) = &all[0].state else { panic!() };
+        assert_eq!((why.as_str(), all.len()), ("it has no name", 2), "each is counted");
     }
 
     #[test]
