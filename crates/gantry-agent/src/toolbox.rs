@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
-use gantry_tool::{Answer, Call, Label, Outcome, Refusal, Reply, Tool, Toolset, View};
+use gantry_tool::{Answer, Call, Label, Outcome, Refusal, Reply, Tool, Toolset, View, published_name};
 use serde_json::Value;
 
 use crate::entry::CallResult;
 use crate::flow::fenced;
 
-const MAX_NAME: usize = 64;
-const HASH_CHARS: usize = 16;
 /// Tools that exist to be asked again until something has happened.
 const POLLING: [&str; 2] = ["Process", "gsv__LogsGet"];
 
@@ -61,7 +59,7 @@ impl Toolbox {
     }
 
     fn add(&mut self, name: &str, tool: &Arc<Tool>, input_schema: Value) {
-        let shown = model_name(name);
+        let shown = published_name(name);
         let named = Named { name: name.to_owned(), tool: tool.clone() };
         self.by_model_name.insert(shown.clone(), named);
         self.specs.push(ToolSpec {
@@ -107,18 +105,6 @@ pub(crate) fn goes_on(name: &str) -> bool {
 
 fn is_on_a_node(tool: &Tool, bare: &str) -> bool {
     tool.toolset() == Toolset::Node && tool.name().split_once("__").is_some_and(|(_, name)| name == bare)
-}
-
-/// `tool::file_read` is `tool__file_read`; what does not fit becomes a stable form with a hash.
-fn model_name(name: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let spelled = name.replace("::", "__");
-    if spelled.len() <= MAX_NAME && !spelled.is_empty() && spelled.chars().all(fits) {
-        return spelled;
-    }
-    let head: String =
-        spelled.chars().map(|c| if fits(c) { c } else { '_' }).take(MAX_NAME - HASH_CHARS - 1).collect();
-    format!("{head}_{}", &blake3::hash(name.as_bytes()).to_hex()[..HASH_CHARS])
 }
 
 /// What came of a call, as text and images. `shorten` is given each text and makes it fit.

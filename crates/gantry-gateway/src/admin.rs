@@ -101,7 +101,7 @@ impl Gateway {
     async fn token_request(&self, name: &str, params: TokenParams) -> Result<RawJson, WireError> {
         if name == method::TOKENS_REVOKE {
             self.database.revoke_client_token(&params.name, now_ms()).await.map_err(database_error)?;
-            self.auth.forget_cached();
+            self.auth.revoked(&params.name);
             self.close_links_of(&params.name);
             return Ok(raw(&json!({"name": params.name})));
         }

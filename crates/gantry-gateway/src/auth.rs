@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 
@@ -38,6 +39,14 @@ impl Identity {
             Identity::Client(token) => format!("client:{}", token.name),
         }
     }
+
+    /// Tells a token from one that had its name before.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Identity::Operator => "operator",
+            Identity::Client(token) => &token.id,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +70,16 @@ pub(crate) struct Auth {
     database: Database,
     failures: Mutex<HashMap<IpAddr, Failures>>,
     cache: Mutex<HashMap<blake3::Hash, (Instant, Arc<ClientToken>)>>,
+    /// Of the whole gateway: no call outlives it.
+    ending: CancellationToken,
+    /// What ends the calls of each token that was used, by its id. Those of revoked ones stay, and stay cancelled: a request
+    /// that was let in before may make its call after.
+    calls: Mutex<HashMap<String, Calls>>,
+}
+
+struct Calls {
+    token: String,
+    ending: CancellationToken,
 }
 
 struct Failures {
@@ -69,12 +88,14 @@ struct Failures {
 }
 
 impl Auth {
-    pub(crate) fn new(operator_token: &str, database: Database) -> Auth {
+    pub(crate) fn new(operator_token: &str, database: Database, ending: CancellationToken) -> Auth {
         Auth {
             operator: blake3::hash(operator_token.as_bytes()),
             database,
             failures: Mutex::default(),
             cache: Mutex::default(),
+            ending,
+            calls: Mutex::default(),
         }
     }
 
@@ -91,7 +112,10 @@ impl Auth {
             ClientCheck::Ok(client) => {
                 let client: Arc<ClientToken> = Arc::from(client);
                 self.remember(hash, &client);
-                return Ok(Identity::Client(client));
+                let identity = Identity::Client(client);
+                // From now on it is known, so that it can be revoked.
+                self.ending_of_call(&identity);
+                return Ok(identity);
             }
             ClientCheck::Unknown => AuthError::Wrong,
             ClientCheck::Expired => AuthError::Expired,
@@ -118,9 +142,19 @@ impl Auth {
         if entry.count > MAX_FAILURES { AuthError::TooMany } else { failed }
     }
 
-    /// A token was revoked: nothing that was looked up before counts.
-    pub(crate) fn forget_cached(&self) {
+    /// A token was revoked: nothing that was looked up before counts, and what was begun with it ends.
+    pub(crate) fn revoked(&self, name: &str) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.values().filter(|calls| calls.token == name).for_each(|calls| calls.ending.cancel());
+    }
+
+    /// Cancelled when the gateway ends, or the token that the call is made with.
+    pub(crate) fn ending_of_call(&self, identity: &Identity) -> CancellationToken {
+        let Identity::Client(token) = identity else { return self.ending.child_token() };
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Calls { token: token.name.clone(), ending: self.ending.child_token() };
+        calls.entry(token.id.clone()).or_insert_with(new).ending.child_token()
     }
 
     fn cached(&self, hash: &blake3::Hash) -> Option<Arc<ClientToken>> {

@@ -65,7 +65,7 @@ impl Gateway {
         call.agentless = acts.is_none();
         call.autonomy = agent.autonomy;
         call.scope = self.scope(identity, agent, surface)?;
-        call.cancel = self.ending.child_token();
+        call.cancel = self.auth.ending_of_call(identity);
         Ok(call)
     }
 

@@ -93,9 +93,9 @@ impl Gateway {
     pub fn new(parts: GatewayParts) -> Arc<Gateway> {
         let mut agents = parts.agents;
         agents.entry(MAIN_AGENT.to_owned()).or_default();
-        let calls = TaskTracker::new();
+        let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
         let gateway = Gateway {
-            auth: Auth::new(&parts.operator_token, parts.database.clone()),
+            auth: Auth::new(&parts.operator_token, parts.database.clone(), ending.clone()),
             gate: parts.gate,
             nodes: parts.nodes,
             database: parts.database,
@@ -112,7 +112,7 @@ impl Gateway {
             answers_given: AnswersGiven::default(),
             calls,
             stopping: CancellationToken::new(),
-            ending: CancellationToken::new(),
+            ending,
             links: Mutex::default(),
             next_link: AtomicU64::new(0),
             revoked: broadcast::channel(EVENTS).0,

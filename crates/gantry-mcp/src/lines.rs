@@ -12,6 +12,7 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
@@ -149,6 +150,8 @@ where
             // Read without its depth mattering, and without regard to the rest.
             let numbered = parsed.is_err().then(|| serde_json::from_slice::<Numbered>(text));
             let is_empty = text.is_empty();
+            let is_json =
+                matches!(numbered, Some(Err(_))) && serde_json::from_slice::<IgnoredAny>(text).is_ok();
             self.line.clear();
             self.line.shrink_to(KEPT_BYTES);
             match (parsed, numbered) {
@@ -158,6 +161,9 @@ where
                 }
                 // What asks for nothing is left alone, whatever it is.
                 (Err(_), Some(Ok(Numbered { id: None }))) => {}
+                (Err(err), _) if is_json => {
+                    self.complain(None, ErrorData::invalid_request(format!("no message: {err}"), None));
+                }
                 (Err(err), _) if !is_empty => {
                     self.complain(None, ErrorData::parse_error(format!("no message: {err}"), None));
                 }
@@ -255,6 +261,8 @@ mod tests {
             (r#"{"jsonrpc":"1.0","id":5,"method":"ping"}"#, json!(5), -32600),
             (r#"{"jsonrpc":"2.0","id":6,"met"#, json!(null), -32700),
             ("hello", json!(null), -32700),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, json!(null), -32600),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, json!(null), -32600),
         ] {
             let (understood, answers) = check(format!("{line}\n{PING}\n").as_bytes()).await;
             assert_eq!((understood, answers.len()), (1, 1), "{line}: {answers:?}");

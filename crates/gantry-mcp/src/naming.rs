@@ -1,26 +1,4 @@
-//! Names as the protocol and models take them: at most 64 of letters, digits, `_` and `-`.
-
-const MAX_CHARS: usize = 64;
-
-/// Of the hash that tells apart what was cut.
-const HASH_CHARS: usize = 16;
-
-/// `tool::file_read` is `tool__file_read`; what still does not fit becomes a stable form with a hash at its end.
-pub(crate) fn mcp_name(name: &str) -> String {
-    let spelled = name.replace("::", "__");
-    if spelled.len() <= MAX_CHARS && !spelled.is_empty() && spelled.chars().all(fits) {
-        return spelled;
-    }
-    let head = spelled.chars().map(|c| if fits(c) { c } else { '_' });
-    let head: String = head.take(MAX_CHARS - HASH_CHARS - 1).collect();
-    format!("{head}_{}", &blake3::hash(name.as_bytes()).to_hex()[..HASH_CHARS])
-}
-
-/// Whether a name may be a hashed form, whose own name only a list can tell.
-pub(crate) fn may_be_hashed(name: &str) -> bool {
-    let hash = name.rsplit_once('_').map(|(_, hash)| hash);
-    hash.is_some_and(|hash| hash.len() == HASH_CHARS && hash.chars().all(|c| c.is_ascii_hexdigit()))
-}
+//! Titles of tools.
 
 /// What people read: `web_fetch` is `Web fetch`.
 pub(crate) fn title(name: &str) -> String {
@@ -30,24 +8,9 @@ pub(crate) fn title(name: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn fits(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn colons_become_underscores_and_the_rest_a_hash() {
-        assert_eq!(mcp_name("tool::file_read"), "tool__file_read");
-        assert_eq!(mcp_name("local__Bash"), "local__Bash");
-        let long = mcp_name(&"x".repeat(65));
-        assert_eq!((long.len(), may_be_hashed(&long)), (64, true));
-        assert_ne!(long, mcp_name(&"x".repeat(66)));
-        assert!(mcp_name("a.b").starts_with("a_b_") && mcp_name("a.b") != mcp_name("a:b"));
-        assert!(!may_be_hashed("tool__file_read"));
-    }
 
     #[test]
     fn titles_are_words() {

@@ -61,9 +61,10 @@ impl Selection {
         Ok(Selection { chosen, ..Selection::default() })
     }
 
-    /// Everything that scopes beneath let through.
-    pub fn everything() -> Selection {
-        Selection { chosen: vec!["*".to_owned()], ..Selection::default() }
+    /// For somebody whose tools are listed beneath, or not: who has a list and chose nothing is shown the list.
+    pub fn for_listed(self, listed: bool) -> Selection {
+        let chosen = if listed && self.is_default() { vec!["*".to_owned()] } else { self.chosen };
+        Selection { chosen, ..self }
     }
 
     pub fn read_only(self) -> Selection {
@@ -167,7 +168,14 @@ mod tests {
         assert_eq!(shown(&narrow.scope().unwrap()), "local__Read result_read");
         assert_eq!(shown(&narrow.resource_scope().unwrap()), "result_read");
         assert_eq!(shown(&chosen(&["native"], &[]).resource_scope().unwrap()), "gsv__ReadFile result_read");
-        assert!(shown(&Selection::everything().scope().unwrap()).contains("tool::file_read"));
+        let listed = Selection::default().for_listed(true);
+        assert!(shown(&listed.scope().unwrap()).contains("tool::file_read"));
+        assert!(!shown(&listed.read_only().scope().unwrap()).contains("Bash"));
+        assert_eq!(
+            shown(&narrow.for_listed(true).scope().unwrap()),
+            "local__Read result_read",
+            "what was chosen counts"
+        );
     }
 
     #[test]

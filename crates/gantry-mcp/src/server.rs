@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use gantry_tool::{Linger, Outcome, Refusal};
+use gantry_tool::{Linger, Outcome, Refusal, may_be_hashed};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
@@ -22,7 +22,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::approval::{Approvals, Instead};
 use crate::backend::{Asked, Backend, Purpose, Shown, Who};
-use crate::naming::may_be_hashed;
 use crate::progress::{Reports, reports};
 use crate::resources::{self, Reading};
 use crate::results::{in_words, result};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{SharedTool, Tool, Toolset};
+use gantry_tool::{SharedTool, Tool, Toolset, published_name};
 use rmcp::model::{JsonObject, Tool as McpTool, ToolAnnotations};
 
 use crate::backend::{Names, Shown};
 use crate::lean;
-use crate::naming::{mcp_name, title};
+use crate::naming::title;
 
 /// Every tool of a view once, in a stable order, with the name it is called by.
 pub(crate) fn list(shown: &Shown) -> Vec<McpTool> {
@@ -16,7 +16,7 @@ pub(crate) fn list(shown: &Shown) -> Vec<McpTool> {
 
 /// The own name of a tool that is shown under another.
 pub(crate) fn find(shown: &Shown, name: &str) -> Option<String> {
-    names(shown).into_iter().map(|named| named.name()).find(|own| mcp_name(own) == name)
+    names(shown).into_iter().map(|named| named.name()).find(|own| published_name(own) == name)
 }
 
 enum Named {
@@ -56,7 +56,7 @@ impl Named {
             .destructive(tool.is_destructive())
             .idempotent(tool.is_idempotent())
             .open_world(tool.is_open_world());
-        let listed = McpTool::new(mcp_name(&name), tool.description().to_owned(), self.input_schema());
+        let listed = McpTool::new(published_name(&name), tool.description().to_owned(), self.input_schema());
         let listed = listed.with_title(title(&name)).with_annotations(annotations);
         match self.output_schema() {
             Some(schema) => listed.with_raw_output_schema(Arc::new(schema)),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
+use crate::published::{folded, published_name};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
 use crate::tool::{Access, Tool, Toolset, Touch};
@@ -40,7 +41,8 @@ impl Verdict {
 #[derive(Debug, Clone)]
 pub struct Rule {
     name: String,
-    tool: GlobMatcher,
+    /// The pattern as it stands, and with `__` for `::`.
+    tool: [GlobMatcher; 2],
     principals: Vec<PrincipalKind>,
     agents: Vec<String>,
     touching: Option<Touching>,
@@ -82,16 +84,18 @@ pub enum RuleError {
 
 impl Rule {
     pub fn new(name: &str, tool_pattern: &str, decision: Decision, reason: &str) -> Result<Rule, RuleError> {
-        let pattern = canonical_name(tool_pattern);
-        // Only `*` is special, as the documentation says; everything else stands for itself.
-        let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
-        let glob = GlobBuilder::new(&escaped).build().map_err(|err| RuleError::Pattern {
-            pattern: tool_pattern.to_owned(),
-            reason: err.to_string(),
-        })?;
+        let matcher = |pattern: &str| {
+            // Only `*` is special, as the documentation says; everything else stands for itself.
+            let escaped = pattern.split('*').map(globset::escape).collect::<Vec<_>>().join("*");
+            let glob = GlobBuilder::new(&escaped).build().map_err(|err| RuleError::Pattern {
+                pattern: tool_pattern.to_owned(),
+                reason: err.to_string(),
+            })?;
+            Ok(glob.compile_matcher())
+        };
         Ok(Rule {
             name: name.to_owned(),
-            tool: glob.compile_matcher(),
+            tool: [matcher(&canonical_name(tool_pattern))?, matcher(&folded(tool_pattern))?],
             principals: Vec::new(),
             agents: Vec::new(),
             touching: None,
@@ -123,11 +127,15 @@ impl Rule {
         self
     }
 
-    /// Whether the pattern matches the tool, by its name or without its node. What an MCP server calls its tools is the
-    /// server's choice, so no bare name speaks for them.
+    /// Whether the pattern matches the tool, by any spelling of its name or without its node. What an MCP server calls its
+    /// tools is the server's choice, so no bare name speaks for them.
     pub fn is_about(&self, tool: &Tool) -> bool {
+        let [own, spelled] = &self.tool;
         let bare = tool.name().split_once("__").filter(|_| tool.toolset() != Toolset::Mcp);
-        self.tool.is_match(tool.name()) || bare.is_some_and(|(_, bare)| self.tool.is_match(bare))
+        own.is_match(tool.name())
+            || bare.is_some_and(|(_, bare)| own.is_match(bare))
+            || (tool.name().contains("::") && spelled.is_match(folded(tool.name())))
+            || (tool.toolset() == Toolset::Mcp && spelled.is_match(published_name(tool.name())))
     }
 
     fn matches(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> bool {
@@ -352,6 +360,24 @@ mod tests {
         assert!(allow.is_about(&echo_tool("box__Read", Toolset::Node)));
         assert!(!allow.is_about(&echo_tool("evil__Read", Toolset::Mcp)));
         assert!(rule("evil__*", Decision::Deny).is_about(&echo_tool("evil__Read", Toolset::Mcp)));
+    }
+
+    #[test]
+    fn a_rule_binds_a_tool_by_every_spelling_of_its_name() {
+        let guarded = echo_tool("tool::file_read", Toolset::Guarded);
+        for pattern in ["tool::file_read", "tool__file_read", "tool__*", "tool::file_*", "tool_*", "tool:*"] {
+            assert!(rule(pattern, Decision::Deny).is_about(&guarded), "{pattern}");
+        }
+        let theirs = echo_tool("p__a::b", Toolset::Mcp);
+        for pattern in ["p__a::b", "p__a__b", "p__a_*", "p__a:*", "p::a::b"] {
+            assert!(rule(pattern, Decision::Deny).is_about(&theirs), "{pattern}");
+        }
+        let dotted = echo_tool("p__a.b", Toolset::Mcp);
+        assert!(rule(&published_name("p__a.b"), Decision::Deny).is_about(&dotted), "as clients see it");
+        for pattern in ["a__b", "p__a", "tool__file_write", "file_read"] {
+            let rule = rule(pattern, Decision::Allow);
+            assert!(![&guarded, &theirs, &dotted].iter().any(|tool| rule.is_about(tool)), "{pattern}");
+        }
     }
 
     #[test]

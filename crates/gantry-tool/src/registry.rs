@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
+use crate::published::{folded, may_be_hashed, published_name};
 use crate::shared::{SharedTool, told_for_all};
 use crate::tool::{Tool, Toolset};
 
@@ -46,6 +47,8 @@ pub enum RegistryError {
     Duplicate(String),
     #[error("{name} cannot be told from {other}, which is there already")]
     Shadows { name: String, other: String },
+    #[error("{0} has :: in its name, which is how Gantry's own tools are spelled")]
+    Colons(String),
     #[error("\"{0}\" is the name of a node already; nodes and MCP servers share their names")]
     IsNode(String),
     #[error("{pattern:?} is neither a name, a glob nor a toolset: {reason}")]
@@ -98,16 +101,21 @@ impl Registry {
                 return vec![RegistryError::IsNode(server.to_owned())];
             }
             entries.servers.insert(server.to_owned());
-            let mut taken: BTreeMap<String, String> =
-                entries.tools.keys().map(|name| (folded(name), name.clone())).collect();
+            let spellings = |name: &str| [folded(name), published_name(name)];
+            let mut taken: BTreeMap<String, String> = BTreeMap::new();
+            for name in entries.tools.keys() {
+                taken.extend(spellings(name).map(|spelling| (spelling, name.clone())));
+            }
             let mut refused = Vec::new();
             for tool in tools {
                 let name = tool.name().to_owned();
-                match taken.insert(folded(&name), name.clone()) {
-                    None => drop(entries.tools.insert(name, Arc::new(tool))),
-                    Some(other) => {
-                        taken.insert(folded(&other), other.clone());
-                        refused.push(RegistryError::Shadows { name, other });
+                let spellings = spellings(&name);
+                match spellings.iter().find_map(|spelling| taken.get(spelling)) {
+                    _ if name.contains("::") => refused.push(RegistryError::Colons(name)),
+                    Some(other) => refused.push(RegistryError::Shadows { name, other: other.clone() }),
+                    None => {
+                        taken.extend(spellings.map(|spelling| (spelling, name.clone())));
+                        entries.tools.insert(name, Arc::new(tool));
                     }
                 }
             }
@@ -298,14 +306,14 @@ pub fn canonical_name(name: &str) -> String {
     }
 }
 
-/// Names that surfaces without colons cannot tell apart have one form.
-fn folded(name: &str) -> String {
-    name.replace("::", "__")
-}
-
 /// Of a node's tool.
 pub(crate) fn node_and_name(tool: &Tool) -> Option<(&str, &str)> {
     (tool.toolset() == Toolset::Node).then(|| tool.name().split_once("__")).flatten()
+}
+
+/// Whether a server's tool is shown to clients and models under this name, which is not its own.
+pub(crate) fn is_published_as(tool: &Tool, name: &str) -> bool {
+    tool.toolset() == Toolset::Mcp && may_be_hashed(name) && published_name(tool.name()) == name
 }
 
 fn bare_name(tool: &Tool) -> Option<&str> {
@@ -359,6 +367,11 @@ impl ToolScope {
         ToolScope { allow, within, ..self }
     }
 
+    /// Whether somebody has written down what is let through.
+    pub fn is_listed(&self) -> bool {
+        self.allow.is_some() || self.within.as_ref().is_some_and(|within| within.is_listed())
+    }
+
     pub fn allows(&self, tool: &Tool) -> bool {
         let listed = |selectors: &[Selector]| selectors.iter().any(|selector| selector.matches(tool));
         self.allow.as_deref().is_none_or(listed)
@@ -386,7 +399,9 @@ impl Selector {
     fn matches(&self, tool: &Tool) -> bool {
         match self {
             Selector::Toolset(toolset) => *toolset == tool.toolset(),
-            Selector::Name(name) => name == tool.name() || bare_name(tool) == Some(name),
+            Selector::Name(name) => {
+                name == tool.name() || bare_name(tool) == Some(name) || is_published_as(tool, name)
+            }
             Selector::Glob(glob) => {
                 glob.is_match(tool.name()) || bare_name(tool).is_some_and(|bare| glob.is_match(bare))
             }
@@ -450,7 +465,7 @@ mod tests {
         assert!(registry.has_server("fs") && registry.registered("fs__a"));
         assert!(!registry.registered("a"), "only nodes' tools have bare names");
         let refused = registry.set_server("fs", vec![tool("fs__a::x"), tool("fs__a__x"), tool("fs__c")]);
-        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(matches!(&refused[..], [RegistryError::Colons(_)]), "{refused:?}");
         assert!(registry.registered("fs__c") && !registry.registered("fs__b"), "in place of those it had");
         let refused = registry.set_server("tool", vec![tool("tool__file_read")]);
         assert!(matches!(&refused[..], [RegistryError::Shadows { .. }]), "{refused:?}");
@@ -461,6 +476,18 @@ mod tests {
         assert!(
             !registry.has_server("fs") && !registry.registered("fs__c") && registry.registered("box__Read")
         );
+    }
+
+    #[test]
+    fn a_server_takes_no_published_name_twice() {
+        let registry = registry();
+        let tool = |name: &str| echo_tool(name, Toolset::Mcp);
+        let published = published_name("fs__a.b");
+        for pair in [["fs__a.b", &published], [&published, "fs__a.b"]] {
+            let refused = registry.set_server("fs", pair.map(tool).into());
+            assert!(matches!(&refused[..], [RegistryError::Shadows { .. }]), "{refused:?}");
+            assert!(registry.registered(pair[0]) && !registry.registered(pair[1]), "{pair:?}");
+        }
     }
 
     #[test]
@@ -480,6 +507,9 @@ mod tests {
         assert_eq!(names(&scope(Some(&["guarded", "basic"]), &[])), ["tool::file_read", "read"]);
         assert_eq!(names(&scope(None, &["node", "tool__*"])), ["read"]);
         assert_eq!(names(&scope(Some(&[]), &[])), Vec::<String>::new());
+        let published = published_name("fs__a.b");
+        assert!(!scope(None, &[&published]).allows(&echo_tool("fs__a.b", Toolset::Mcp)), "as clients see it");
+        assert!(scope(None, &[&published]).allows(&echo_tool("fs__a.c", Toolset::Mcp)));
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
 /// nothing, and is told.
 pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, notes: RunningNotes) {
     let mut seen = places.configuration_version();
+    let mut rest = places.layers.load().ok().map(|config| without_servers(&config));
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let now = places.configuration_version();
@@ -51,8 +52,20 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
             seen = now;
             match places.layers.load() {
                 Ok(mut config) => {
+                    let now = Some(without_servers(&config));
+                    if rest != now {
+                        rest = now;
+                        notes.warning(&format!(
+                            "warning: {} has changed; all but mcpServers counts from the gateway's next start",
+                            places.layers.file.display()
+                        ));
+                    }
                     config.resolve_paths(|path| places.resolve(path));
+                    let known = servers.problems();
                     servers.apply(specs(places, &config)).await;
+                    for problem in servers.problems().iter().filter(|problem| !known.contains(problem)) {
+                        notes.warning(&format!("warning: {problem}"));
+                    }
                 }
                 Err(err) => notes.warning(&format!(
                     "warning: {} has changed and is not valid, so what was configured before stays: {err:#}",
@@ -61,4 +74,11 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
             }
         }
     }
+}
+
+/// What is read at the start alone.
+fn without_servers(config: &Config) -> serde_json::Value {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    value["mcpServers"] = serde_json::Value::Null;
+    value
 }

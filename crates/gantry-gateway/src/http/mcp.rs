@@ -126,9 +126,9 @@ async fn answer(
     }
     let revoked = gateway.revoked.subscribe();
     let (parts, body) = request.into_parts();
-    let owner = identity.owner();
+    let owner = identity.id();
     let session = text(&parts.headers, SESSION);
-    if session.is_some_and(|session| !mcp.sessions.is_of(session, &owner)) {
+    if session.is_some_and(|session| !mcp.sessions.is_of(session, owner)) {
         return Err(refused(StatusCode::NOT_FOUND, "not_found", "there is no such session", None));
     }
     if session.is_none() {
@@ -141,7 +141,7 @@ async fn answer(
     let room = mcp.intake.admit(body.size_hint().upper()).await?;
     let body = read_body(body).await?;
     let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
-    let leaving = match if opens { mcp.room(&owner).await } else { Room::Free } {
+    let leaving = match if opens { mcp.room(owner).await } else { Room::Free } {
         Room::Free => None,
         Room::InPlaceOf(session) => Some(session),
         Room::NoneOfTheirs => {
@@ -157,7 +157,7 @@ async fn answer(
     let request: axum::http::Request<Full<Bytes>> = Request::from_parts(parts, Full::new(body));
     let response = mcp.service.handle(request).await;
     if opens && let Some(session) = text(response.headers(), SESSION) {
-        mcp.sessions.begin(session, &owner);
+        mcp.sessions.begin(session, owner);
         if let Some(leaving) = leaving {
             mcp.end(&leaving).await;
         }
@@ -269,7 +269,7 @@ impl Served {
             .map_err(|_| Refusal::new(RefusalCode::InvalidInput, "the header gantry-agent is not valid"))?;
         let wanted = Wanted { agent, workspace: None, mcp: Some(client) };
         let mut call = self.0.call(identity, &wanted, Surface::Mcp)?;
-        let selection = selection(identity, parts)?;
+        let selection = selection(parts)?.for_listed(call.scope.is_listed());
         let scope = match purpose {
             Purpose::Tool => selection.scope(),
             Purpose::Resource => selection.resource_scope(),
@@ -284,8 +284,8 @@ fn nobody() -> Refusal {
     Refusal::new(RefusalCode::Denied, "nobody knows who asks")
 }
 
-/// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`. A token that names its tools is shown them.
-fn selection(identity: &Identity, parts: &Parts) -> Result<Selection, Refusal> {
+/// `?toolset=guarded&tools=Bash,Read&readOnly&namespaced`.
+fn selection(parts: &Parts) -> Result<Selection, Refusal> {
     let invalid = |message: String| Refusal::new(RefusalCode::InvalidInput, message);
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(&parts.uri).map_err(|err| invalid(err.body_text()))?;
@@ -312,12 +312,6 @@ fn selection(identity: &Identity, parts: &Parts) -> Result<Selection, Refusal> {
         )));
     }
     let mut selection = Selection::new(&toolsets, &tools).map_err(|err| invalid(err.to_string()))?;
-    if selection.is_default()
-        && let Identity::Client(token) = identity
-        && token.tools.is_some()
-    {
-        selection = Selection::everything();
-    }
     if read_only {
         selection = selection.read_only();
     }

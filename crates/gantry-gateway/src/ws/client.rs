@@ -234,7 +234,7 @@ impl Client {
                         || WireError::new(ErrorCode::BadParams, format!("unknown toolset {name:?}"));
                     Toolset::from_name(name).ok_or_else(unknown)
                 });
-                json!({"tools": view.list(toolset.transpose()?)})
+                json!({"tools": view.list(toolset.transpose()?), "listed": call.scope.is_listed()})
             }
         };
         Ok(raw(&listed))

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::words::shown;
+
 /// Of one definition, as text. What is more is no description of a tool.
 const MAX_DEFINITION_BYTES: usize = 256 * 1024;
 const MAX_NAME_CHARS: usize = 128;
@@ -57,6 +59,9 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || !name.chars().all(allowed) {
         return Some("its name is not 1 to 128 letters, digits, _ - . / :".to_owned());
     }
+    if name.contains("::") {
+        return Some("its name has :: in it, which is how Gantry's own tools are spelled".to_owned());
+    }
     if definition.to_string().len() > MAX_DEFINITION_BYTES {
         return Some(format!("its definition is longer than {MAX_DEFINITION_BYTES} bytes"));
     }
@@ -77,7 +82,10 @@ pub(super) fn problem(definition: &Value) -> Option<String> {
     if definition.get("inputSchema").is_none() {
         return Some("it has no inputSchema".to_owned());
     }
-    schema("inputSchema").or_else(|| schema("outputSchema"))
+    schema("inputSchema").or_else(|| schema("outputSchema")).or_else(|| {
+        let read = serde_json::from_value::<rmcp::model::Tool>(definition.clone());
+        read.err().map(|err| format!("its definition cannot be read: {}", shown(&err.to_string())))
+    })
 }
 
 /// What of a definition is passed on without being checked against, and why.
@@ -161,8 +169,16 @@ mod tests {
             assert!(of(bad.clone()).is_some_and(|why| why.contains("is not a schema")), "{bad}");
         }
         assert!(problem(&json!({"name": "a"})).is_some() && problem(&json!({"inputSchema": {}})).is_some());
-        for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129)] {
+        for bad in ["", "a b", "a\nb", "ä", "a\u{202e}b", &"x".repeat(129), "a::b", "::"] {
             assert!(problem(&json!({"name": bad, "inputSchema": {}})).is_some(), "{bad:?}");
+        }
+        for odd in [json!(1), json!("x"), json!(null), json!({"name": 7, "inputSchema": {}})] {
+            assert_eq!(problem(&odd).as_deref(), Some("it has no name"), "{odd}");
+        }
+        for (field, odd) in [("description", json!(["x"])), ("annotations", json!({"readOnlyHint": "true"}))]
+        {
+            let why = problem(&json!({"name": "a", "inputSchema": {}, field: odd}));
+            assert!(why.is_some_and(|why| why.contains("cannot be read")), "{field}");
         }
         let task = json!({"name": "a", "inputSchema": {}, "execution": {"taskSupport": "required"}});
         assert!(problem(&task).is_some_and(|why| why.contains("only as a task")));

@@ -123,6 +123,9 @@ impl Login {
     /// The token to send, renewed if it is about to end; `None` when there was no login.
     pub(super) async fn token(&self) -> Result<Option<String>, String> {
         let Some(record) = self.record().map_err(|err| err.to_string())? else { return Ok(None) };
+        if !self.is_for_here().map_err(|err| err.to_string())? {
+            return Ok(None);
+        }
         let ends = record.expires.is_some_and(|expires| expires - now() < RENEW_BEFORE_MS);
         if ends {
             self.renew().await;
@@ -143,6 +146,9 @@ impl Login {
 
     async fn refresh(&self) -> Result<(), LoginError> {
         let missing = || LoginError::Metadata("there is no token to renew with".to_owned());
+        if !self.is_for_here()? {
+            return Err(missing());
+        }
         let record = self.record()?.ok_or_else(missing)?;
         let endpoint = address(&record.token_endpoint)?;
         let refresh = self.secret(Kind::Refresh, &endpoint)?.ok_or_else(missing)?;
@@ -194,6 +200,11 @@ impl Login {
         Ok(any)
     }
 
+    /// Whether the login was made at the address that the server has now. At another one it is not good, nor to be renewed.
+    fn is_for_here(&self) -> Result<bool, LoginError> {
+        Ok(self.secret(Kind::Access, &self.url)?.is_some())
+    }
+
     fn secret(&self, kind: Kind, to: &Url) -> Result<Option<String>, LoginError> {
         let all = self.secrets.all()?;
         let secret =
@@ -205,10 +216,15 @@ impl Login {
         secret_name(&self.server, kind)
     }
 
-    /// No host of a URL looks like this, so that no other tool can be told to send it.
     fn bound_to(&self, to: &Url) -> String {
-        format!("mcp:{}@{}", self.server, to.host_str().unwrap_or_default())
+        bound_to(&self.server, to)
     }
+}
+
+/// The one resource of a host that a secret goes to: a path or a port may be another's. No host of a URL looks like this, so
+/// that no other tool can be told to send it.
+fn bound_to(server: &str, to: &Url) -> String {
+    format!("mcp:{server}@{}{}", to.origin().ascii_serialization(), to.path())
 }
 
 /// Asks for tokens, the client introducing itself as was agreed.
@@ -330,6 +346,20 @@ mod tests {
         assert_eq!(parameter(challenge, "error").as_deref(), Some("invalid_token"));
         assert_eq!(parameter("Bearer noscope=\"x\"", "scope"), None);
         assert_eq!(parameter("", "scope"), None);
+    }
+
+    #[test]
+    fn a_secret_is_for_one_resource_of_a_host() {
+        let of = |url: &str| bound_to("s", &Url::parse(url).unwrap());
+        assert_eq!(of("https://a.example/mcp"), of("https://A.example:443/mcp"));
+        for other in [
+            "https://a.example:444/mcp",
+            "http://a.example/mcp",
+            "https://a.example/mcp/",
+            "https://b.example/mcp",
+        ] {
+            assert_ne!(of("https://a.example/mcp"), of(other), "{other}");
+        }
     }
 
     #[test]

@@ -80,8 +80,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    fn new(record: ServerRecord, chosen: Option<&[String]>) -> Known {
-        let standings = standings(&record, chosen);
+    fn new(spec: &ServerSpec, record: ServerRecord) -> Known {
+        let standings = standings(&spec.name, &record, spec.tools.as_deref());
         let promising = standings.iter().filter(|standing| promise(standing).is_some());
         let promises = promising.map(|standing| (standing.name.clone(), OnceLock::new())).collect();
         Known { record, standings, promises }
@@ -161,7 +161,7 @@ impl Server {
             Some((read, seen)) if *read == version => Ok(seen.clone()),
             _ => {
                 let record = self.around.records.read(self.name()).map_err(|err| self.unreadable(&err))?;
-                let seen = Arc::new(Known::new(record, self.spec.tools.as_deref()));
+                let seen = Arc::new(Known::new(&self.spec, record));
                 *known = Some((version, seen.clone()));
                 Ok(seen)
             }

@@ -131,7 +131,7 @@ impl Servers {
         let server = self.inner.server(name)?;
         let changed = self.inner.around.records.change(name, |record| {
             let mut accepted = Vec::new();
-            for standing in standings(record, server.spec.tools.as_deref()) {
+            for standing in standings(name, record, server.spec.tools.as_deref()) {
                 if tool.is_some_and(|tool| tool != standing.name) {
                     continue;
                 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use gantry_store::{Pin, ServerRecord};
+use gantry_tool::published_name;
 use serde_json::Value;
 
 use super::definition;
+use super::words::shown_name;
 
 /// One tool of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,34 +49,37 @@ impl State {
     }
 }
 
-/// All tools of a server by name; `chosen` are those that the operator wants, if it is not all.
-pub(super) fn standings(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<Standing> {
+/// All tools of the server of that name; `chosen` are those that the operator wants, if it is not all.
+pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[String]>) -> Vec<Standing> {
     let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    let mut nameless = Vec::new();
     for definition in &record.offered {
-        let name = definition::name(definition).unwrap_or_default();
-        offers.entry(name.to_owned()).or_default().push(definition);
+        match definition::name(definition) {
+            Some(name) if !name.is_empty() => offers.entry(name.to_owned()).or_default().push(definition),
+            _ => nameless.push(definition),
+        }
     }
-    let mut folded: BTreeMap<String, usize> = BTreeMap::new();
+    // What clients and models see of a name. A rule or a call that means one of two alike could reach the other.
+    let published = |name: &str| published_name(&format!("{server}__{name}"));
+    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in offers.keys() {
-        *folded.entry(name.replace("::", "__")).or_default() += 1;
+        alike.entry(published(name)).or_default().push(name);
     }
     let mut all: BTreeMap<String, Standing> = BTreeMap::new();
     for (name, definitions) in &offers {
         let Some(offered) = definitions.first() else { continue };
         let pin = record.accepted.get(name).filter(|pin| is_whole(pin));
-        let alike = folded.get(&name.replace("::", "__")).is_some_and(|count| *count > 1);
-        let state = match (definition::problem(offered), pin) {
+        let alike = alike.get(&published(name)).and_then(|all| all.iter().find(|other| *other != name));
+        let state = match (definition::problem(offered), pin, alike) {
             _ if chosen.is_some_and(|chosen| !chosen.contains(name)) => State::NotChosen,
-            _ if definitions.len() > 1 && !name.is_empty() => {
-                State::Unusable("the server defines it more than once".to_owned())
+            _ if definitions.len() > 1 => State::Unusable("the server defines it more than once".to_owned()),
+            (Some(problem), _, _) => State::Unusable(problem),
+            (None, _, Some(other)) => {
+                State::Unusable(format!("clients cannot tell it from {}", shown_name(other)))
             }
-            _ if alike => {
-                State::Unusable("another tool of the server has the same name but for :: and __".to_owned())
-            }
-            (Some(problem), _) => State::Unusable(problem),
-            (None, None) => State::New,
-            (None, Some(pin)) if pin.hash == definition::hash(offered) => State::Ready,
-            (None, Some(_)) => State::Changed,
+            (None, None, None) => State::New,
+            (None, Some(pin), None) if pin.hash == definition::hash(offered) => State::Ready,
+            (None, Some(_), None) => State::Changed,
         };
         let accepted = pin.map(|pin| pin.definition.clone());
         let offered = Some((*offered).clone());
@@ -89,7 +94,16 @@ pub(super) fn standings(record: &ServerRecord, chosen: Option<&[String]>) -> Vec
         };
         all.entry(name.clone()).or_insert_with(gone);
     }
-    all.into_values().collect()
+    // Each by itself, so that all are counted.
+    let nameless = nameless.into_iter().map(|definition| Standing {
+        name: String::new(),
+        state: State::Unusable(
+            definition::problem(definition).unwrap_or_else(|| "it has no name".to_owned()),
+        ),
+        accepted: None,
+        offered: Some(definition.clone()),
+    });
+    nameless.chain(all.into_values()).collect()
 }
 
 /// Whether a pin is what was written: its own hash says so.
@@ -116,7 +130,7 @@ mod tests {
     }
 
     fn states_of(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<(String, &'static str)> {
-        let all = standings(record, chosen).into_iter();
+        let all = standings("fs", record, chosen).into_iter();
         all.map(|standing| (standing.name, standing.state.name())).collect()
     }
 
@@ -158,16 +172,27 @@ mod tests {
             offered: vec![tool("a::b", "x"), tool("a__b", "x"), tool("c", "x")],
             ..ServerRecord::default()
         };
-        let states = states(&alike);
-        assert_eq!(states.iter().filter(|(_, state)| *state == "unusable").count(), 2, "{states:?}");
+        let held = |record: &ServerRecord| {
+            let states = states(record).into_iter();
+            states.filter(|(_, state)| *state == "unusable").map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(held(&alike), ["a::b", "a__b"]);
+        let published = published_name("fs__a.b");
+        let hashed = published.strip_prefix("fs__").unwrap();
+        let hidden = ServerRecord {
+            offered: vec![tool("a.b", "x"), tool(hashed, "x"), tool("a.c", "x")],
+            ..ServerRecord::default()
+        };
+        assert_eq!(held(&hidden), ["a.b", hashed]);
     }
 
     #[test]
     fn tools_without_names_are_told_to_have_none() {
         let nameless = json!({"inputSchema": {"type": "object"}});
         let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
-        let State::Unusable(why) = &standings(&record, None)[0].state else { panic!() };
-        assert_eq!(why, "it has no name");
+        let all = standings("fs", &record, None);
+        let State::Unusable(why) = &all[0].state else { panic!() };
+        assert_eq!((why.as_str(), all.len()), ("it has no name", 2), "each is counted");
     }
 
     #[test]

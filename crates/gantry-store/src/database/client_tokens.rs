@@ -15,6 +15,9 @@ const LAST_USED_STEP_MS: i64 = 60_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientToken {
+    /// Of this token alone; the name of one that was revoked may be used again.
+    #[serde(skip)]
+    pub id: String,
     pub name: String,
     /// Names, globs and toolsets; `None` means all.
     pub tools: Option<Vec<String>>,
@@ -152,7 +155,9 @@ fn client_token(row: &SqliteRow) -> Result<ClientToken, DatabaseError> {
     const DOING: &str = "read the client token";
     let failed = query_error(DOING);
     let tools: Option<String> = row.try_get("tools").map_err(&failed)?;
+    let hash: &[u8] = row.try_get("token_hash").map_err(&failed)?;
     Ok(ClientToken {
+        id: blake3::hash(hash).to_hex().to_string(),
         name: row.try_get("name").map_err(&failed)?,
         tools: tools.map(|text| from_json(DOING, &text)).transpose()?,
         agents: from_json(DOING, row.try_get("agents").map_err(&failed)?)?,
@@ -197,12 +202,14 @@ mod tests {
         assert_eq!(database.check_client_token("gtc_guess", 20).await.unwrap(), ClientCheck::Unknown);
 
         assert!(matches!(database.add_client_token(&new("open"), 20).await, Err(DatabaseError::Refused(_))));
-        assert!(matches!(database.check_client_token(open.expose(), 20).await.unwrap(), ClientCheck::Ok(_)));
+        let before = database.check_client_token(open.expose(), 20).await.unwrap();
         database.revoke_client_token("open", 30).await.unwrap();
         assert_eq!(database.check_client_token(open.expose(), 31).await.unwrap(), ClientCheck::Revoked);
         let again = database.add_client_token(&new("open"), 40).await.unwrap();
         assert_eq!(database.check_client_token(open.expose(), 41).await.unwrap(), ClientCheck::Unknown);
-        assert!(matches!(database.check_client_token(again.expose(), 41).await.unwrap(), ClientCheck::Ok(_)));
+        let after = database.check_client_token(again.expose(), 41).await.unwrap();
+        let (ClientCheck::Ok(before), ClientCheck::Ok(after)) = (before, after) else { panic!("refused") };
+        assert!(before.name == after.name && before.id != after.id);
         let listed = database.list_client_tokens().await.unwrap();
         assert_eq!(listed.iter().map(|token| token.last_used).collect::<Vec<_>>(), [Some(999), Some(41)]);
     }

@@ -1,5 +1,7 @@
 //! `gantry mcp add`: tries a server, shows its tools, writes it down and accepts the tools as they are.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
 use gantry_mcp::client::{ServerError, Standing, State, shown_name};
@@ -7,12 +9,15 @@ use gantry_store::ServerRecords;
 use gantry_tool::nearest;
 use serde_json::{Map, Value, json};
 
-use super::servers::{described, known, load, notes, open, told};
+use super::servers::{described, known, load, nodes, notes, open, told};
 use crate::client::runtime;
 use crate::config::McpServerConfig;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
+
+/// How long a server may be silent before whoever waits is told so.
+const SAY_AFTER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -71,6 +76,11 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
     if !wrong.is_empty() {
         return Err(UsageError(wrong.join("\n")).into());
     }
+    if nodes(&places)?.contains(&args.name) {
+        let message =
+            format!("\"{}\" is the name of a node, and nodes and MCP servers share their names", args.name);
+        return Err(UsageError(format!("{message}; choose another")).into());
+    }
     let section = serde_json::to_value(&server)?;
     config.mcp_servers.insert(args.name.clone(), server);
     let fields = section.as_object().cloned().unwrap_or_default();
@@ -90,7 +100,15 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
     };
     let servers = open(&places, &config)?;
     let listed = runtime()?.block_on(async {
-        let listed = servers.list(&args.name).await;
+        let mut listing = std::pin::pin!(servers.list(&args.name));
+        let listed = tokio::select! {
+            listed = &mut listing => listed,
+            () = tokio::time::sleep(SAY_AFTER) => {
+                let waiting = format!("{} has not answered yet; it has a minute at most", args.name);
+                output.running_notes().warning(&waiting);
+                listing.await
+            }
+        };
         servers.stop().await;
         listed
     });

@@ -30,7 +30,8 @@ impl InProcess {
         workspace: Option<PathBuf>,
         selection: Selection,
     ) -> Result<InProcess> {
-        local.call(agent.as_deref(), None)?;
+        let call = local.call(agent.as_deref(), None)?;
+        let selection = selection.for_listed(call.scope.is_listed());
         let (tools, resources) = (selection.scope()?, selection.resource_scope()?);
         Ok(InProcess(Arc::new(Inner { local, agent, workspace, selection, tools, resources })))
     }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name, unchecked};
-use gantry_store::ServerRecords;
-use gantry_tool::{Masker, Refusal, RefusalCode, Registry, nearest};
+use gantry_store::{Database, ServerRecords};
+use gantry_tool::{Masker, Refusal, RefusalCode, Registry, RegistryError, nearest};
 use serde_json::{Value, json};
 
 use crate::client::runtime;
@@ -46,6 +46,19 @@ pub(super) fn load(places: &Places) -> Result<Config> {
     Ok(config)
 }
 
+/// Ids of the machines that may join here, which no server can be called by.
+pub(super) fn nodes(places: &Places) -> Result<Vec<String>> {
+    if !places.data.database().exists() {
+        return Ok(Vec::new());
+    }
+    runtime()?.block_on(async {
+        let database = Database::open(&places.data).await?;
+        let nodes = database.list_nodes().await;
+        database.close().await;
+        Ok(nodes?.into_iter().map(|node| node.id).collect())
+    })
+}
+
 /// A name that is configured, or what may have been meant.
 pub(super) fn known(config: &Config, name: &str) -> Result<()> {
     if config.mcp_servers.contains_key(name) {
@@ -72,11 +85,16 @@ pub(super) fn told(err: ServerError) -> anyhow::Error {
 pub(super) fn list(places: &Places, output: &Output) -> Result<Exit> {
     let config = load(places)?;
     let servers = open(places, &config)?;
+    let nodes = nodes(places)?;
     let mut rows = Vec::new();
     for name in servers.names() {
         let (spec, standings) = (servers.spec(&name), servers.standings(&name));
         let place = spec.map(|spec| place(&config, &spec)).unwrap_or_default();
         match standings {
+            _ if nodes.contains(&name) => {
+                let error = RegistryError::IsNode(name.clone()).to_string();
+                rows.push(json!({"name": name, "place": place, "error": error}));
+            }
             Ok(standings) => rows.push(json!({
                 "name": name, "place": place, "ready": count(&standings, "ready"), "new": count(&standings, "new"),
                 "changed": count(&standings, "changed"), "unusable": count(&standings, "unusable"),

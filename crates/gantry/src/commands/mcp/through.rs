@@ -33,7 +33,15 @@ struct Inner {
     listener: Arc<Listener>,
     link: tokio::sync::Mutex<Option<Link>>,
     /// The gateway's list as it was at that change.
-    known: tokio::sync::Mutex<Option<(u64, Registry)>>,
+    known: tokio::sync::Mutex<Option<(u64, Told)>>,
+}
+
+/// The tools that a token and an agent may use, as the gateway told them last.
+#[derive(Clone)]
+struct Told {
+    registry: Registry,
+    /// Whether the token or the agent names its tools.
+    listed: bool,
 }
 
 /// What a call under way wants to hear of.
@@ -72,7 +80,7 @@ impl Through {
             known: tokio::sync::Mutex::default(),
         }));
         // A gateway that is not there, and an agent that is not, are told now.
-        through.registry().await.map_err(Refused)?;
+        through.told().await.map_err(Refused)?;
         Ok(through)
     }
 
@@ -88,13 +96,12 @@ impl Through {
         Ok(link)
     }
 
-    /// The tools that this token and this agent may use, as the gateway told them last.
-    async fn registry(&self) -> Result<Registry, Refusal> {
+    async fn told(&self) -> Result<Told, Refusal> {
         let link = self.link().await?;
         let mut known = self.0.known.lock().await;
         let now = *self.0.listener.changes.borrow();
-        if let Some((_, registry)) = known.as_ref().filter(|(then, _)| *then == now) {
-            return Ok(registry.clone());
+        if let Some((_, told)) = known.as_ref().filter(|(then, _)| *then == now) {
+            return Ok(told.clone());
         }
         let mut params = json!({"follow": true, "mcp": "gantry"});
         if let Some(agent) = &self.0.agent {
@@ -115,25 +122,28 @@ impl Through {
         for (node, online) in listed["tools"].as_array().into_iter().flatten().flat_map(states) {
             registry.set_node_state(node, NodeState { online, tags: Vec::new() });
         }
-        *known = Some((now, registry.clone()));
-        Ok(registry)
+        let told = Told { registry, listed: listed["listed"] == true };
+        *known = Some((now, told.clone()));
+        Ok(told)
     }
 
     /// What was chosen and is not there now, in words.
     pub(super) async fn missing(&self) -> Vec<String> {
-        match self.registry().await {
-            Ok(registry) => self.0.selection.unmatched(&registry),
+        match self.told().await {
+            Ok(told) => self.0.selection.unmatched(&told.registry),
             Err(_) => Vec::new(),
         }
     }
 
     async fn view(&self, purpose: Purpose) -> Result<View, Refusal> {
+        let told = self.told().await?;
+        let selection = self.0.selection.clone().for_listed(told.listed);
         let scope = match purpose {
-            Purpose::Tool => self.0.selection.scope(),
-            Purpose::Resource => self.0.selection.resource_scope(),
+            Purpose::Tool => selection.scope(),
+            Purpose::Resource => selection.resource_scope(),
         };
         let scope = scope.map_err(|err| Refusal::new(RefusalCode::InvalidInput, err.to_string()))?;
-        Ok(self.registry().await?.view(&scope))
+        Ok(told.registry.view(&scope))
     }
 
     async fn send(&self, who: &Who, asked: Asked) -> Result<Outcome, Refusal> {

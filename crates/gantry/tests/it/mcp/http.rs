@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::servers::is_alive;
 use super::{DEFAULT_TOOLS, names};
 use crate::gateway::{Up, eventually};
 use crate::run::World;
@@ -266,6 +267,41 @@ fn a_stream_ends_when_its_token_is_revoked() {
     while let Ok(count) = kept.read(&mut buffer) {
         assert!(count > 0 && !buffer[..count].ends_with(b"0\r\n\r\n"), "another's stream goes on");
     }
+}
+
+#[test]
+fn revoking_a_token_ends_what_it_began() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.client_token(&world, "mine", &[]);
+    let bearer = format!("Bearer {token}");
+    let session = Session::open(&up, "/mcp", &token, "2025-11-25");
+    let command = |file: &str| json!({"command": format!("echo $$ > {file}; sleep 60; touch {file}.done")});
+    let pid = |file: &str| -> Option<i32> {
+        std::fs::read_to_string(world.workspace().join(file)).ok()?.trim().parse().ok()
+    };
+    let (mcp, http) = (command("mcp"), command("http"));
+    let call = json!({"name": "Bash", "arguments": mcp});
+    let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call});
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| session.say(&call));
+        let plain = scope.spawn(|| up.call_with("local__Bash", &http, &[("Authorization", &bearer)]));
+        let running = || pid("mcp").is_some() && pid("http").is_some();
+        eventually("both commands run", Duration::from_secs(20), running);
+        assert_eq!(world.run(&["tokens", "revoke", "mine"]).code, 0);
+        eventually("both commands are over", Duration::from_secs(20), || {
+            ["mcp", "http"].iter().filter_map(|file| pid(file)).all(|pid| !is_alive(pid))
+        });
+        // A stream may break off: nobody is there any more who may hear its answer.
+        let _ = calling.join();
+        assert_ne!(plain.join().unwrap().status, 200);
+    });
+    assert!(["mcp.done", "http.done"].iter().all(|file| !world.workspace().join(file).exists()));
+    let namesake = format!("Bearer {}", up.client_token(&world, "mine", &[]));
+    let list = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/list"});
+    let headers = [("Authorization", &*namesake), ("Mcp-Session-Id", &*session.id)];
+    assert_eq!(post(&up, "/mcp", &list, &headers).0, 404, "a session is its token's, not its name's");
+    assert_eq!(up.call_with("local__Bash", &json!({"command": "true"}), &headers[..1]).status, 200);
 }
 
 #[test]

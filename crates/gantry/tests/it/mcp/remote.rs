@@ -224,7 +224,7 @@ fn a_login_is_made_kept_sealed_and_renewed() {
         assert!(!text.contains("access-") && !text.contains("refresh-"), "{:?}", entry.path());
     }
     let secrets = world.run(&["secrets", "--json"]);
-    assert!(secrets.stdout.contains("mcp:private@127.0.0.1"), "{secrets:?}");
+    assert!(secrets.stdout.contains(&format!("mcp:private@{}", private.url)), "{secrets:?}");
     assert_eq!(private.grants(), json!(["authorization_code"]));
 
     // The server forgets the token: it is renewed, once, and the call goes on.
@@ -238,6 +238,32 @@ fn a_login_is_made_kept_sealed_and_renewed() {
     assert!(out.stderr.contains("gantry mcp login private"), "{out:?}");
     assert_eq!(world.run(&["mcp", "remove", "private"]).code, 0);
     assert!(!world.run(&["secrets", "--json"]).stdout.contains("mcp-private"));
+}
+
+#[test]
+fn a_login_is_for_the_address_it_was_made_at() {
+    for mode in ["good", "short"] {
+        let world = World::new();
+        let private = Private::start(mode);
+        world.run(&["mcp", "add", "private", "--url", &private.url]);
+        assert_eq!(private.log_in(&world, "private").0, 0);
+        assert_eq!(world.run(&["call", "private__whoami"]).code, 0);
+        let grants = private.grants();
+        let (elsewhere, heard) = answering(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n");
+        let path = world.data().join("gantry.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, config.replace(&private.url, &elsewhere)).unwrap();
+        assert_eq!(world.run(&["call", "private__whoami"]).code, 4);
+        let asked: Vec<String> = heard.try_iter().collect();
+        assert!(!asked.is_empty());
+        assert!(
+            !asked.iter().any(|asked| asked.to_lowercase().contains("authorization:")),
+            "{mode}: {asked:?}"
+        );
+        assert_eq!(private.grants(), grants, "nor is it renewed for there");
+        std::fs::write(&path, config).unwrap();
+        assert_eq!(world.run(&["call", "private__whoami"]).code, 0, "it is good where it was made");
+    }
 }
 
 #[test]

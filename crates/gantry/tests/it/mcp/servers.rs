@@ -280,7 +280,7 @@ fn one_bad_definition_costs_only_itself() {
     let ran = fake.add(&world, "good", &["--json"]);
     assert_eq!((ran.code, &ran.json()["tools"]), (0, &json!(["echo"])), "{ran:?}");
     let held = ran.json()["held"].to_string();
-    for part in ["is not a schema", "more than once", "but for :: and __", "no name"] {
+    for part in ["is not a schema", "more than once", "has :: in it", "cannot tell it from a::b", "no name"] {
         assert!(held.contains(part), "{part}: {held}");
     }
     assert_eq!(world.run(&["call", "fake__echo", r#"{"text": "x"}"#]).stdout, "x");
@@ -291,6 +291,35 @@ fn one_bad_definition_costs_only_itself() {
     );
     let shown = world.run(&["mcp", "show", "fake"]);
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
+fn a_server_is_not_called_as_a_node_is() {
+    let world = World::new();
+    let log = world.folder.path().join("gateway.log");
+    let up = Up::start_telling(&world, &log);
+    up.add_node(&world, "box", &[]);
+    for more in [&[][..], &["--untested"]] {
+        let ran = Fake::new(&world, "box").add(&world, "good", more);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("\"box\" is the name of a node"), "{ran:?}");
+    }
+    let path = world.data().join("gantry.toml");
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(&path, format!("{before}\n[mcpServers.box]\ncommand = \"true\"\n")).unwrap();
+    eventually("the gateway says so when it takes it up", Duration::from_secs(20), || {
+        std::fs::read_to_string(&log).unwrap().contains("\"box\" is the name of a node already")
+    });
+    let listed = world.run(&["mcp", "list"]);
+    assert!(listed.stdout.contains("is the name of a node already"), "{listed:?}");
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("next start"), "servers need none");
+    std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
+    eventually("what waits for a restart is told", Duration::from_secs(20), || {
+        std::fs::read_to_string(&log).unwrap().contains("counts from the gateway's next start")
+    });
+    drop(up);
+    let ran = Fake::new(&world, "box").add(&world, "good", &[]);
+    assert_eq!(ran.code, 2, "without a gateway too: {ran:?}");
 }
 
 #[test]
@@ -339,12 +368,17 @@ fn names_that_are_taken_are_refused() {
         let ran = world.run(&["mcp", "add", name, "--", "true"]);
         assert_eq!(ran.code, 2, "{ran:?}");
     }
+    let path = world.data().join("gantry.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    Fake::added(&world, "box");
+    let with_box = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, before).unwrap();
     let up = Up::start(&world);
     let node = world.run(&["nodes", "add", "fake"]);
     assert!(node.code != 0 && node.stderr.contains("is an MCP server"), "{node:?}");
     up.add_node(&world, "box", &[]);
     drop(up);
-    assert_eq!(Fake::new(&world, "box").add(&world, "good", &[]).code, 0);
+    std::fs::write(&path, with_box).unwrap();
     let up = Up::start(&world);
     assert_eq!(up.call("box__echo", &json!({"text": "x"})).status, 404, "the node was first");
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Client, DEFAULT_TOOLS, tokens};
+use super::http::Session;
+use super::servers::Fake;
+use super::{Client, DEFAULT_TOOLS, names, tokens};
 use crate::gateway::{Up, eventually};
 use crate::run::World;
 
@@ -20,7 +22,7 @@ fn the_default_list_is_small_and_complete() {
     let mut client = Client::new(&world, &[]);
     let answer = client.ask("tools/list", &json!({}));
     let tools = &answer["result"]["tools"];
-    assert_eq!(super::names(tools), DEFAULT_TOOLS);
+    assert_eq!(names(tools), DEFAULT_TOOLS);
     for tool in tools.as_array().unwrap() {
         let name = &tool["name"];
         assert!(!tool["title"].as_str().unwrap().is_empty(), "{name}");
@@ -137,6 +139,42 @@ fn an_agent_reads_on_where_its_results_were_shortened() {
     assert_eq!(Client::new(&world, &["--agent", "denied"]).tool_names(), ["Read"]);
     let _up = Up::start(&world);
     shown(&world);
+}
+
+#[test]
+fn an_agent_with_a_list_is_offered_what_it_names() {
+    let world = World::new();
+    let _fake = Fake::added(&world, "fake");
+    let lists = [
+        ("words", r#"["basic"]"#, &["read", "exec"][..]),
+        ("globs", r#"["fake__*"]"#, &["fake__echo"]),
+        ("servers", r#"["mcp"]"#, &["fake__echo"]),
+        ("names", r#"["tool::file_read", "local__Grep"]"#, &["tool__file_read", "Grep"]),
+        ("spelled", r#"["tool__file_read", "read"]"#, &["tool__file_read", "read"]),
+    ];
+    let mut config = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();
+    for (agent, list, _) in lists {
+        config.push_str(&format!("\n[agents.{agent}]\nautonomy = \"guided\"\ntools = {list}\n"));
+    }
+    world.configure(&config);
+    let check = |agent: &str, expected: &[&str], names: &[String]| {
+        for name in expected.iter().chain(&["result_read"]) {
+            assert!(names.iter().any(|listed| listed == name), "{agent}: {name} in {names:?}");
+        }
+        assert!(!names.contains(&"Bash".to_owned()), "{agent}: no more than its list: {names:?}");
+    };
+    for (agent, _, expected) in lists {
+        check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
+    }
+    let up = Up::start(&world);
+    for (agent, _, expected) in lists {
+        check(agent, expected, &Client::new(&world, &["--agent", agent]).tool_names());
+        let token = up.client_token(&world, agent, &["--agents", agent]);
+        let session = Session::open(&up, "/mcp", &token, "2025-11-25");
+        check(agent, expected, &names(&session.ask("tools/list", &json!({}))["tools"]));
+    }
+    let mut chosen = Client::new(&world, &["--agent", "words", "--tools", "read"]);
+    assert_eq!(chosen.tool_names(), ["read", "result_read"], "what is chosen of a list is less");
 }
 
 #[test]
