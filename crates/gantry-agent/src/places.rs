@@ -10,10 +10,6 @@ use serde_json::{Value, json};
 use crate::flow::Flow;
 
 const LOCAL: &str = "local";
-/// Before an object's key.
-const OBJECT: &str = "gsv:";
-/// Before a place, for what it holds of private data.
-const PRIVATE: &str = "private:";
 /// Before a machine's name, where a place is all of it.
 const MACHINE: &str = "node:";
 /// Before an API profile's id. The profiles are as in a folder, which is all of them.
@@ -130,25 +126,6 @@ impl Places {
         }
         Ok(())
     }
-
-    /// From now on what is there is private, where it would not be so by itself: objects, which stand in prompts, and API
-    /// profiles.
-    pub(crate) async fn mark_private(&self, marks: &Marks, now: i64) -> Result<(), DatabaseError> {
-        for place in self.writes.iter().filter(|place| place.starts_with(OBJECT) || place.starts_with(API)) {
-            marks.add(&private(place), "a run that held private data", now).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether the call shows what is private only since somebody wrote it there.
-    pub(crate) async fn shows_private(&self, marks: &Marks) -> Result<bool, DatabaseError> {
-        for place in self.reads.iter().filter(|place| place.starts_with(OBJECT) || place.starts_with(API)) {
-            if marks.touching(&private(place)).await?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
 }
 
 /// An object of an agent's own.
@@ -157,12 +134,7 @@ fn object(call: &Call, path: &str) -> String {
 }
 
 pub(crate) fn object_key(key: &str) -> String {
-    format!("{OBJECT}{}", key.trim_end_matches('/'))
-}
-
-/// The same place, where it is kept who may see what is there.
-pub(crate) fn private(place: &str) -> String {
-    format!("{PRIVATE}{place}")
+    format!("gsv:{}", key.trim_end_matches('/'))
 }
 
 fn machine(node: &str) -> String {

@@ -334,8 +334,7 @@ impl Sessions {
             Slash::Trust(written) => {
                 let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
                 let place = places::written(&key.agent, &agent.workspace, &written);
-                let hidden = self.shared.marks.remove(&places::private(&place)).await?;
-                let marks = self.shared.marks.remove(&place).await? + hidden;
+                let marks = self.shared.marks.remove(&place).await?;
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a directory that is marked; trust that"),
                     None if marks == 0 => format!("{written} was not marked; nothing has changed"),

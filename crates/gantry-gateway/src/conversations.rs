@@ -6,7 +6,7 @@ use gantry_agent::{
     Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions,
 };
 use gantry_store::JournalEvent;
-use gantry_tool::{Label, Refusal, RefusalCode, Registry};
+use gantry_tool::{Refusal, RefusalCode, Registry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -72,9 +72,6 @@ pub(crate) struct MessageParams {
     /// Kept, and given back with the answer.
     #[serde(default)]
     pub(crate) reply_to: Value,
-    /// What comes with it from elsewhere.
-    #[serde(skip)]
-    pub(crate) labels: Vec<Label>,
 }
 
 /// How somebody takes part.
@@ -204,7 +201,7 @@ impl Gateway {
             id: params.id,
             from: identity.owner(),
             reply_to: params.reply_to,
-            labels: params.labels,
+            labels: Vec::new(),
             payer: None,
         };
         sessions.send(key, said).await.map_err(session_refusal)

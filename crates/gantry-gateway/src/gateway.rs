@@ -16,7 +16,6 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::answers_given::AnswersGiven;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
@@ -77,7 +76,6 @@ pub struct Gateway {
     /// Every call is cancelled.
     pub(crate) ending: CancellationToken,
     pub(crate) linger: Linger,
-    pub(crate) answers_given: AnswersGiven,
     links: Mutex<HashMap<u64, ClientLink>>,
     next_link: AtomicU64,
     /// Names of client tokens, when they are revoked.
@@ -109,7 +107,6 @@ impl Gateway {
             mcp_idle: parts.mcp_idle,
             events: broadcast::channel(EVENTS).0,
             linger: Linger::new(calls.clone()),
-            answers_given: AnswersGiven::default(),
             calls,
             stopping: CancellationToken::new(),
             ending,

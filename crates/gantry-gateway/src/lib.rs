@@ -4,7 +4,6 @@
 
 mod admin;
 mod agent_desk;
-mod answers_given;
 mod auth;
 mod callers;
 mod conversations;

@@ -151,10 +151,8 @@ impl Driver {
             let Some(call) = loaded.state.call(&id) else { continue };
             let name = prepared.toolbox.real_name(&call.name);
             let about = call_of(&self.key.agent, &agent);
-            let mut kind = prepared.toolbox.kind(&call.name, &prepared.view, &about);
+            let kind = prepared.toolbox.kind(&call.name, &prepared.view, &about);
             let (gate, tool) = (&self.shared.parts.gate, prepared.toolbox.tool(&call.name, &prepared.view));
-            let own_name = tool.as_ref().map_or(&*name, |tool| tool.name());
-            kind.reaches_outside |= self.speaks_to_the_unwatched(own_name, &call.input);
             let places = Places::of(gate, tool.as_deref(), &about, &name, &call.input).await;
             let outward = match agent.flow {
                 FlowRule::Ask if kind.reaches_outside => {
@@ -387,22 +385,6 @@ impl Asking {
     }
 }
 
-impl Driver {
-    /// Whether a call tells something to an agent whose calls nobody looks at by what it has read: then it is outside.
-    fn speaks_to_the_unwatched(&self, name: &str, input: &Value) -> bool {
-        let target = match name {
-            "gsv__SessionSend" => input.get("sessionKey"),
-            "tool::agent_send" => input.get("targetAgentId"),
-            _ => None,
-        };
-        let Some(target) = target.and_then(Value::as_str) else { return false };
-        let agents = &self.shared.parts.agents;
-        let is_unwatched = |name: &str| agents.get(name).is_some_and(|agent| agent.flow == FlowRule::Off);
-        // By a configured agent's name, or by a session's key, whose second word it is.
-        is_unwatched(target) || target.split(':').nth(1).is_some_and(is_unwatched)
-    }
-}
-
 async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) -> CallResult {
     let Starting { call: pending, name, flow_reason, limit, places, flow, outside } = start;
     let principal = call.principal.to_string();
@@ -435,18 +417,11 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
     if untrusted && !outcome.labels.contains(&Label::Untrusted) {
         outcome.labels.push(Label::Untrusted);
     }
-    let private = !matches!(places.shows_private(&shared.marks).await, Ok(false));
-    if private && !outcome.labels.contains(&Label::Private) {
-        outcome.labels.push(Label::Private);
-    }
     CallResult { machine, ..fitted(shared, &principal, outcome, limit).await }
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
 async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
-    if flow.labels().contains(&Label::Private) {
-        places.mark_private(&shared.marks, now_ms()).await?;
-    }
     match flow.source().or(places.source(&shared.marks).await?) {
         Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),

@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_agent::{Event, Sent, SessionKey, Sessions, Slash};
-use gantry_tool::{Label, nearest};
+use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -151,8 +151,7 @@ pub(super) async fn complete(
     }
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
-    let labels = if kept { Vec::new() } else { carried(&gateway, &asked) };
-    let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null, labels };
+    let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };
     let message = match gateway.say(&identity, sessions, &key, params).await {
         Ok(Sent::Accepted { message }) => message,
         Ok(_) => {
@@ -161,15 +160,7 @@ pub(super) async fn complete(
         Err(refusal) => return refusal_response(&refusal),
     };
     let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
-    let answer = Answering {
-        gateway: gateway.clone(),
-        sessions: sessions.clone(),
-        key,
-        message,
-        model: asked.model,
-        before,
-        words: blake3::Hasher::new(),
-    };
+    let answer = Answering { sessions: sessions.clone(), key, message, model: asked.model, before };
     match asked.stream {
         true => streamed(answer, events, guard, asked.stream_options.include_usage),
         false => whole(answer, events, guard).await,
@@ -222,24 +213,13 @@ fn text(content: &Content) -> Result<String, String> {
     }
 }
 
-/// What the earlier turns of a conversation without a session bring along.
-fn carried(gateway: &Gateway, asked: &Asked) -> Vec<Label> {
-    let others =
-        asked.messages.iter().filter(|said| !matches!(said.role.as_str(), "user" | "system" | "developer"));
-    let texts: Vec<String> = others.map(|said| text(&said.content).unwrap_or_default()).collect();
-    gateway.answers_given.labels(texts.iter().map(String::as_str).filter(|text| !text.is_empty()))
-}
-
 struct Answering {
-    gateway: Arc<Gateway>,
     sessions: Sessions,
     key: SessionKey,
     message: String,
     model: String,
     /// What the session had used before this message.
     before: Tokens,
-    /// What the client was told, for when it tells it again.
-    words: blake3::Hasher,
 }
 
 /// What a session has used so far.
@@ -265,14 +245,6 @@ impl Tokens {
 impl Answering {
     fn id(&self) -> String {
         format!("chatcmpl-{}", self.message)
-    }
-
-    /// The client has all of the answer.
-    async fn given(&self) {
-        let everything = || vec![Label::Untrusted, Label::Private];
-        let labels =
-            self.sessions.status(&self.key).await.map_or_else(|_| everything(), |status| status.labels);
-        self.gateway.answers_given.remember(self.words.finalize(), labels);
     }
 
     async fn usage(&self) -> Value {
@@ -309,13 +281,11 @@ impl Drop for Guard {
     }
 }
 
-async fn whole(mut answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
+async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
     let event = until_settled(events, &answer.sessions, &answer.key, &answer.message).await;
     guard.is_armed = false;
     match event {
         Event::Final { text, .. } => {
-            answer.words.update(text.as_bytes());
-            answer.given().await;
             let message = json!({"role": "assistant", "content": text});
             let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
             json_response(
@@ -391,9 +361,7 @@ impl Streaming {
                 Event::Text { delta, .. } => {
                     self.has_said = true;
                     let before = if std::mem::take(&mut self.breaks) { "\n\n" } else { "" };
-                    let content = format!("{before}{delta}");
-                    self.answer.words.update(content.as_bytes());
-                    return self.answer.chunk(json!({ "content": content }), None);
+                    return self.answer.chunk(json!({"content": format!("{before}{delta}")}), None);
                 }
                 Event::ToolStart { .. } | Event::Restart { .. } => self.breaks = self.has_said,
                 event if event.settles(&self.answer.message) || *event == Event::Suspended => {
@@ -407,7 +375,6 @@ impl Streaming {
     }
 
     async fn last(&self, event: &Event) -> String {
-        self.answer.given().await;
         let mut frames = match event {
             Event::Final { .. } => self.answer.chunk(json!({}), Some("stop")),
             other => data(&json!({"error": {"code": "agent_failed", "message": failure(other)}})),

@@ -91,42 +91,6 @@ pub(super) const ATTACKS: &[Case] = &[
         "the list of API profiles as courier",
         &[&[PAGE, PROFILE], &[DIARY, ("api_setup", r#"{"action": "list"}"#), GET]],
     ),
-    case("private data in an API profile", &[&[DIARY, PROFILE], &[PAGE, VIEW, GET]]),
-    case(
-        "private data in the list of API profiles",
-        &[&[DIARY, PROFILE], &[PAGE, ("api_setup", r#"{"action": "list"}"#), GET]],
-    ),
-    case(
-        "private data in the prompt",
-        &[
-            &[
-                PAGE,
-                DIARY,
-                ("gsv__WriteFile", r#"{"path": "TOOLS.md", "content": "the key is under the mat"}"#),
-            ],
-            &[GET],
-        ],
-    ),
-    case(
-        "private data in the prompt, and a page the next day",
-        &[
-            &[DIARY, ("gsv__WriteFile", r#"{"path": "AGENTS.md", "content": "the key is under the mat"}"#)],
-            &[PAGE, GET],
-        ],
-    ),
-    case(
-        "private data in what a skill says of itself",
-        &[
-            &[
-                DIARY,
-                (
-                    "gsv__WriteFile",
-                    r#"{"path": "skills/mat/SKILL.md", "content": "---\nname: mat\ndescription: the key is under the mat\n---\nx"}"#,
-                ),
-            ],
-            &[PAGE, GET],
-        ],
-    ),
     case("the upload reads the diary itself", &[&[PAGE, UPLOAD]]),
     case("the shell reads the diary itself", &[&[PAGE, CURL]]),
     case(
