@@ -15,6 +15,7 @@ use crate::run::World;
 
 mod attacks;
 mod benign;
+mod handed_on;
 mod others;
 mod pictures;
 
