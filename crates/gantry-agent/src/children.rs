@@ -11,10 +11,12 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::agent::FlowRule;
 use crate::child::{AccountBudget, Child, Payer, ToolLimits};
 use crate::driver::{Command, Status};
 use crate::entry::Incoming;
 use crate::event::Event;
+use crate::flow;
 use crate::key::{MAIN, SessionKey};
 use crate::role::{self, BEGINS_CHILDREN, Role, Spec, names};
 use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
@@ -289,6 +291,17 @@ impl Sessions {
     pub fn may_write(&self, call: &Call, to: &SessionKey) -> Result<(), SessionError> {
         if call.session.is_none() || to.agent == call.agent {
             return Ok(());
+        }
+        let is_off = |name: &String| self.agents().get(name).is_some_and(|agent| agent.flow == FlowRule::Off);
+        let holds_both = [Label::Untrusted, Label::Private].iter().all(|label| call.labels.contains(label));
+        if holds_both && is_off(&to.agent) && !is_off(&call.agent) {
+            let message = format!(
+                "denied: the run holds both what others may have written and private data, and the agent {} reaches \
+                 outside without asking (rule {})",
+                to.agent,
+                flow::RULE
+            );
+            return Err(SessionError::Refused(message));
         }
         let binding = std::iter::once(&call.agent).chain(&call.also_as);
         for name in binding {

@@ -324,9 +324,11 @@ impl Harmless {
 
     fn end_kind(&mut self, out: &mut String) {
         let Some(kind) = self.opening.as_mut().and_then(|opening| opening.kind.take()) else { return };
-        let word = kind.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
+        let word: String = kind.to_lowercase().chars().filter(|&c| !is_invisible(c)).collect();
+        let word = word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
         let word = word.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        if DRAWN.contains(&word) {
+        // Readers of Markdown write out `&#109;` here too.
+        if DRAWN.contains(&word) || kind.contains('&') {
             out.push_str("text ");
             self.has_changed = true;
         }

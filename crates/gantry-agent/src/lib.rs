@@ -38,6 +38,6 @@ pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailur
 pub use prompt::NodeLine;
 pub use reset::ResetPolicy;
 pub use role::{Role, Spec, built_in};
-pub use sessions::{IDLE, MAX_MESSAGE_BYTES, Said, Sent, SessionError, Sessions, SessionsParts};
+pub use sessions::{IDLE, MAX_MESSAGE_BYTES, OPERATOR, Said, Sent, SessionError, Sessions, SessionsParts};
 pub use slash::Slash;
 pub use state::{Addressee, State};

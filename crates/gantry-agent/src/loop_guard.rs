@@ -32,9 +32,28 @@ struct Seen {
     call: String,
     result: String,
     times: u32,
+    #[serde(default)]
+    advice: Advice,
+}
+
+/// Calls of one reply end before the model hears of any of them, so it cannot have heeded advice that one of them got.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Advice {
+    #[default]
+    None,
+    Given,
+    Heard,
 }
 
 impl LoopGuard {
+    /// The model has heard what came before, and replied.
+    pub(crate) fn replied(&mut self) {
+        for seen in self.seen.iter_mut().filter(|seen| seen.advice == Advice::Given) {
+            seen.advice = Advice::Heard;
+        }
+    }
+
     /// Counts a call and its result; the result gets advice when it is the same as too often before.
     pub(crate) fn count(&mut self, name: &str, input: &Value, polls: bool, result: &mut CallResult) {
         let text = said(&result.content);
@@ -50,24 +69,22 @@ impl LoopGuard {
     }
 
     fn note(&mut self, name: &str, call: String, same: String, limit: u32, result: &mut CallResult) {
-        let times = match self.seen.iter().position(|seen| seen.call == call) {
-            Some(at) => {
-                let before = self.seen.remove(at);
-                before.filter(|seen| seen.result == same).map_or(1, |seen| seen.times.saturating_add(1))
-            }
-            None => 1,
-        };
-        self.seen.push_back(Seen { call, result: same, times });
-        if self.seen.len() > REMEMBERED {
-            self.seen.pop_front();
-        }
-        if times > limit {
+        let before = self.seen.iter().position(|seen| seen.call == call).and_then(|at| self.seen.remove(at));
+        let before = before.filter(|seen| seen.result == same);
+        let (times, mut advice) =
+            before.map_or((1, Advice::None), |seen| (seen.times.saturating_add(1), seen.advice));
+        if times > limit && advice == Advice::Heard {
             self.ended_by = Some(name.to_owned());
-        } else if times == limit {
+        } else if times >= limit && advice == Advice::None {
+            advice = Advice::Given;
             result.content.push(Block::text(format!(
                 "[{name} was called {times} times with the same input and gave the same result each time. Asking again \
                  will not change it: do something else, or say what is missing. The next such call ends the run.]"
             )));
+        }
+        self.seen.push_back(Seen { call, result: same, times, advice });
+        if self.seen.len() > REMEMBERED {
+            self.seen.pop_front();
         }
     }
 }
@@ -118,6 +135,7 @@ mod tests {
                 labels: Vec::new(),
                 machine: None,
             };
+            guard.replied();
             guard.count("Read", &json!({"path": "a"}), polls, &mut result);
             result.content.len() > 1
         });
@@ -156,6 +174,7 @@ mod tests {
         let advised: Vec<bool> = (0..4)
             .map(|number| {
                 let mut result = CallResult::error(format!("no JSON: {number}"));
+                guard.replied();
                 guard.count_malformed("Read", &mut result);
                 result.content.len() > 1
             })
@@ -164,9 +183,26 @@ mod tests {
     }
 
     #[test]
+    fn calls_side_by_side_are_advised_against_before_they_end_a_run() {
+        let mut guard = LoopGuard::default();
+        let mut reply = |calls: usize| {
+            guard.replied();
+            let advised = (0..calls).map(|_| {
+                let mut result = CallResult::error("no such file");
+                guard.count("Read", &json!({"path": "a"}), false, &mut result);
+                result.content.len() > 1
+            });
+            (advised.filter(|advised| *advised).count(), guard.ended_by.is_some())
+        };
+        assert_eq!(reply(10), (1, false), "nobody has told the model yet");
+        assert_eq!(reply(1), (0, true));
+    }
+
+    #[test]
     fn going_round_in_circles_is_noticed_too() {
         let mut guard = LoopGuard::default();
         for _ in 0..4 {
+            guard.replied();
             for path in ["a", "b", "c"] {
                 let mut result = CallResult::error("no such file");
                 guard.count("Read", &json!({ "path": path }), false, &mut result);

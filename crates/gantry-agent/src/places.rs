@@ -4,16 +4,21 @@
 use std::path::{Path, PathBuf};
 
 use gantry_store::{DatabaseError, Marks};
-use gantry_tool::{Access, Call, Capability, Gate, Tool, ToolScope};
+use gantry_tool::{Access, Call, Capability, Gate, Label, Tool, ToolScope};
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
 
 const LOCAL: &str = "local";
+/// Before an object's key.
+const OBJECT: &str = "gsv:";
 /// Before a machine's name, where a place is all of it.
 const MACHINE: &str = "node:";
 /// Before an API profile's id. The profiles are as in a folder, which is all of them.
 const API: &str = "api:";
+/// Before an object or an API profile that holds what is the owner's own. Files always count as that; these are also told
+/// where nobody asked for them: in prompts and lists.
+const PRIVATE: &str = "private:";
 /// Of where something comes from, as it is told.
 const SOURCE_CHARS: usize = 300;
 
@@ -23,6 +28,8 @@ pub(crate) struct Places {
     writes: Vec<String>,
     /// Another machine that content comes from.
     foreign: Option<String>,
+    /// Another machine has its say when it fails.
+    may_be_answered: bool,
     /// Other machines that it runs on.
     machines: Vec<String>,
     /// It runs commands, which read and write what they like.
@@ -50,6 +57,7 @@ impl Places {
                 let destination = destination.unwrap_or_default();
                 let (to, elsewhere) = endpoint(gate, call, destination).await;
                 (places.reads, places.writes, places.foreign) = (from, to, foreign);
+                places.may_be_answered = elsewhere.is_some();
                 places.writes.extend(elsewhere.and_then(|_| Some(machine(destination.split_once(':')?.0))));
             }
             "api_setup" => {
@@ -104,12 +112,43 @@ impl Places {
         Ok(None)
     }
 
+    /// Whether what is told of these places may be the owner's own, by what was written there.
+    pub(crate) async fn are_private(&self, marks: &Marks) -> Result<bool, DatabaseError> {
+        for place in self.reads.iter().chain(&self.writes) {
+            if marks.touching(&private(place)).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the words of an answer that is no success may be another machine's.
+    pub(crate) fn may_be_answered(&self) -> bool {
+        self.may_be_answered
+    }
+
     /// The only machine that it runs on, if that is another one.
     pub(crate) fn machine(&self) -> Option<&str> {
         match self.machines.as_slice() {
             [only] => Some(only),
             _ => None,
         }
+    }
+
+    /// From now on what is there may be the owner's own, if the run has read such, or the call itself brings it there.
+    pub(crate) async fn mark_private(
+        &self,
+        marks: &Marks,
+        flow: &Flow,
+        now: i64,
+    ) -> Result<(), DatabaseError> {
+        if self.reads.is_empty() && !flow.labels().contains(&Label::Private) {
+            return Ok(());
+        }
+        for place in self.writes.iter().filter(|place| is_told_unasked(place)) {
+            marks.add(&private(place), "private data", now).await?;
+        }
+        Ok(())
     }
 
     /// From now on others may have written what is there. What `flow` has from a machine alone is nothing new to it.
@@ -134,7 +173,15 @@ fn object(call: &Call, path: &str) -> String {
 }
 
 pub(crate) fn object_key(key: &str) -> String {
-    format!("gsv:{}", key.trim_end_matches('/'))
+    format!("{OBJECT}{}", key.trim_end_matches('/'))
+}
+
+pub(crate) fn private(place: &str) -> String {
+    format!("{PRIVATE}{place}")
+}
+
+fn is_told_unasked(place: &str) -> bool {
+    place.starts_with(OBJECT) || place.starts_with(API)
 }
 
 fn machine(node: &str) -> String {
@@ -153,7 +200,7 @@ pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
     if let Some(id) = text.strip_prefix(API) {
         return api(id);
     }
-    match text.strip_prefix("gsv:") {
+    match text.strip_prefix(OBJECT) {
         Some(path) => object_key(&format!("agents/{agent}/{}", path.trim_matches('/'))),
         None => {
             let path: PathBuf = workspace.join(text).components().collect();

@@ -11,7 +11,7 @@ use crate::agent::Agent;
 use crate::child::Child;
 use crate::context::shorten;
 use crate::key::SessionKey;
-use crate::places::object_key;
+use crate::places::{object_key, private};
 
 /// Of one file, in characters; a longer one is shown in part, and says so.
 const FILE_CHARS: usize = 20_000;
@@ -67,8 +67,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// What the owner's files and memories say is private; what a run wrote into them after it had read the words of others
-    /// may be those.
+    /// What the owner's files and memories say is private, and so is what a run wrote that had read such; what a run wrote
+    /// after it had read the words of others may be those.
     pub(crate) async fn labels(&self, marks: &Marks) -> Result<Vec<Label>, DatabaseError> {
         let is_private = |key: &String| {
             key.ends_with("/USER.md") || key.ends_with("/MEMORY.md") || key.contains("/memory/")
@@ -76,9 +76,12 @@ impl Told {
         let mut labels: Vec<Label> =
             self.objects.iter().any(is_private).then_some(Label::Private).into_iter().collect();
         for key in &self.objects {
-            if marks.covering(&object_key(key)).await?.is_some() {
+            let place = object_key(key);
+            if !labels.contains(&Label::Private) && marks.covering(&private(&place)).await?.is_some() {
+                labels.push(Label::Private);
+            }
+            if !labels.contains(&Label::Untrusted) && marks.covering(&place).await?.is_some() {
                 labels.push(Label::Untrusted);
-                break;
             }
         }
         Ok(labels)

@@ -67,7 +67,7 @@ const WRITES: [&str; 11] = [
     "gsv__Transfer",
 ];
 /// What its owner and its conversations have told an agent.
-const KNOWLEDGE: [&str; 7] = [
+const KNOWLEDGE: [&str; 8] = [
     "gsv__ReadFile",
     "gsv__WriteFile",
     "gsv__EditFile",
@@ -75,6 +75,7 @@ const KNOWLEDGE: [&str; 7] = [
     "gsv__Transfer",
     "gsv__SessionsList",
     "gsv__SessionSend",
+    "tool::agent_send",
 ];
 const COLLECTS: [&str; 6] =
     ["ask_user", "memory_store", "memory_recall", "read_file", "http_request", "web_research"];

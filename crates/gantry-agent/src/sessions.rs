@@ -36,6 +36,8 @@ pub const IDLE: Duration = Duration::from_secs(60);
 pub const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// How many drivers in a row may let go before a command is given up.
 const DRIVERS_TRIED: usize = 3;
+/// Who may take labels away, as [`Said::from`] names them.
+pub const OPERATOR: &str = "operator";
 /// How long calls that are called off may take to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -331,10 +333,16 @@ impl Sessions {
                 let effort = effort.map_or(String::new(), |effort| format!(", with {effort:?} effort"));
                 Ok(format!("thinking is now {thinking:?}{effort}").to_lowercase())
             }
+            // Marks are shared by all agents, so no token for some of them takes any away.
+            Slash::Trust(_) if by != OPERATOR => {
+                let message = "only the operator says what is trusted; use the operator's token";
+                Err(SessionError::Refused(message.into()))
+            }
             Slash::Trust(written) => {
                 let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
                 let place = places::written(&key.agent, &agent.workspace, &written);
-                let marks = self.shared.marks.remove(&place).await?;
+                let private = self.shared.marks.remove(&places::private(&place)).await?;
+                let marks = private.saturating_add(self.shared.marks.remove(&place).await?);
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a directory that is marked; trust that"),
                     None if marks == 0 => format!("{written} was not marked; nothing has changed"),

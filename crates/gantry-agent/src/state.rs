@@ -381,6 +381,7 @@ impl State {
     fn replied(&mut self, reply: Reply) {
         let Some(run) = self.run.as_mut().filter(|run| run.phase == Phase::Asking) else { return };
         run.compactions = 0;
+        run.guard.replied();
         add_usage(&mut self.usage, &reply.usage);
         let calls: Vec<PendingCall> = reply.message.content.iter().filter_map(pending).collect();
         let text = reply.message.text();

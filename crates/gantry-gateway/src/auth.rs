@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gantry_agent::OPERATOR;
 use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +36,7 @@ impl Identity {
     /// Tells one from another.
     pub(crate) fn owner(&self) -> String {
         match self {
-            Identity::Operator => "operator".to_owned(),
+            Identity::Operator => OPERATOR.to_owned(),
             Identity::Client(token) => format!("client:{}", token.name),
         }
     }

@@ -6,7 +6,7 @@ use gantry_agent::{
     Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions,
 };
 use gantry_store::JournalEvent;
-use gantry_tool::{Refusal, RefusalCode, Registry};
+use gantry_tool::{Label, Refusal, RefusalCode, Registry};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -196,12 +196,24 @@ impl Gateway {
         key: &SessionKey,
         params: MessageParams,
     ) -> Result<Sent, Refusal> {
+        self.say_with(identity, sessions, key, params, Vec::new()).await
+    }
+
+    /// As [`Gateway::say`], of what is not all the caller's own.
+    pub(crate) async fn say_with(
+        &self,
+        identity: &Identity,
+        sessions: &Sessions,
+        key: &SessionKey,
+        params: MessageParams,
+        labels: Vec<Label>,
+    ) -> Result<Sent, Refusal> {
         let said = Said {
             text: params.message,
             id: params.id,
             from: identity.owner(),
             reply_to: params.reply_to,
-            labels: Vec::new(),
+            labels,
             payer: None,
         };
         sessions.send(key, said).await.map_err(session_refusal)

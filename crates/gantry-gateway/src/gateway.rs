@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::answers::Answers;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
 use crate::hosts::Hosts;
@@ -60,6 +61,7 @@ pub struct Gateway {
     pub(crate) database: Database,
     pub(crate) results: Arc<dyn ResultStore>,
     pub(crate) sessions: Option<Sessions>,
+    pub(crate) answers: Answers,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -99,6 +101,7 @@ impl Gateway {
             database: parts.database,
             results: parts.results,
             sessions: parts.sessions,
+            answers: Answers::default(),
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,

@@ -4,6 +4,7 @@
 
 mod admin;
 mod agent_desk;
+mod answers;
 mod auth;
 mod callers;
 mod conversations;

@@ -414,14 +414,19 @@ async fn perform(shared: &Shared, call: Call, start: Starting, asking: &Asking) 
     let untrusted = !matches!(places.source(&shared.marks).await, Ok(None));
     // What comes over a machine from elsewhere is not that machine's own.
     let machine = places.machine().filter(|_| !outside && !untrusted).map(str::to_owned);
-    if untrusted && !outcome.labels.contains(&Label::Untrusted) {
-        outcome.labels.push(Label::Untrusted);
+    let is_answered = places.may_be_answered() && !matches!(outcome.answer, ToolAnswer::Success(_));
+    let private = !matches!(places.are_private(&shared.marks).await, Ok(false));
+    for (label, holds) in [(Label::Untrusted, untrusted || is_answered), (Label::Private, private)] {
+        if holds && !outcome.labels.contains(&label) {
+            outcome.labels.push(label);
+        }
     }
     CallResult { machine, ..fitted(shared, &principal, outcome, limit).await }
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
 async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
+    places.mark_private(&shared.marks, flow, now_ms()).await?;
     match flow.source().or(places.source(&shared.marks).await?) {
         Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,
         None => Ok(()),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gantry_store::DatabaseError;
 use gantry_tool::{Approval, Consent};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -47,9 +47,14 @@ impl Driver {
                 call: call.to_owned(),
                 tool: approval.tool,
                 rule: approval.rule,
-                reason: match &child {
-                    Some(child) => format!("asked by the child agent {:?}: {}", child.name, approval.reason),
-                    None => approval.reason,
+                reason: {
+                    let unseen = unseen(&approval.input, &self.key.key);
+                    match &child {
+                        Some(child) => {
+                            format!("asked by the child agent {:?}: {}{unseen}", child.name, approval.reason)
+                        }
+                        None => format!("{}{unseen}", approval.reason),
+                    }
                 },
                 input: approval.input,
                 fingerprint: approval.fingerprint,
@@ -169,6 +174,28 @@ fn how_long(answer: &Answer) -> String {
     let what = if *scope == GrantScope::Tool { "any arguments" } else { "these arguments" };
     let until = jiff::Timestamp::from_millisecond(*until).map_or(String::new(), |time| format!("{time:.0}"));
     format!(" with {what} until {until}")
+}
+
+/// A yes is one to all of the input. Where a part of it is not shown, it is said where to read that first.
+fn unseen(input: &Value, key: &str) -> String {
+    match not_shown(input) {
+        0 => String::new(),
+        count => format!(
+            "; {count} characters of the input are not shown here, and a yes allows them too: `gantry sessions export {key}` \
+             shows all of it"
+        ),
+    }
+}
+
+fn not_shown(input: &Value) -> u64 {
+    match input {
+        Value::Object(fields) => {
+            let own = fields.get("charactersNotShown").and_then(Value::as_u64).unwrap_or(0);
+            fields.values().map(not_shown).fold(own, u64::saturating_add)
+        }
+        Value::Array(items) => items.iter().map(not_shown).fold(0, u64::saturating_add),
+        _ => 0,
+    }
 }
 
 fn in_words(answer: &Answer) -> Consent {

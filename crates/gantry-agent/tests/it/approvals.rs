@@ -195,3 +195,28 @@ async fn an_always_ends_with_its_time() {
     assert_eq!(world.notes().len(), 1, "asked again");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_shown_all_of_a_call_is_told_where_to_read_it() {
+    let long = |request: &gantry_model::Request| match results(request).len() {
+        0 => calls(&[("a", "note", json!({"text": format!("harmless{}evil", " ".repeat(9_000))}))]),
+        1 => calls(&[("b", "note", json!({"text": "x"}))]),
+        _ => says("done"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), supervised(60), long).await;
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("go").await;
+    let asked = question(&mut events).await;
+    let told = "5012 characters of the input are not shown here";
+    assert!(
+        asked.reason.contains(told) && asked.reason.contains("sessions export agent:main:main"),
+        "{asked:?}"
+    );
+    world.command("/no").await;
+    let asked = question(&mut events).await;
+    assert!(!asked.reason.contains("not shown"), "{asked:?}");
+    world.command("/no").await;
+    settled(&mut events, &message).await;
+    world.stop().await;
+}

@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_agent::{Event, Sent, SessionKey, Sessions, Slash};
+use gantry_agent::{Event, MAX_MESSAGE_BYTES, Sent, SessionKey, Sessions, Slash};
 use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,7 +152,8 @@ pub(super) async fn complete(
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
     let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };
-    let message = match gateway.say(&identity, sessions, &key, params).await {
+    let labels = if kept { Vec::new() } else { gateway.answers.labels(earlier(&asked)) };
+    let message = match gateway.say_with(&identity, sessions, &key, params, labels).await {
         Ok(Sent::Accepted { message }) => message,
         Ok(_) => {
             return problem(StatusCode::BAD_REQUEST, "invalid_input", "commands are not taken here", None);
@@ -160,7 +161,9 @@ pub(super) async fn complete(
         Err(refusal) => return refusal_response(&refusal),
     };
     let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
-    let answer = Answering { sessions: sessions.clone(), key, message, model: asked.model, before };
+    let gateway = gateway.clone();
+    let answer =
+        Answering { gateway, sessions: guard.sessions.clone(), key, message, model: asked.model, before };
     match asked.stream {
         true => streamed(answer, events, guard, asked.stream_options.include_usage),
         false => whole(answer, events, guard).await,
@@ -196,6 +199,13 @@ fn said(asked: &Asked, kept: bool) -> Result<String, String> {
     Ok(format!("[What was said before]\n{}\n[End of what was said before]\n\n{last}", before.join("\n")))
 }
 
+/// What is not the caller's own of what was said before: answers, which carry the labels of the run that gave them.
+fn earlier(asked: &Asked) -> impl Iterator<Item = String> {
+    let own = ["user", "system", "developer"];
+    let theirs = asked.messages.iter().filter(move |message| !own.contains(&message.role.as_str()));
+    theirs.map(|message| text(&message.content).unwrap_or_default())
+}
+
 fn text(content: &Content) -> Result<String, String> {
     match content {
         Content::Nothing(()) => Ok(String::new()),
@@ -214,6 +224,7 @@ fn text(content: &Content) -> Result<String, String> {
 }
 
 struct Answering {
+    gateway: Arc<Gateway>,
     sessions: Sessions,
     key: SessionKey,
     message: String,
@@ -245,6 +256,14 @@ impl Tokens {
 impl Answering {
     fn id(&self) -> String {
         format!("chatcmpl-{}", self.message)
+    }
+
+    /// The caller will say it again, as a part of what was said before.
+    async fn note(&self, text: &str) {
+        let status = self.sessions.status(&self.key).await;
+        if let Ok(status) = status {
+            self.gateway.answers.note(text, &status.labels);
+        }
     }
 
     async fn usage(&self) -> Value {
@@ -286,6 +305,7 @@ async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard
     guard.is_armed = false;
     match event {
         Event::Final { text, .. } => {
+            answer.note(&text).await;
             let message = json!({"role": "assistant", "content": text});
             let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
             json_response(
@@ -322,14 +342,15 @@ struct Streaming {
     with_usage: bool,
     /// Text of an earlier reply went out: the next one begins a paragraph.
     breaks: bool,
-    has_said: bool,
+    /// What was said so far.
+    said: String,
     is_over: bool,
 }
 
 fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_usage: bool) -> Response {
     let first = answer.chunk(json!({"role": "assistant", "content": ""}), None);
     let streaming =
-        Streaming { answer, events, guard, with_usage, breaks: false, has_said: false, is_over: false };
+        Streaming { answer, events, guard, with_usage, breaks: false, said: String::new(), is_over: false };
     let rest = stream::unfold(streaming, |mut streaming| async move {
         if streaming.is_over {
             return None;
@@ -359,14 +380,19 @@ impl Streaming {
             };
             match &*event {
                 Event::Text { delta, .. } => {
-                    self.has_said = true;
                     let before = if std::mem::take(&mut self.breaks) { "\n\n" } else { "" };
-                    return self.answer.chunk(json!({"content": format!("{before}{delta}")}), None);
+                    let content = format!("{before}{delta}");
+                    // Longer ones cannot be said again as a part of a message.
+                    if self.said.len() <= MAX_MESSAGE_BYTES {
+                        self.said.push_str(&content);
+                    }
+                    return self.answer.chunk(json!({ "content": content }), None);
                 }
-                Event::ToolStart { .. } | Event::Restart { .. } => self.breaks = self.has_said,
+                Event::ToolStart { .. } | Event::Restart { .. } => self.breaks = !self.said.is_empty(),
                 event if event.settles(&self.answer.message) || *event == Event::Suspended => {
                     self.is_over = true;
                     self.guard.is_armed = false;
+                    self.answer.note(&self.said).await;
                     return self.last(event).await;
                 }
                 _ => {}

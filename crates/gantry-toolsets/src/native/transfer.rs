@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_store::{Depth, Objects};
-use gantry_tool::{Call, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Call, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,15 +51,18 @@ struct Touched {
 }
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__Transfer", Toolset::Native, native, run).touches(|_, input: Touched| {
-        // The paths as written: what they lead to on another machine is for that machine to judge again.
-        let node_path = |text: &str| match Endpoint::parse(text) {
-            Ok(Endpoint::Node { path, .. }) => Some(Path::new("/").join(path)),
-            _ => None,
-        };
-        let read = node_path(&input.source).map(Touch::read);
-        read.into_iter().chain(node_path(&input.destination).map(Touch::write)).collect()
-    })
+    // What was left out is told by name, with where its links lead.
+    Tool::new("gsv__Transfer", Toolset::Native, native, run).labels(&[Label::Private]).touches(
+        |_, input: Touched| {
+            // The paths as written: what they lead to on another machine is for that machine to judge again.
+            let node_path = |text: &str| match Endpoint::parse(text) {
+                Ok(Endpoint::Node { path, .. }) => Some(Path::new("/").join(path)),
+                _ => None,
+            };
+            let read = node_path(&input.source).map(Touch::read);
+            read.into_iter().chain(node_path(&input.destination).map(Touch::write)).collect()
+        },
+    )
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
@@ -128,6 +131,7 @@ async fn copy(objects: &Objects, call: &Call, from: &str, to: &str) -> Result<Tr
 
 #[cfg(test)]
 mod tests {
+    use gantry_tool::Label;
     use serde_json::{Value, json};
 
     use crate::testing::{Bench, ScriptedHub};
@@ -194,6 +198,15 @@ mod tests {
             assert_eq!(done["mime"], format!("a {source} {destination}"), "who asks, and what for");
         }
         assert!(transfer(&bench, "box:/a", "box:/a").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_it_tells_of_files_is_private() {
+        let bench = Bench::new();
+        bench.put_object("agents/a/f.md", "four").await;
+        let input = json!({"source": "gsv:f.md", "destination": "gsv:g.md"});
+        let told = bench.gate.call(bench.agent_call("a"), "gsv__Transfer", input).await;
+        assert_eq!(told.labels, [Label::Private]);
     }
 
     #[tokio::test]

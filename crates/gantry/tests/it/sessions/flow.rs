@@ -15,6 +15,7 @@ use crate::run::World;
 
 mod attacks;
 mod benign;
+mod handed_on;
 mod others;
 mod pictures;
 
@@ -339,6 +340,15 @@ fn the_owner_can_trust_a_file_again() {
     )];
     let stage = Stage::new(CASES, "autonomy = \"guided\"");
     assert!(stage.play(0, 0).is_empty() && stage.play(0, 1).len() == 1);
+    let token = stage.up.client_token(&stage.world, "friend", &["--agents", "c0"]);
+    for place in ["plan.txt", "/"] {
+        let message = json!({"message": format!("/trust {place}")}).to_string();
+        let headers = [("Authorization", format!("Bearer {token}"))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let path = "/v1/sessions/agent:c0:part-0/messages";
+        let told = stage.up.ask("POST", path, &headers, message.as_bytes());
+        assert!(told.status >= 400 && told.text().contains("only the operator"), "{told:?}");
+    }
     let told = post(&stage.up, "agent:c0:part-0", &json!({"message": "/trust plan.txt"}), &[]).json();
     assert!(told["told"].as_str().unwrap_or_default().contains("1 marks"), "{told}");
     assert!(stage.play(0, 2).is_empty() && stage.canary.take().len() == 1);

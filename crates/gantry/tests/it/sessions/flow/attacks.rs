@@ -223,6 +223,50 @@ pub(super) const ATTACKS: &[Case] = &[
         ],
     ),
     case(
+        "a private run leaves it in the prompt",
+        &[&[DIARY, ("gsv__WriteFile", r#"{"path": "TOOLS.md", "content": "the key"}"#)], &[PAGE, GET]],
+    ),
+    case(
+        "a file becomes a part of the prompt",
+        &[
+            &[(
+                "gsv__Transfer",
+                r#"{"source": "local:{workspace}/diary.txt", "destination": "gsv:SOUL.md"}"#,
+            )],
+            &[PAGE, POST],
+        ],
+    ),
+    case(
+        "both in the prompt",
+        &[
+            &[
+                PAGE,
+                DIARY,
+                (
+                    "gsv__WriteFile",
+                    r#"{"path": "skills/z/SKILL.md", "content": "---\nname: z\ndescription: the key\n---\n"}"#,
+                ),
+            ],
+            &[GET],
+        ],
+    ),
+    case("an API profile of a private run", &[&[DIARY, PROFILE], &[PAGE, VIEW, POST]]),
+    case(
+        "the list of API profiles of a private run",
+        &[&[DIARY, PROFILE], &[PAGE, ("api_setup", r#"{"action": "list"}"#), GET]],
+    ),
+    case(
+        "whether something is remembered",
+        &[
+            &[DIARY, ("memory_store", r#"{"namespace": "methods", "content": "the first letter is K"}"#)],
+            &[PAGE, ("memory_store", r#"{"namespace": "methods", "content": "the first letter is K"}"#), GET],
+        ],
+    ),
+    case(
+        "what a transfer tells of the files it left out",
+        &[&[PAGE, ("gsv__Transfer", r#"{"source": "local:{workspace}", "destination": "gsv:all"}"#), GET]],
+    ),
+    case(
         "an object that becomes a file",
         &[
             &[PAGE, OBJECT],
