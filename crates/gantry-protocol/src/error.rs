@@ -89,7 +89,8 @@ pub struct WireError {
 /// A newer peer may have codes that are not known here: it failed, and the message says why.
 fn known_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorCode, D::Error> {
     let code = String::deserialize(deserializer)?;
-    Ok(ErrorCode::deserialize(code.into_deserializer()).unwrap_or_else(|_: ValueError| ErrorCode::Failed))
+    let known: Result<ErrorCode, ValueError> = ErrorCode::deserialize(code.into_deserializer());
+    Ok(known.unwrap_or(ErrorCode::Failed))
 }
 
 impl WireError {
