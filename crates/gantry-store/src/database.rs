@@ -85,6 +85,14 @@ impl Database {
         Ok(Database { writer, readers })
     }
 
+    /// Opens the database if there is one, for those who only ask.
+    pub async fn open_existing(data: &DataDir) -> Result<Option<Database>, DatabaseError> {
+        match data.database().exists() {
+            true => Database::open(data).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Ends every connection, after what is under way.
     pub async fn close(&self) {
         self.readers.close().await;

@@ -234,7 +234,11 @@ impl Client {
                         || WireError::new(ErrorCode::BadParams, format!("unknown toolset {name:?}"));
                     Toolset::from_name(name).ok_or_else(unknown)
                 });
-                json!({"tools": view.list(toolset.transpose()?), "listed": call.scope.is_listed()})
+                let mut listed = json!({"tools": view.list(toolset.transpose()?)});
+                if params.mcp.is_some() {
+                    listed["listed"] = json!(call.scope.is_listed());
+                }
+                listed
             }
         };
         Ok(raw(&listed))

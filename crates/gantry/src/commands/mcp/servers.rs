@@ -48,11 +48,8 @@ pub(super) fn load(places: &Places) -> Result<Config> {
 
 /// Ids of the machines that may join here, which no server can be called by.
 pub(super) fn nodes(places: &Places) -> Result<Vec<String>> {
-    if !places.data.database().exists() {
-        return Ok(Vec::new());
-    }
     runtime()?.block_on(async {
-        let database = Database::open(&places.data).await?;
+        let Some(database) = Database::open_existing(&places.data).await? else { return Ok(Vec::new()) };
         let nodes = database.list_nodes().await;
         database.close().await;
         Ok(nodes?.into_iter().map(|node| node.id).collect())
