@@ -150,11 +150,14 @@ impl Gate {
         if !violations.is_empty() {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
-        let (verdict, touches) = self.decide(&call, &tool, &input).await;
+        let (verdict, names_paths) = self.decide(&call, &tool, &input).await;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
         let verdict = approval::settle(&self.parts.masker, &call, &tool, &input, verdict).await;
         if verdict.decision != Decision::Allow {
-            return self.refuse_denied(&call, &tool, &input, &verdict);
+            let mut refused = self.refuse_denied(&call, &tool, &input, &verdict);
+            // A pattern names no file; the reason against it does.
+            refused.labels.extend(names_paths.then_some(Label::Private));
+            return refused;
         }
         if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
             return self.refuse_unaudited(&call, &tool, err);
@@ -181,7 +184,7 @@ impl Gate {
         warnings.extend(warning(&answer));
         warnings.extend(ending.record(&answer, error));
         // An error may quote what the tool found, also of one whose successes show nothing.
-        if !matches!(answer, Answer::Success(_)) && (touches > 0 || tool.reaches_private()) {
+        if !matches!(answer, Answer::Success(_)) && (names_paths || tool.reaches_private()) {
             call.found.add(Label::Private);
         }
         Outcome {
@@ -206,12 +209,12 @@ impl Gate {
         self.parts.audit.flush()
     }
 
-    /// Step 3, with how many paths the call touches. Whatever is asked of nobody is denied, and so is what nobody can judge.
-    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> (Verdict, usize) {
+    /// Step 3, and whether what it says is about paths. Whatever is asked of nobody is denied, and so is what nobody can judge.
+    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> (Verdict, bool) {
         match tool.touched(call, input).await {
             Ok(touches) => {
                 let request = Request { call, tool, input, touches: &touches };
-                (self.parts.policy.decide(&request), touches.len())
+                (self.parts.policy.decide(&request), !touches.is_empty())
             }
             Err(reason) => {
                 let verdict = Verdict {
@@ -220,7 +223,7 @@ impl Gate {
                     sensitive: false,
                     reason: format!("what the call would touch cannot be told: {reason}"),
                 };
-                (verdict, 0)
+                (verdict, true)
             }
         }
     }

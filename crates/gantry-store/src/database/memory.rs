@@ -12,10 +12,9 @@ use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 pub const MAX_MEMORY_CHARS: usize = 16_000;
 /// Of one namespace.
 const MAX_MEMORIES: i64 = 10_000;
-/// Two that share so much of their words say the same.
-const SAME_WORDS: f64 = 0.85;
-/// Those that are compared with a new one.
-const COMPARED: i64 = 20;
+/// What may stand around a word and change nothing. Before a word, a full stop or a sign may be part of a number or a name.
+const QUOTES: [char; 8] = ['"', '\'', '`', '“', '”', '„', '‘', '’'];
+const AROUND: [char; 14] = ['.', ',', ';', ':', '!', '"', '\'', '`', '“', '”', '„', '‘', '’', '…'];
 const MAX_QUERY_WORDS: usize = 32;
 
 /// What agents remember, opened when first asked for.
@@ -28,8 +27,8 @@ pub struct Memories {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remembered {
     New,
-    /// This one is there already, in these or nearly these words.
-    Known(String),
+    /// It is there already, in these words.
+    Known,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,28 +95,12 @@ impl Database {
     ) -> Result<Remembered, DatabaseError> {
         const DOING: &str = "remember";
         let content = content.trim();
-        let words = words(content);
-        if words.is_empty() || content.chars().count() > MAX_MEMORY_CHARS {
+        if words(content).is_empty() || content.chars().count() > MAX_MEMORY_CHARS {
             let message = format!("a memory has words, and at most {MAX_MEMORY_CHARS} characters");
             return Err(DatabaseError::Refused(message));
         }
         let failed = query_error(DOING);
         let mut transaction = self.write(DOING).await?;
-        let similar: Vec<String> = sqlx::query_scalar(
-            "SELECT m.content FROM memories_text JOIN memories m ON m.id = memories_text.rowid
-             WHERE memories_text MATCH $1 AND m.owner = $2 AND m.namespace = $3 ORDER BY bm25(memories_text) LIMIT $4",
-        )
-        .bind(matching(&words))
-        .bind(owner)
-        .bind(namespace)
-        .bind(COMPARED)
-        .fetch_all(&mut *transaction)
-        .await
-        .map_err(&failed)?;
-        let own: HashSet<&String> = words.iter().collect();
-        if let Some(known) = similar.into_iter().find(|known| likeness(&own, known) >= SAME_WORDS) {
-            return Ok(Remembered::Known(known));
-        }
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM memories WHERE owner = $1 AND namespace = $2")
                 .bind(owner)
@@ -137,14 +120,14 @@ impl Database {
         .bind(namespace)
         .bind(now)
         .bind(content)
-        .bind(words.join(" "))
+        .bind(essence(content))
         .bind(to_json(DOING, &labels)?)
         .execute(&mut *transaction)
         .await
         .map_err(&failed)?
         .rows_affected();
         transaction.commit().await.map_err(&failed)?;
-        Ok(if added > 0 { Remembered::New } else { Remembered::Known(content.to_owned()) })
+        Ok(if added > 0 { Remembered::New } else { Remembered::Known })
     }
 
     async fn recall(
@@ -215,12 +198,12 @@ fn matching(words: &[String]) -> String {
     quoted.join(" OR ")
 }
 
-/// How much of their words two texts share, from 0 to 1.
-fn likeness(own: &HashSet<&String>, other: &str) -> f64 {
-    let other = words(other);
-    let other: HashSet<&String> = other.iter().collect();
-    let (shared, all) = (own.intersection(&other).count(), own.union(&other).count());
-    if all == 0 { 0.0 } else { shared as f64 / all as f64 }
+/// What is the same for two that say the same: the words in their order, however they are set. A negation, a number or a sign
+/// more, or another order, may say the opposite.
+fn essence(text: &str) -> String {
+    let bare = |word: &str| word.trim_start_matches(QUOTES).trim_end_matches(AROUND).to_lowercase();
+    let words: Vec<String> = text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -243,9 +226,9 @@ mod tests {
         for known in [
             "The server is called atlas.",
             "  the SERVER is called \"atlas\"!",
-            "atlas: the server is called",
+            "The server\n is called: ‘Atlas’",
         ] {
-            assert!(matches!(store("main", known).await, Remembered::Known(_)), "{known}");
+            assert_eq!(store("main", known).await, Remembered::Known, "{known}");
         }
         assert_eq!(store("main", "The printer is called atlas as well").await, Remembered::New);
         assert_eq!(store("other", "The server is called atlas.").await, Remembered::New, "each has its own");
@@ -256,6 +239,35 @@ mod tests {
         assert_eq!((recalled.total, recalled.memories.len()), (2, 2));
         assert_eq!(recalled.memories[0].content, "The server is called atlas.");
         assert!(memories.recall("main", "methods", None, 1_000).await.unwrap().memories.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_says_something_else_is_remembered_too() {
+        let (_folder, memories) = memories().await;
+        let said = [
+            "The server prod-1 is healthy and must not be restarted",
+            "The server prod-1 is not healthy and must be restarted",
+            "Alice likes Bob",
+            "Bob likes Alice",
+            "Alice doesn't like Bob",
+            "of all the door codes in the long corridor of the old house the last one on the left is 4711",
+            "of all the door codes in the long corridor of the old house the last one on the left is 4712",
+            "it is 5 degrees",
+            "it is -5 degrees",
+            "it is .5 degrees",
+            "he writes C",
+            "he writes C++",
+            "is the door open?",
+            "is the door open",
+            "votes: 👍",
+            "votes: 👎",
+        ];
+        for text in said {
+            let stored = memories.store("main", "knowledge", text, &[], 1).await.unwrap();
+            assert_eq!(stored, Remembered::New, "{text}");
+        }
+        let recalled = memories.recall("main", "knowledge", None, 10_000).await.unwrap();
+        assert_eq!(recalled.total, said.len());
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::native::check_agent;
 type Ctx = gantry_tool::Ctx<Native>;
 
 /// Remember something for later conversations: one fact, method, state or lesson a call. Use words that make sense without
-/// this conversation. What is known already, in the same or nearly the same words, is not stored again.
+/// this conversation. What is known already, in the same words, is not stored again.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -35,8 +35,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let memories = &ctx.state.memories;
     match memories.store(owner(&ctx.call)?, name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
-        // Its words are for memory_recall to show: some earlier run stored them, and they would label this one.
-        Ok(Remembered::Known(_)) => Ok(Text(format!("Already known in {name}; memory_recall shows it."))),
+        // That it is known is told of what some earlier run stored. Its words are for memory_recall to show.
+        Ok(Remembered::Known) => {
+            ctx.call.found.add(Label::Private);
+            Ok(Text(format!("Already known in {name}; memory_recall shows it.")))
+        }
         Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
         Err(err) => Err(ToolError::failed(err.to_string())),
     }
@@ -58,6 +61,7 @@ pub(super) fn label_name(label: Label) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use gantry_tool::Label;
     use serde_json::json;
 
     use crate::testing::Bench;
@@ -73,10 +77,13 @@ mod tests {
         assert_eq!(again, json!("Already known in knowledge; memory_recall shows it."));
         let content = json!({"namespace": "knowledge", "content": "the door code is 1234"});
         let told = bench.gate.call(bench.operator_call(), "memory_store", content).await;
-        assert_eq!(told.labels, [], "nothing is shown");
+        assert_eq!(told.labels, [Label::Private], "it tells what is remembered");
+        let other = json!({"namespace": "knowledge", "content": "the door code is 4321"});
+        let told = bench.gate.call(bench.operator_call(), "memory_store", other).await;
+        assert_eq!(told.labels, [], "nothing is told");
         assert!(store("…").await.is_err());
         let recalled = bench.call("memory_recall", json!({"namespace": "knowledge"})).await;
-        assert_eq!(recalled, Ok(json!("The door code is 1234.")));
+        assert_eq!(recalled, Ok(json!("The door code is 1234.\nthe door code is 4321")));
         let nothing = bench.call("memory_recall", json!({"namespace": "project-state"})).await;
         assert_eq!(nothing, Ok(json!("Nothing is stored in project-state yet.")));
         assert!(bench.call("memory_recall", json!({"namespace": "secrets"})).await.is_err());

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use gantry_files::{Files, FilesOptions};
+use gantry_tool::Label;
 use serde_json::{Value, json};
 
 use super::{LIMITS, Limits, NamePattern, find};
@@ -395,6 +396,8 @@ async fn agents_need_approval_when_a_file_or_a_new_name_is_sensitive() {
         input["directory"] = json!(".");
         let error = bench.call_as(bench.agent_call("a"), "batch_files", input.clone()).await.unwrap_err();
         assert_eq!(error["error"]["code"], "approval_needed", "{input}");
+        let refused = bench.gate.call(bench.agent_call("a"), "batch_files", input).await;
+        assert_eq!(refused.labels, [Label::Private], "the reason names a file: {refused:?}");
     }
     assert_eq!(tree(&bench), before);
     let input = json!({"pattern": "*.txt", "directory": ".", "operation": "rename", "rename_to": "$1.md"});
