@@ -217,6 +217,7 @@ fn pieces() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
+#[expect(clippy::disallowed_methods, reason = "how long a test is to be is told by the environment")]
 fn cases() -> u32 {
     if std::env::var("GANTRY_SOAK").is_ok_and(|soak| soak == "1") { 300_000 } else { 20_000 }
 }

@@ -42,7 +42,7 @@ pub(super) fn syntax(text: &str, span: Option<Range<usize>>, message: &str, whol
     let Some(before) = span.and_then(|span| text.get(..span.start)) else { return message.to_owned() };
     let number = before.matches('\n').count();
     let line = text.lines().nth(number).unwrap_or_default();
-    if line.split(|c: char| c == '=' || c == '{' || c == ',').any(Masker::is_secret_name) {
+    if line.split(['=', '{', ',']).any(Masker::is_secret_name) {
         return format!("line {}, which is not shown since it may hold a secret: {message}", number + 1);
     }
     whole
