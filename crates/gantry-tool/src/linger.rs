@@ -98,7 +98,9 @@ mod tests {
         let lasts = Duration::from_millis(300);
         let settled = Arc::new(AtomicU64::new(0));
         let counting = settled.clone();
-        let settle = move || drop(counting.fetch_add(1, Ordering::Relaxed));
+        let settle = move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+        };
         let linger = Arc::new(Linger::lasting(lasts, calls.clone(), settle));
         let stop = CancellationToken::new();
         let running = tokio::spawn({
