@@ -20,6 +20,7 @@ use crate::ws;
 
 pub use protected::ProtectedResource;
 
+mod body;
 mod call;
 mod completions;
 mod listing;
@@ -139,8 +140,9 @@ async fn authenticate(
 ) -> Response {
     match identify(&gateway, request.headers(), peer.address).await {
         Ok(identity) => {
+            let account = gateway.accounts.of(&identity);
             request.extensions_mut().insert(identity);
-            next.run(request).await
+            body::held(&account, next.run(request).await)
         }
         Err(err) => {
             let mut response = refused(&err);

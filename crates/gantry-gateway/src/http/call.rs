@@ -4,30 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_store::{Begun, DatabaseError, StoredAnswer};
 use gantry_tool::{Answer, Call, Outcome, Refusal, RefusalCode, Reply, Surface};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::body::{Taken, read_body};
 use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
 use crate::nodes::OUTCOME_UNKNOWN;
 
-/// The longest input.
-pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-
 /// Headers of an answer that tell of the call.
 const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
-
-/// How long a body may take to arrive.
-const BODY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn call(
     State(gateway): State<Arc<Gateway>>,
@@ -40,7 +35,7 @@ pub(super) async fn call(
         Ok((call, body)) => {
             let key = parts.headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned));
             match key {
-                None => run(&gateway, call, &name, &body).await.0,
+                None => run(&gateway, call, &name, body).await.0,
                 Some(Ok(key)) => keyed(gateway, call, name, body, key).await,
                 Some(Err(_)) => {
                     problem(StatusCode::BAD_REQUEST, "bad_params", "Idempotency-Key is not text", None)
@@ -56,7 +51,7 @@ async fn prepare(
     identity: &Identity,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Call, Bytes), Box<Response>> {
+) -> Result<(Call, Taken), Box<Response>> {
     let wanted =
         Wanted { agent: agent_of(headers)?, workspace: header_text(headers, "gantry-workspace")?, mcp: None };
     let mut call = gateway
@@ -66,41 +61,23 @@ async fn prepare(
         let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
         call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
     }
-    let body = read_body(body).await?;
+    let body = read_body(&gateway.accounts.of(identity), body).await?;
     Ok((call, body))
 }
 
-pub(super) async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
-    let refused = |status, code, message: &str| Box::new(problem(status, code, message, None));
-    let too_large = || {
-        let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
-        refused(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message)
-    };
-    // A length that is declared need not be waited for.
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(err)) if err.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(err)) => {
-            Err(refused(StatusCode::BAD_REQUEST, "bad_frame", &format!("the body broke off: {err}")))
-        }
-        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "deadline", "the body did not arrive in time")),
-    }
-}
-
 /// The answer, and whether the call may have had an effect.
-async fn run(gateway: &Gateway, call: Call, name: &str, body: &Bytes) -> (Response, Effect) {
-    match input(body) {
+async fn run(gateway: &Gateway, call: Call, name: &str, body: Taken) -> (Response, Effect) {
+    let Taken { bytes: body, share: _until_answered } = body;
+    match input(&body) {
         Ok(input) => {
+            drop(body);
             let outcome = gateway.run(call, name, input).await;
             let effect = effect(&outcome.answer);
             (outcome_response(outcome), effect)
         }
         Err(message) => {
             // Text that is no JSON is a violation like any other, and an unknown tool is told first.
-            let text = String::from_utf8_lossy(body);
+            let text = String::from_utf8_lossy(&body);
             let response = match gateway.gate.execute(call, name, &text).await {
                 outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
                 _ => problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None),
@@ -142,10 +119,10 @@ fn input(body: &Bytes) -> Result<Value, String> {
 }
 
 /// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
-async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key: String) -> Response {
+async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Taken, key: String) -> Response {
     let principal = call.principal.to_string();
     let mut hasher = blake3::Hasher::new();
-    for part in [name.as_bytes(), call.agent.as_bytes(), &body] {
+    for part in [name.as_bytes(), call.agent.as_bytes(), &body.bytes] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
     let hash = hasher.finalize();
@@ -172,7 +149,7 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
         Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
     }
     let running = tokio::spawn(async move {
-        let (response, effect) = run(&gateway, call, &name, &body).await;
+        let (response, effect) = run(&gateway, call, &name, body).await;
         if effect == Effect::None {
             // The next try may find things mended: a node that is back, an input that is right.
             return match gateway.database.abandon_request(&principal, &key).await {

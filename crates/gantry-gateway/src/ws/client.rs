@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
     method, raw,
@@ -18,6 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
+use crate::accounts::paid_by;
 use crate::callers::Wanted;
 use crate::gateway::now_ms;
 
@@ -53,7 +54,8 @@ pub(super) async fn serve(
         follows,
         listens: sessions::Listens::default(),
     });
-    let (link, running) = Link::new(socket, client, LinkOptions::default());
+    let options = paid_by(gateway.accounts.of(&identity));
+    let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     let telling = tell_ends(&gateway, &link, &identity);
     let changes = tell_changes(&gateway, &link, following);

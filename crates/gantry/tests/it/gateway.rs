@@ -12,6 +12,7 @@ pub(crate) use raw_http::{Connection, Response};
 
 mod attack;
 mod documented;
+mod hoards;
 mod http;
 mod idempotency;
 mod liars;
