@@ -138,6 +138,10 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if request.headers().get_all(header::AUTHORIZATION).iter().count() > 1 {
+        let message = "the header authorization is given twice";
+        return problem(StatusCode::BAD_REQUEST, "bad_params", message, None);
+    }
     match identify(&gateway, request.headers(), peer.address).await {
         Ok(identity) => {
             let account = gateway.accounts.of(&identity);

@@ -23,6 +23,9 @@ mod run;
 use outgoing::{Outgoing, Unsent};
 use run::{Work, run};
 
+/// For an answer that was on its way when the deadline passed. Whoever waits for it must not be kept by the peer.
+const LATE_GRACE: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
     /// A ping this often; a peer that says nothing for two of them is gone.
@@ -139,7 +142,8 @@ impl Link {
         self.answer(answer).await
     }
 
-    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer.
+    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer, but
+    /// after the deadline hardly any.
     pub async fn request_until(
         &self,
         method: &str,
@@ -164,16 +168,21 @@ impl Link {
     ) -> Result<RawJson, LinkError> {
         let (mut waiting, answer) = self.expect_answer();
         number(waiting.id);
-        waiting.send(method, params, deadline).await?;
+        let given_up = || Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled")));
+        tokio::select! {
+            biased;
+            sent = waiting.send(method, params, deadline) => sent?,
+            () = cancel.cancelled() => return given_up(),
+        }
         let mut answer = std::pin::pin!(self.answer(answer));
         tokio::select! {
             biased;
             answered = &mut answer => return answered,
             () = cancel.cancelled() => waiting.cancel(),
         }
-        tokio::time::timeout(grace, answer)
-            .await
-            .unwrap_or_else(|_| Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled"))))
+        let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let grace = if is_late { grace.min(LATE_GRACE) } else { grace };
+        tokio::time::timeout(grace, answer).await.unwrap_or_else(|_| given_up())
     }
 
     /// As [`Link::request`], for what should be answered soon.
@@ -324,8 +333,8 @@ impl Waiting<'_> {
         let deadline_ms = deadline.map(|deadline| {
             u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
         });
-        let frame = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms };
-        let text = sendable(frame.to_text()).map_err(LinkError::Remote)?;
+        let text = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms }.to_text();
+        let text = sendable(text).map_err(LinkError::Remote)?;
         self.link.send(Message::text(text)).await?;
         self.sent = true;
         // The link may have closed before our entry was there to be cleared.

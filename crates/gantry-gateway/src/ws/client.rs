@@ -170,7 +170,10 @@ impl Client {
                 Some(answer) => answer,
                 None => Err(request.unknown()),
             },
-            method::NODES_LIST => Ok(raw(&json!({"nodes": self.gateway.node_infos()}))),
+            method::NODES_LIST => {
+                request.no_params()?;
+                Ok(raw(&json!({"nodes": self.gateway.node_infos()})))
+            }
             name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
                 Err(WireError::new(ErrorCode::Forbidden, format!("{name} is the operator's")))
             }
@@ -178,8 +181,10 @@ impl Client {
         }
     }
 
-    async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
-        let params: CallParams = request.parse()?;
+    async fn tool_call(&self, link: Link, mut request: Request) -> Result<RawJson, WireError> {
+        let mut params: CallParams = request.parse()?;
+        // A call may take long, and its input be large: it is not kept in three forms.
+        request.params = raw(&());
         let mut call = self.call(Wanted {
             agent: params.agent.as_deref(),
             workspace: params.workspace.as_deref(),
@@ -190,7 +195,7 @@ impl Client {
         let ending = call.cancel.clone();
         call.cancel = request.cancel.clone();
         call.progress = Some(progress(link, request.id));
-        let input = match &params.input {
+        let input = match params.input.take() {
             Some(input) => serde_json::from_str(input.get())
                 .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
             None => json!({}),
