@@ -26,6 +26,9 @@ use crate::socket::Socket;
 /// Frames that are no frames end the link after this many.
 const MAX_BAD_FRAMES: u32 = 64;
 
+/// How long a link works on what can be answered at once before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
+
 /// How long a peer may take to hear that the link is closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -90,7 +93,13 @@ async fn work(link: &Link, working: &mut Working) -> Infallible {
             let arrived = link.inner.take_arrived();
             let nothing_new = arrived.is_empty();
             working.extend(arrived);
-            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {}
+            let mut since = None;
+            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {
+                if since.get_or_insert_with(Instant::now).elapsed() > TURN {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
             if nothing_new {
                 return Poll::Pending;
             }

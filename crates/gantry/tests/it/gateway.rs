@@ -18,6 +18,7 @@ mod idempotency;
 mod liars;
 mod load;
 mod nodes;
+mod odd_nodes;
 pub(crate) mod peers;
 mod private;
 mod python;
@@ -26,6 +27,7 @@ mod reconnect;
 mod same;
 mod sockets;
 mod stopping;
+mod strict;
 mod tls;
 mod tokens;
 

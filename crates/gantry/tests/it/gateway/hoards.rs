@@ -54,15 +54,20 @@ impl Wire {
 
     /// The head of a frame whose mask changes nothing.
     async fn begin(&mut self, first: u8, length: usize) {
-        let mut head = vec![first, 0xff];
-        if let Ok(short) = u16::try_from(length) {
-            head[1] = 0xfe;
-            head.extend(short.to_be_bytes());
-        } else {
-            head.extend((length as u64).to_be_bytes());
+        let mut head = vec![first];
+        match (u8::try_from(length), u16::try_from(length)) {
+            (Ok(short @ ..126), _) => head.push(0x80 | short),
+            (_, Ok(middle)) => {
+                head.push(0xfe);
+                head.extend(middle.to_be_bytes());
+            }
+            _ => {
+                head.push(0xff);
+                head.extend((length as u64).to_be_bytes());
+            }
         }
         head.extend([0; 4]);
-        self.stream.write_all(&head).await.unwrap();
+        let _ = self.stream.write_all(&head).await;
     }
 
     /// Writes as much as the other side takes, and then reads why it does not take more.
@@ -104,14 +109,16 @@ fn watched(up: &Up, operator: &Client, runtime: &tokio::runtime::Runtime) -> u64
 
 /// All room is there again, and the memory is the system's again.
 fn recovers(up: &Up, token: &str, before: u64, runtime: &tokio::runtime::Runtime) {
-    let client = runtime.block_on(Client::connect(up, token)).unwrap();
-    let large = json!({"name": "x".repeat(4 * MB)});
-    let answer = runtime.block_on(client.ask(method::TOOLS_GET, large)).unwrap_err();
-    assert_eq!(answer.code, ErrorCode::UnknownTool, "{answer:?}");
-    let body = json!({"path": "x".repeat(4 * MB)}).to_string();
     let bearer = format!("Bearer {token}");
-    let answer = up.ask("POST", "/v1/tools/nothing", &[("Authorization", &bearer)], body.as_bytes());
-    assert_eq!(answer.status, 404);
+    // Somebody who has gone while waiting for room is noticed when the wait is over.
+    eventually("all room is there again", Duration::from_secs(30), || {
+        let client = runtime.block_on(Client::connect(up, token)).unwrap();
+        let large = json!({"name": "x".repeat(4 * MB)});
+        let answer = runtime.block_on(client.ask(method::TOOLS_GET, large)).unwrap_err();
+        let body = json!({"path": "x".repeat(4 * MB)}).to_string();
+        let posted = up.ask("POST", "/v1/tools/nothing", &[("Authorization", &bearer)], body.as_bytes());
+        answer.code == ErrorCode::UnknownTool && posted.status == 404
+    });
     println!("peak {} KB, now {} KB, before {before} KB", up.peak_kb(), up.resident_kb());
     assert!(up.peak_kb() < before + MOST_KB, "{} KB at most", up.peak_kb());
     eventually("memory goes back to the system", Duration::from_secs(10), || {
@@ -157,6 +164,8 @@ fn unfinished(connections: usize) {
     assert!(refused >= connections / 2 && left <= 2, "{refused} told, {left} left: {told:?}");
     // Those that are left end with this.
     drop(runtime);
+    std::thread::sleep(Duration::from_secs(3));
+    println!("{} KB after three idle seconds", up.resident_kb());
     recovers(&up, &token, before, &self::runtime());
 }
 
@@ -220,15 +229,21 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
     let runtime = runtime();
     let operator = runtime.block_on(Client::operator(&up));
     let before = up.resident_kb();
-    let length = up.get("/v1/tools").body.len();
+    world.write("large", &"0123456789abcde\n".repeat(2 * MB / 16));
+    let read = json!({"tool": "read", "input": {"path": "large"}});
+    let began = Instant::now();
+    let length = up.call("read", &read["input"]).body.len();
+    println!("{length} bytes in {:?}", began.elapsed());
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let mut wire = runtime.block_on(Wire::open(&up, &token));
+            let read = read.clone();
             runtime.spawn(async move {
-                for id in 1..=256 {
-                    let list = json!({"type": "req", "id": id, "method": "tools.list"}).to_string();
-                    wire.begin(0x81, list.len()).await;
-                    wire.stream.write_all(list.as_bytes()).await.unwrap();
+                for id in 1..=12 {
+                    let call =
+                        json!({"type": "req", "id": id, "method": "tool.call", "params": read}).to_string();
+                    wire.begin(0x81, call.len()).await;
+                    wire.stream.write_all(call.as_bytes()).await.unwrap();
                 }
                 tokio::time::sleep(WATCHED + Duration::from_secs(1)).await;
                 let mut heard = vec![0; 64 * MB];
@@ -244,7 +259,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
         })
         .collect();
     let most = watched(&up, &operator, &runtime);
-    println!("{} MB of answers: {before} KB before, {most} KB at most", 20 * 256 * length / MB);
+    println!("{} MB of answers: {before} KB before, {most} KB at most", 20 * 12 * length / MB);
     assert!(most < before + MOST_KB);
     let refused: usize = asking.into_iter().map(|asked| runtime.block_on(asked).unwrap()).sum();
     assert!(refused > 0, "none was refused");
@@ -291,7 +306,8 @@ fn bodies_of_requests_are_bounded_in_all() {
         .map(|poured| json!(runtime.block_on(poured).unwrap()))
         .collect();
     let told = |what: &str| told.iter().filter(|told| told.as_str().unwrap().contains(what)).count();
-    assert!(told("503 Service Unavailable") >= 15, "{}", told("503 Service Unavailable"));
+    // The words are lost on who was cut off in the middle of a write.
+    assert!(told("503 Service Unavailable") >= 5, "{} of {}", told("503 Service Unavailable"), told(""));
     assert_eq!(told("503 Service Unavailable"), told("retry-after: 5"));
     drop(runtime);
     recovers(&up, &token, before, &self::runtime());
