@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio_websockets::{ClientBuilder, Message};
 
+#[path = "links/room.rs"]
+mod room;
+
 #[derive(Default)]
 struct Echo {
     seen: Mutex<Vec<String>>,
