@@ -37,7 +37,8 @@ fn head(first: u8, length: usize) -> Vec<u8> {
 /// The code and the words of the close frame, which is the last.
 async fn last_words(mut wire: DuplexStream) -> (u16, String) {
     let mut heard = Vec::new();
-    wire.read_to_end(&mut heard).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(120), wire.read_to_end(&mut heard));
+    told.await.expect("it is closed").unwrap();
     let at = heard.iter().position(|byte| *byte == 0x88).unwrap();
     let code = u16::from_be_bytes([heard[at + 2], heard[at + 3]]);
     (code, String::from_utf8_lossy(&heard[at + 4..]).into_owned())
@@ -93,6 +94,7 @@ async fn an_answer_without_room_is_an_error_in_its_place() {
     }
     // They wait for the peer to read, and there is room for one of them.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(pool.whole().try_take(MB).is_none(), "it has its room until it is written");
     let mut told = Vec::new();
     while told.len() < 2 {
         let message = socket.next().await.unwrap().unwrap();
