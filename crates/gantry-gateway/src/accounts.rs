@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use gantry_link::{Account, LinkOptions, Pool};
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::Identity;
 
 /// Accounts that nobody uses are forgotten when there are more than this.
 const REMEMBERED: usize = 1024;
+
+/// How often, and how much later, freed memory is looked after.
+const SETTLING_TIMES: usize = 3;
+const SETTLING_PAUSE: Duration = Duration::from_millis(1_200);
+const LARGE_BLOCK: usize = 8 << 20;
 
 #[derive(Default)]
 pub(crate) struct Accounts {
@@ -27,6 +34,24 @@ impl Accounts {
 
     pub(crate) fn of_node(&self, id: &str) -> Account {
         self.find(&format!("node {id}"), Pool::half)
+    }
+
+    /// After a burst the memory it took goes back to the system also if nothing else happens: an allocator that waits a while
+    /// before it does so looks at the clock when a large block is freed.
+    pub(crate) async fn settle(&self, stop: CancellationToken) {
+        let settling = async {
+            loop {
+                self.pool.given_back().await;
+                for _ in 0..SETTLING_TIMES {
+                    tokio::time::sleep(SETTLING_PAUSE).await;
+                    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BLOCK)));
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = settling => {}
+        }
     }
 
     fn find(&self, name: &str, open: impl FnOnce(&Pool) -> Account) -> Account {

@@ -96,6 +96,10 @@ pub async fn serve(
         let (gateway, stop) = (gateway.clone(), stop.clone());
         async move { gateway.linger.run(stop).await }
     });
+    connections.spawn({
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        async move { gateway.accounts.settle(stop).await }
+    });
     Ok(Serving { address, gateway, stop, accepting, connections, sockets })
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// What all connections of a process may hold together of messages that are unfinished, worked on, or not yet written.
 pub const POOL_BYTES: u32 = 256 << 20;
@@ -15,10 +15,14 @@ pub const FREE_BYTES: usize = 64 << 10;
 /// How long somebody waits for room before being told that there is none.
 pub const ROOM_WAIT: Duration = Duration::from_secs(10);
 
+/// A share of which it is told when it is given back.
+const MUCH: usize = 1 << 20;
+
 /// The room of one process.
 #[derive(Debug, Clone)]
 pub struct Pool {
     room: Arc<Semaphore>,
+    given_back: Arc<Notify>,
     bytes: u32,
 }
 
@@ -30,7 +34,12 @@ impl Default for Pool {
 
 impl Pool {
     pub fn new(bytes: u32) -> Pool {
-        Pool { room: semaphore(bytes), bytes }
+        Pool { room: semaphore(bytes), given_back: Arc::default(), bytes }
+    }
+
+    /// Returns when much was given back since the last time.
+    pub async fn given_back(&self) {
+        self.given_back.notified().await;
     }
 
     /// For somebody who may have all of it.
@@ -44,7 +53,8 @@ impl Pool {
     }
 
     fn account(&self, limit: u32) -> Account {
-        Account { pool: self.room.clone(), own: semaphore(limit), limit }
+        let given_back = self.given_back.clone();
+        Account { pool: self.room.clone(), own: semaphore(limit), given_back, limit }
     }
 }
 
@@ -53,6 +63,7 @@ impl Pool {
 pub struct Account {
     own: Arc<Semaphore>,
     pool: Arc<Semaphore>,
+    given_back: Arc<Notify>,
     limit: u32,
 }
 
@@ -61,6 +72,7 @@ pub struct Account {
 pub struct Share {
     own: OwnedSemaphorePermit,
     pool: OwnedSemaphorePermit,
+    given_back: Arc<Notify>,
 }
 
 impl Account {
@@ -69,7 +81,7 @@ impl Account {
         let bytes = u32::try_from(bytes).ok()?;
         let own = self.own.clone().try_acquire_many_owned(bytes).ok()?;
         let pool = self.pool.clone().try_acquire_many_owned(bytes).ok()?;
-        Some(Share { own, pool })
+        Some(Share { own, pool, given_back: self.given_back.clone() })
     }
 
     /// Room for so many bytes, waited for no longer than [`ROOM_WAIT`].
@@ -82,7 +94,7 @@ impl Account {
             // One's own first: who has had enough must not stand in the way of others.
             let own = self.own.clone().acquire_many_owned(bytes).await.ok()?;
             let pool = self.pool.clone().acquire_many_owned(bytes).await.ok()?;
-            Some(Share { own, pool })
+            Some(Share { own, pool, given_back: self.given_back.clone() })
         };
         tokio::time::timeout(ROOM_WAIT, taken).await.ok().flatten()
     }
@@ -104,9 +116,21 @@ impl Share {
     }
 
     /// Both together. They are of the same account.
-    pub fn join(&mut self, other: Share) {
-        self.own.merge(other.own);
-        self.pool.merge(other.pool);
+    pub fn join(&mut self, mut other: Share) {
+        let bytes = other.bytes();
+        // All of it, so that there is always something to split off.
+        if let (Some(own), Some(pool)) = (other.own.split(bytes), other.pool.split(bytes)) {
+            self.own.merge(own);
+            self.pool.merge(pool);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.bytes() >= MUCH {
+            self.given_back.notify_one();
+        }
     }
 }
 

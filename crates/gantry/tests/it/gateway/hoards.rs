@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::peers::{Client, Raw, hello, params, runtime, tools};
-use super::{Up, eventually};
+use super::{Up, eventually, soak};
 use crate::run::World;
 
 const MB: usize = 1 << 20;
@@ -123,7 +123,7 @@ fn recovers(up: &Up, token: &str, before: u64, runtime: &tokio::runtime::Runtime
     });
     println!("peak {} KB, now {} KB, before {before} KB", up.peak_kb(), up.resident_kb());
     assert!(up.peak_kb() < before + MOST_KB, "{} KB at most", up.peak_kb());
-    eventually("memory goes back to the system", Duration::from_secs(10), || {
+    eventually("memory goes back to the system", Duration::from_secs(40), || {
         up.resident_kb() < before + 64 * 1024
     });
 }
@@ -234,18 +234,20 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
     world.write("large", &"0123456789abcde\n".repeat(2 * MB / 16));
     let read = json!({"tool": "read", "input": {"path": "large"}});
     let length = up.call("read", &read["input"]).body.len();
+    // What is not taken is more than a token may have, in either case.
+    let calls = if soak() { 12 } else { 7 };
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let mut wire = runtime.block_on(Wire::open(&up, &token));
             let read = read.clone();
             runtime.spawn(async move {
-                for id in 1..=12 {
+                for id in 1..=calls {
                     let call =
                         json!({"type": "req", "id": id, "method": "tool.call", "params": read}).to_string();
                     wire.begin(0x81, call.len()).await;
                     wire.stream.write_all(call.as_bytes()).await.unwrap();
                 }
-                tokio::time::sleep(WATCHED + Duration::from_secs(1)).await;
+                tokio::time::sleep(WATCHED + Duration::from_secs(6)).await;
                 let mut heard = vec![0; 64 * MB];
                 let mut length = 0;
                 // What there was no room for is said instead of the answer.
@@ -259,7 +261,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
         })
         .collect();
     let most = watched(&up, &operator, &runtime);
-    println!("{} MB of answers: {before} KB before, {most} KB at most", 20 * 12 * length / MB);
+    println!("{} MB of answers: {before} KB before, {most} KB at most", 20 * calls * length / MB);
     assert!(most < before + MOST_KB);
     let refused: usize = asking.into_iter().map(|asked| runtime.block_on(asked).unwrap()).sum();
     assert!(refused > 0, "none was refused");
