@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::accounts::Accounts;
 use crate::answers::Answers;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
@@ -62,6 +63,8 @@ pub struct Gateway {
     pub(crate) results: Arc<dyn ResultStore>,
     pub(crate) sessions: Option<Sessions>,
     pub(crate) answers: Answers,
+    /// Room for messages under way.
+    pub(crate) accounts: Accounts,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -103,6 +106,7 @@ impl Gateway {
             results: parts.results,
             sessions: parts.sessions,
             answers: Answers::default(),
+            accounts: Accounts::default(),
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,

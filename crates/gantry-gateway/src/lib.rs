@@ -2,6 +2,7 @@
 //!
 //! Reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
 
+mod accounts;
 mod admin;
 mod agent_desk;
 mod answers;
@@ -16,6 +17,7 @@ mod remote_tools;
 mod server;
 mod session_desk;
 mod transfers;
+mod unstuck;
 mod ws;
 
 pub use callers::Agent;

@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use crate::http;
+use crate::unstuck::Unstuck;
 
 /// For the head of a request, the first and every later one, and for a TLS handshake.
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
@@ -94,6 +95,10 @@ pub async fn serve(
     connections.spawn({
         let (gateway, stop) = (gateway.clone(), stop.clone());
         async move { gateway.linger.run(stop).await }
+    });
+    connections.spawn({
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        async move { gateway.accounts.settle(stop).await }
     });
     Ok(Serving { address, gateway, stop, accepting, connections, sockets })
 }
@@ -184,6 +189,7 @@ async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Unstuck::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)

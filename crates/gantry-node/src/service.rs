@@ -40,7 +40,10 @@ impl Service for NodeService {
             match request.method.as_str() {
                 method::TOOL_CALL => self.tool_call(&link, &request).await,
                 method::LOGS_GET => self.logs_get(&request).await,
-                method::BULK_OPEN => self.bulk_open(&link).await,
+                method::BULK_OPEN => {
+                    request.no_params()?;
+                    self.bulk_open(&link).await
+                }
                 name if name.starts_with("transfer.") => self.bulk.request(request).await,
                 _ => Err(request.unknown()),
             }

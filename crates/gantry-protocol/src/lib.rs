@@ -34,5 +34,8 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// The largest text frame before `connect` has succeeded.
 pub const MAX_CONNECT_BYTES: usize = 64 * 1024;
 
+/// Calls that a node may name in `connect`: as many ids as fit beside its tools.
+pub const MAX_LISTED_CALLS: usize = 1024;
+
 /// The largest frame afterwards: whole files and images travel as results.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;

@@ -181,6 +181,10 @@ impl Gate {
         let (answer, error) = self.answer(&tool, result);
         let answer = self.mask(answer);
         let (answer, mut warnings) = self.bound(&call, &tool, answer).await;
+        warnings.extend(call.found.take_warnings().into_iter().map(|mut warning| {
+            self.parts.masker.mask_text(&mut warning);
+            warning
+        }));
         warnings.extend(warning(&answer));
         warnings.extend(ending.record(&answer, error));
         // An error may quote what the tool found, also of one whose successes show nothing.
