@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
+use crate::transfers::leftovers::{End, remove_leftovers};
 use crate::transfers::relay::{Port, Relay};
 
 mod carry;
@@ -187,6 +188,8 @@ impl Nodes {
             return Err("the node was removed meanwhile".into());
         }
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
+        let (database, end) = (self.database.clone(), node.end(&live));
+        tokio::spawn(async move { remove_leftovers(&database, &end).await });
         if let Some(old) = node.take_place(live) {
             old.link.close("replaced by a newer connection of the same node");
         }
@@ -240,6 +243,11 @@ impl Nodes {
             }
             ours
         });
+    }
+
+    /// The connected ones, as places where parts may lie.
+    pub(crate) fn ends(&self) -> Vec<End> {
+        self.known().values().filter_map(|node| Some(node.end(&node.live()?))).collect()
     }
 
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
@@ -396,6 +404,10 @@ impl Node {
 
     pub(crate) fn live(&self) -> Option<Live> {
         self.live.borrow().clone()
+    }
+
+    fn end(&self, live: &Live) -> End {
+        End::Node { id: self.id.clone(), link: live.link.clone() }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {

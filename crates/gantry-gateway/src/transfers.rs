@@ -18,12 +18,14 @@ use crate::gateway::now_ms;
 use crate::nodes::Nodes;
 
 mod drive;
+pub(crate) mod leftovers;
 mod meter;
 pub(crate) mod relay;
 mod round;
 mod session;
 mod storage;
 
+use leftovers::{End, remove_leftovers};
 use meter::Meter;
 use round::Errand;
 use session::OwnDesks;
@@ -34,6 +36,8 @@ const MAX_RUNNING: usize = 256;
 
 /// How often a caller hears how far it is; surfaces thin it out further.
 const REPORT_PAUSE: Duration = Duration::from_millis(100);
+
+const TIDY_PAUSE: Duration = Duration::from_secs(3600);
 
 /// A transfer of which nothing moves for so long has failed.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -122,6 +126,21 @@ impl Transfers {
             self.spawn(Arc::new(job));
         }
         Ok(count)
+    }
+
+    /// Removes what transfers that are over have left here, and on nodes, and forgets them after a week: now, and then every
+    /// hour. Nodes are also asked when they connect.
+    pub async fn keep_tidy(&self) -> std::convert::Infallible {
+        loop {
+            let own = self.own.local.iter().chain([&self.own.storage]);
+            let own = own.map(|desk| End::Desk(desk.clone()));
+            for end in own.chain(self.nodes.ends()) {
+                remove_leftovers(&self.database, &end).await;
+            }
+            // What fails now is tried again.
+            let _ = self.database.sweep_transfers(now_ms()).await;
+            tokio::time::sleep(TIDY_PAUSE).await;
+        }
     }
 
     /// The transfer of this key, running already or started now, with this caller counted.

@@ -24,7 +24,7 @@ pub use stream::{
 };
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
-    TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared, TransferReceive,
+    TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared, TransferReceive,
     TransferSend, WireEntry, WireEntryKind,
 };
 

@@ -7,6 +7,7 @@
 )]
 
 mod fleet;
+mod leftovers;
 mod rivals;
 mod transfer_faults;
 mod transfers;
