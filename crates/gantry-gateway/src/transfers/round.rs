@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake,
+    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, TransferDone, TransferHas, TransferHave, TransferMake,
     TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared,
     TransferReceive, TransferSend, WireEntry, WireEntryKind, method,
 };
@@ -28,6 +28,8 @@ const LARGE_WEIGHT: u32 = WINDOW as u32 / 2;
 /// When one end has failed, the other gets this long to tell its side.
 const OTHER_END_LIMIT: Duration = Duration::from_secs(5);
 
+const DISAGREE: &str = "the ends do not agree on what was sent";
+
 /// What was left out is told up to here, and then counted.
 const MAX_SKIPPED: usize = 200;
 
@@ -44,8 +46,6 @@ pub(crate) struct Errand {
 pub(crate) struct Ledger {
     /// Not the first round: parts may have come before.
     pub(crate) resumed: bool,
-    /// The destination was prepared: something may have to be removed there.
-    pub(crate) prepared: bool,
     /// What has come is not to be gone on with.
     pub(crate) from_zero: bool,
     pub(crate) mime: Option<String>,
@@ -73,7 +73,6 @@ impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         let opened = self.open().await?;
         self.prepare(&opened).await?;
-        ledger.prepared = true;
         self.meter.moved();
         match opened.kind {
             SentKind::File => {
@@ -175,10 +174,12 @@ impl Round<'_> {
         };
         let sending = self.source.request::<_, TransferDone>(method::TRANSFER_SEND, &send);
         let mut sending = std::pin::pin!(sending);
-        let (mut sent, mut received) = (None, None);
+        let (mut sent, mut received, mut end) = (None, None, None);
+        let mut broken = std::pin::pin!(stream.broken());
         while sent.is_none() || received.is_none() {
             let failed = matches!(sent, Some(Err(_))) || matches!(received, Some(Err(_)));
             tokio::select! {
+                frame = stream.ended(), if !failed => end = Some(frame),
                 done = &mut sending, if sent.is_none() => {
                     if let Err(Failure::Lost(reason) | Failure::Restart(reason)) = &done {
                         stream.abort(reason);
@@ -194,19 +195,28 @@ impl Round<'_> {
                     received = Some(done);
                 }
                 // Also of a source that says it has sent all: what has not arrived was not.
-                reason = stream.broken(), if !failed => sent = Some(Err(Failure::Lost(reason))),
+                reason = &mut broken, if !failed => sent = Some(Err(Failure::Lost(reason))),
                 () = tokio::time::sleep(OTHER_END_LIMIT), if failed => {
                     let silent = || Err(Failure::Lost("the other end did not answer".into()));
                     sent.get_or_insert_with(silent);
                     received.get_or_insert_with(silent);
                 }
             }
+            // The receiver gives the file its name when it hears the end: first the source has to stand by it.
+            if let Some(Ok(done)) = &sent
+                && let Some(frame) = end.take()
+            {
+                if stands_by(done, &frame) {
+                    stream.release(frame);
+                } else {
+                    stream.abort(DISAGREE);
+                    sent = Some(Err(Failure::Restart(DISAGREE.into())));
+                }
+            }
         }
         match (sent, received) {
             (Some(Ok(sent)), Some(Ok(received))) if sent == received => Ok(received),
-            (Some(Ok(_)), Some(Ok(_))) => {
-                Err(Failure::Restart("the ends do not agree on what was sent".into()))
-            }
+            (Some(Ok(_)), Some(Ok(_))) => Err(Failure::Restart(DISAGREE.into())),
             (Some(Err(sent)), Some(Err(received))) => {
                 Err(at(&self.errand.source, sent).or(at(&self.errand.destination, received)))
             }
@@ -399,6 +409,12 @@ fn at(endpoint: &Endpoint, failure: Failure) -> Failure {
         }
         other => other,
     }
+}
+
+/// Whether the source's answer says the same as its end.
+fn stands_by(done: &TransferDone, end: &StreamFrame) -> bool {
+    let hash = end.hash().map(|hash| blake3::Hash::from_bytes(hash).to_hex());
+    done.bytes == end.offset() && hash.is_some_and(|hash| hash.as_str() == done.hash)
 }
 
 /// What the source itself cannot read.

@@ -8,6 +8,7 @@
 
 mod fleet;
 mod leftovers;
+mod liars;
 mod rivals;
 mod transfer_faults;
 mod transfers;
