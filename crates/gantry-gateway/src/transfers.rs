@@ -202,8 +202,7 @@ impl Transfers {
             return Ok(());
         }
         if node != LOCAL_NODE && self.nodes.find(node).is_none() {
-            let hint = "`gantry nodes` lists them";
-            return Err(ToolError::failed(format!("unknown node \"{node}\"")).with_hint(hint));
+            return Err(unknown_node(node));
         }
         if self.registry.view(&ToolScope::default()).find(&name).is_none() {
             self.check_present(endpoint)?;
@@ -215,16 +214,23 @@ impl Transfers {
     /// A new transfer does not wait for a node that is away.
     fn check_present(&self, endpoint: &Endpoint) -> Result<(), ToolError> {
         let Endpoint::Node { node, .. } = endpoint else { return Ok(()) };
-        if node == LOCAL_NODE || self.nodes.find(node).is_some_and(|node| node.live().is_some()) {
+        if node == LOCAL_NODE {
             return Ok(());
         }
-        Err(ToolError::unavailable(format!("the node \"{node}\" is offline"))
-            .with_hint("start it there with `gantry node`, or see `gantry nodes`"))
+        match self.nodes.find(node) {
+            Some(node) if node.live().is_some() => Ok(()),
+            Some(node) => Err(node.absent()),
+            None => Err(unknown_node(node)),
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Key, Arc<Job>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unknown_node(node: &str) -> ToolError {
+    ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists them")
 }
 
 impl Job {

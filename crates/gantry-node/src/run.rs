@@ -39,6 +39,8 @@ const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 const REPLACED: &str = "another process with this node's id and token has taken its place; this one waits until that one \
                         is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
 
+const RENEWED: &str = "the node's token was renewed";
+
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub gateway: GatewayUrl,
@@ -83,6 +85,8 @@ pub enum Over {
     /// The gateway does not take its token: revoked, renewed, or of another node. Somebody has to bring another one.
     Unauthorized {
         reason: String,
+        /// There is a new token for it, so it is expected back.
+        renewed: bool,
     },
 }
 
@@ -122,7 +126,8 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
                 let reason = dismissed.take().unwrap_or(reason);
                 state.failed(&reason);
                 log.error("unauthorized", json!({"reason": bounded(&reason)}));
-                break Over::Unauthorized { reason };
+                let renewed = reason.starts_with(RENEWED);
+                break Over::Unauthorized { reason, renewed };
             }
             Ended::Lost { reason, lived } => {
                 dismissed = dismissal(&reason).map(str::to_owned);

@@ -116,12 +116,15 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
         let prepared = ctx.state.books.prepare(&input.transfer, &input.path, kind, scope, &beneath);
-        Ok(json!(prepared.map_err(|err| match err {
+        Ok(json!(prepared.map_err(|err| match &err {
             // An earlier receiver of the same file has not noticed yet that it is over.
             FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
                 ToolError::unavailable("the file is still being received")
             }
-            other => file_error(other),
+            FileError::NotAFile { what: "a directory", .. } => {
+                file_error(err).with_hint("name the file in it: a directory is not replaced by a file")
+            }
+            _ => file_error(err),
         })?))
     })
     .await

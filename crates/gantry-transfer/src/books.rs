@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use gantry_protocol::{
-    ManifestPage, TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare, TransferPrepared,
-    WireError,
+    ManifestPage, TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare,
+    TransferPrepared, WireError,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use gantry_files::{FileError, FileMeta, Manifest, ManifestKind, PartRecords, Partial, Scope, Source, media};
 use gantry_protocol::{
-    ManifestPage, SentKind, TransferMake, TransferOpened, TransferParts, TransferPrepared, WireEntry, WireEntryKind,
+    ManifestPage, SentKind, TransferMake, TransferOpened, TransferParts, TransferPrepared, WireEntry,
+    WireEntryKind,
 };
 
 use crate::books::{Landing, Origin, check_entry};

@@ -63,7 +63,8 @@ impl Output {
 
     /// One line, of a listing for instance: a line break in it is somebody's attempt at another.
     pub(crate) fn line(&self, text: &str) {
-        self.write(&format!("{}\n", unstyled(text).replace('\n', "\\n")));
+        // A carriage return, too, would let the end of a line overwrite its beginning.
+        self.write(&format!("{}\n", unstyled(text).replace('\r', "\\r").replace('\n', "\\n")));
     }
 
     /// A piece of a text that goes on.

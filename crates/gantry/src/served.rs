@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{Role, Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, ProtectedResource,
-    Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
+    Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, PemFile,
+    ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
@@ -316,7 +316,10 @@ fn tls_files(places: &Places, config: &GatewayConfig) -> Result<Option<TlsFiles>
     match (&config.tls_cert, &config.tls_key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => {
-            Ok(Some(TlsFiles { certificates: places.read_own(cert)?, key: places.read_own(key)? }))
+            let pem = |name: &PathBuf| {
+                Ok::<_, anyhow::Error>(PemFile { name: name.clone(), pem: places.read_own(name)? })
+            };
+            Ok(Some(TlsFiles { certificates: pem(cert)?, key: pem(key)? }))
         }
         _ => Err(UsageError("TLS takes both a certificate and a key".into()).into()),
     }

@@ -52,7 +52,12 @@ impl World {
 
 fn age(path: &Path) {
     let long_ago = SystemTime::now() - 2 * WEEK;
-    File::options().write(true).open(path).unwrap().set_times(FileTimes::new().set_modified(long_ago)).unwrap();
+    File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_times(FileTimes::new().set_modified(long_ago))
+        .unwrap();
 }
 
 #[test]

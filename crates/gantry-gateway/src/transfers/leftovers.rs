@@ -46,11 +46,13 @@ pub(crate) async fn remove_leftovers(database: &Database, end: &End) {
 /// What the database cannot tell is kept.
 async fn is_wanted(database: &Database, end: &End, transfer: &str) -> bool {
     match database.transfer(transfer).await {
-        Ok(Some(row)) if row.state == TransferState::Running => match (end, Endpoint::parse(&row.destination)) {
-            (End::Node { id, .. }, Ok(Endpoint::Node { node, .. })) => node == *id,
-            (End::Node { .. }, _) => false,
-            (End::Desk(_), _) => true,
-        },
+        Ok(Some(row)) if row.state == TransferState::Running => {
+            match (end, Endpoint::parse(&row.destination)) {
+                (End::Node { id, .. }, Ok(Endpoint::Node { node, .. })) => node == *id,
+                (End::Node { .. }, _) => false,
+                (End::Desk(_), _) => true,
+            }
+        }
         Ok(_) => false,
         Err(_) => true,
     }

@@ -337,7 +337,10 @@ mod tests {
             ("a hole", vec![(1, credit(100)), (0, data(1, 1, 10))]),
             ("too much credit", vec![(1, credit(MAX_UNACKNOWLEDGED_BYTES + 1))]),
             ("two ends", vec![(0, StreamFrame::end(1, 0, &[0; 32])), (0, StreamFrame::end(1, 0, &[0; 32]))]),
-            ("bytes after the end", vec![(1, credit(9)), (0, StreamFrame::end(1, 0, &[0; 32])), (0, data(1, 0, 9))]),
+            (
+                "bytes after the end",
+                vec![(1, credit(9)), (0, StreamFrame::end(1, 0, &[0; 32])), (0, data(1, 0, 9))],
+            ),
         ] {
             assert_eq!(check(&frames).await, (0, 0, true), "{name}");
         }

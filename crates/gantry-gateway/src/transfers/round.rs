@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, TransferDone, TransferHas, TransferHave, TransferMake,
-    TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared,
-    TransferReceive, TransferSend, WireEntry, WireEntryKind, method,
+    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, TransferDone, TransferHas, TransferHave,
+    TransferMake, TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare,
+    TransferPrepared, TransferReceive, TransferSend, WireEntry, WireEntryKind, WireError, method,
 };
 use gantry_toolsets::Endpoint;
 use serde_json::Value;
@@ -59,6 +59,8 @@ pub(crate) struct Ledger {
     done_to: Option<String>,
     /// Entries on their way, of which parts may have come.
     pub(crate) partial: Vec<String>,
+    /// On the way into the workspace: the directory that was met last, while nothing in it was. The root is the empty one.
+    empty: Option<String>,
 }
 
 pub(crate) struct Round<'a> {
@@ -72,6 +74,9 @@ pub(crate) struct Round<'a> {
 impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         let opened = self.open().await?;
+        if let Err(reason) = check_mode(opened.mode) {
+            return Err(at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, reason))));
+        }
         self.prepare(&opened).await?;
         self.meter.moved();
         match opened.kind {
@@ -115,6 +120,10 @@ impl Round<'_> {
         // Everything has arrived: a source that cannot be told forgets by itself.
         let _: Result<Value, _> = self.source.request(method::TRANSFER_FINISH, &over).await;
         Ok(())
+    }
+
+    fn to_workspace(&self) -> bool {
+        matches!(self.errand.destination, Endpoint::Workspace { .. })
     }
 
     /// What only the machine itself can tell apart: the same place under two names.
@@ -228,7 +237,9 @@ impl Round<'_> {
 
     async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         self.meter.set_done(ledger.bytes);
-        ledger.files.get_or_insert(0);
+        if ledger.files.replace(ledger.files.unwrap_or(0)).is_none() && self.to_workspace() {
+            ledger.empty = Some(String::new());
+        }
         let room = Semaphore::new(WINDOW);
         let resumed = ledger.resumed;
         let mut page = VecDeque::new();
@@ -262,11 +273,14 @@ impl Round<'_> {
                     (entry, brought)
                 });
             }
-            let Some((entry, brought)) = flying.next().await else { return Ok(()) };
+            let Some((entry, brought)) = flying.next().await else {
+                ledger.leave_empty("");
+                return Ok(());
+            };
             let brought = brought.map_err(|failure| below(&entry.path, failure))?;
             self.meter.moved();
             ledger.partial.retain(|path| *path != entry.path);
-            ledger.note(entry, brought);
+            ledger.note(entry, brought, self.to_workspace());
         }
     }
 
@@ -282,12 +296,17 @@ impl Round<'_> {
             mode,
             target,
         };
-        let to_workspace = matches!(self.errand.destination, Endpoint::Workspace { .. });
+        let to_workspace = self.to_workspace();
         match &entry.kind {
             WireEntryKind::File { .. } | WireEntryKind::Directory { .. }
                 if to_workspace && gantry_store::check_key(&entry.path).is_err() =>
             {
                 Ok(Brought::Skipped("the workspace takes no such name".into()))
+            }
+            WireEntryKind::File { mode, .. } | WireEntryKind::Directory { mode }
+                if let Err(reason) = check_mode(*mode) =>
+            {
+                Ok(Brought::Skipped(reason))
             }
             WireEntryKind::File { size, mode } => {
                 let weight = if *size > LARGE { LARGE_WEIGHT } else { 1 };
@@ -350,22 +369,43 @@ impl Ledger {
         !matches!(entry.kind, WireEntryKind::Directory { .. }) && self.done_to.as_ref().is_some_and(in_order)
     }
 
-    fn note(&mut self, entry: WireEntry, brought: Brought) {
+    fn note(&mut self, entry: WireEntry, brought: Brought, to_workspace: bool) {
+        let further = |done: &String| done.split('/').lt(entry.path.split('/'));
+        // Of an earlier round; directories are only made again.
+        if matches!(brought, Brought::Before) || !self.done_to.as_ref().is_none_or(further) {
+            return;
+        }
+        self.leave_empty(&entry.path);
         match brought {
-            Brought::Before => return,
             Brought::File(bytes) => {
                 self.bytes += bytes;
                 *self.files.get_or_insert(0) += 1;
             }
-            Brought::Skipped(reason) if self.skipped.len() < MAX_SKIPPED => {
-                self.skipped.push(format!("{}: {reason}", entry.path));
-            }
-            Brought::Skipped(_) => self.skipped_more += 1,
-            Brought::Made => {}
+            Brought::Skipped(reason) => self.skip(&entry.path, &reason),
+            Brought::Made if to_workspace => self.empty = Some(entry.path.clone()),
+            Brought::Made | Brought::Before => {}
         }
-        let further = |done: &String| done.split('/').lt(entry.path.split('/'));
-        if self.done_to.as_ref().is_none_or(further) {
-            self.done_to = Some(entry.path);
+        self.done_to = Some(entry.path);
+    }
+
+    /// The next entry tells whether the directory before it held anything.
+    fn leave_empty(&mut self, next: &str) {
+        let Some(directory) = self.empty.take() else { return };
+        let holds = match directory.as_str() {
+            "" => !next.is_empty(),
+            directory => next.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')),
+        };
+        if !holds {
+            let shown = if directory.is_empty() { "." } else { &directory };
+            self.skip(shown, "it is an empty directory, and the workspace keeps files only");
+        }
+    }
+
+    fn skip(&mut self, path: &str, reason: &str) {
+        if self.skipped.len() < MAX_SKIPPED {
+            self.skipped.push(format!("{path}: {reason}"));
+        } else {
+            self.skipped_more += 1;
         }
     }
 
@@ -409,6 +449,11 @@ fn at(endpoint: &Endpoint, failure: Failure) -> Failure {
         }
         other => other,
     }
+}
+
+/// Permission bits, and those that are never set: anything else is no mode, and what it would come to nobody meant.
+fn check_mode(mode: u32) -> Result<(), String> {
+    if mode <= 0o7777 { Ok(()) } else { Err(format!("its mode is none: {mode}")) }
 }
 
 /// Whether the source's answer says the same as its end.

@@ -102,7 +102,7 @@ impl StorageBooks {
         let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
         let key = match ask.kind {
             SentKind::File => {
-                let path = WorkspacePath::file(&call, &ask.path).map_err(tool_error)?;
+                let path = WorkspacePath::written_file(&call, &ask.path).map_err(tool_error)?;
                 let below = format!("{}/", path.key());
                 let below = self.objects.list(&below, Depth::One).await.map_err(object_error)?;
                 if !below.objects.is_empty() || !below.prefixes.is_empty() {

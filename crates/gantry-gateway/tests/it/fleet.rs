@@ -11,13 +11,16 @@ use gantry_gateway::{
     Gateway, GatewayHub, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
 };
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{Node, NodeHome, StreamSink, NodeLog, NodeOptions, NodeState, Pace, Phase, Token, TokenSource};
+use gantry_node::{
+    Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, StreamSink, Token, TokenSource,
+};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Database, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface, ToolError};
 use gantry_toolsets::{
-    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, PartsFolder, ShellSettings, Transferred, node_tools, transfer_desk,
+    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, PartsFolder, ShellSettings, Transferred, node_tools,
+    transfer_desk,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -80,7 +83,8 @@ impl Fleet {
             objects: objects.clone(),
             data: data.clone(),
             local: Some(
-                transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts(data.root())).unwrap(),
+                transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts(data.root()))
+                    .unwrap(),
             ),
             idle_limit,
         });
@@ -228,6 +232,12 @@ impl Fleet {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path
+    }
+
+    /// All bits of a mode.
+    pub(crate) fn mode(&self, node: &str, path: &str) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(self.at(node, path)).unwrap().permissions().mode() & 0o7777
     }
 
     pub(crate) fn call(&self) -> Call {

@@ -125,7 +125,8 @@ async fn a_destination_killed_in_the_middle_of_a_transfer_that_is_then_called_of
     while unfinished().await > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let part = fleet.names("b").into_iter().find(|name| name.ends_with(".part")).expect("it has its part still");
+    let part =
+        fleet.names("b").into_iter().find(|name| name.ends_with(".part")).expect("it has its part still");
     let part = fleet.at("b", &part);
     fleet.start_process("b", "b", None).await;
     until_gone(&[&part]).await;

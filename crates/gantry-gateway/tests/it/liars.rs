@@ -67,3 +67,35 @@ async fn what_the_source_does_not_stand_by_gets_no_name() {
         assert!(stored.is_empty(), "{stored:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mode_that_is_none_is_refused() {
+    let fleet = fleet_with(method::TRANSFER_OPEN, |answer| answer["mode"] = 1_000_000_000.into()).await;
+    fleet.write("a", "file", "x");
+    let said = fleet.transfer("a:file", "b:file").await.unwrap_err().to_string();
+    assert!(said.contains("its mode is none: 1000000000"), "{said}");
+    let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
+        for entry in answer["entries"].as_array_mut().unwrap() {
+            let bad = entry["path"].as_str().unwrap().ends_with("bad");
+            entry["mode"] = if bad { 1_000_000_000.into() } else { 0o7755.into() };
+        }
+    })
+    .await;
+    fleet.write("a", "tree/bad", "x");
+    fleet.write("a", "tree/setuid", "x");
+    fleet.write("a", "tree/sub/setuid", "x");
+    let done = fleet.transfer("a:tree", "b:tree").await.unwrap();
+    assert_eq!(done.skipped, ["bad: its mode is none: 1000000000"]);
+    for (path, mode) in [("tree/setuid", 0o755), ("tree/sub", 0o1755), ("tree/sub/setuid", 0o755)] {
+        assert_eq!(fleet.mode("b", path), mode, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_is_longer_than_it_said_is_told_both_numbers() {
+    let fleet = fleet_with(method::TRANSFER_OPEN, |answer| answer["size"] = 100_000.into()).await;
+    fleet.write("a", "file", vec![1; 100_004]);
+    let said = fleet.transfer("a:file", "b:file").await.unwrap_err().to_string();
+    assert!(said.contains("100004 bytes came, 100000 were announced"), "{said}");
+    assert_eq!(fleet.names("b"), [""; 0]);
+}

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Over, Pace, Token, TokenSource};
+use gantry_node::{
+    NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Over, Pace, Token, TokenSource,
+};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
 use gantry_tool::{Capability, Ctx, Gate, GateParts, Progress, Registry, Tool, ToolError, Toolset};

@@ -9,7 +9,8 @@ use std::time::Duration;
 use gantry_files::{FileError, Files, FilesOptions, Scope};
 use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, StreamKind, TransferDone, TransferHas,
-    TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare, TransferPrepared, WireError, method, raw,
+    TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare, TransferPrepared, WireError,
+    method, raw,
 };
 use gantry_transfer::{
     Ask, Books, BooksFuture, Desk, FileBooks, FrameFuture, FrameOut, Gone, Landing, Origin, TransferError,

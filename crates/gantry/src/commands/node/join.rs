@@ -61,9 +61,9 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         };
         match over {
             Over::Stopped => Ok(Exit::Success),
-            Over::Unauthorized { reason } => {
-                // No gateway will go on with what has come.
-                if let Err(err) = desk.abandon_all().await {
+            Over::Unauthorized { reason, renewed } => {
+                // Nobody will go on with what has come, unless the node is expected back.
+                if !renewed && let Err(err) = desk.abandon_all().await {
                     log.warning("partsNotRemoved", json!({"error": err.to_string()}));
                 }
                 let _ = log.flush();
