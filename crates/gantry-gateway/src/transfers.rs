@@ -18,6 +18,7 @@ use crate::gateway::now_ms;
 use crate::nodes::Nodes;
 
 mod drive;
+mod ledger;
 pub(crate) mod leftovers;
 mod meter;
 pub(crate) mod relay;
@@ -73,13 +74,18 @@ struct Key {
     destination: String,
 }
 
+/// What an earlier start wrote down.
+struct Resumed {
+    ledger: Option<String>,
+}
+
 type Ended = Result<Transferred, WireError>;
 
 struct Job {
     key: Key,
     errand: Errand,
     /// Goes on from an earlier start of the gateway.
-    resumed: bool,
+    resumed: Option<Resumed>,
     meter: Arc<Meter>,
     cancel: CancellationToken,
     outcome: watch::Sender<Option<Ended>>,
@@ -122,7 +128,10 @@ impl Transfers {
                 autonomy: row.autonomy,
                 surface: "websocket".into(),
             };
-            let job = Job::new(Errand { id: row.id, caller, source, destination }, true);
+            let job = Job::new(
+                Errand { id: row.id, caller, source, destination },
+                Some(Resumed { ledger: row.ledger }),
+            );
             self.spawn(Arc::new(job));
         }
         Ok(count)
@@ -153,7 +162,7 @@ impl Transfers {
         let _starting = self.starting.lock().await;
         let caller = call.caller();
         let errand = Errand { id: uuid::Uuid::now_v7().to_string(), caller, source, destination };
-        let job = Job::new(errand, false);
+        let job = Job::new(errand, None);
         let known = self.running().get(&job.key).filter(|known| !known.cancel.is_cancelled()).cloned();
         if let Some(known) = known {
             return Ok(Waiting::new(known));
@@ -234,7 +243,7 @@ fn unknown_node(node: &str) -> ToolError {
 }
 
 impl Job {
-    fn new(errand: Errand, resumed: bool) -> Job {
+    fn new(errand: Errand, resumed: Option<Resumed>) -> Job {
         let key = Key {
             principal: errand.caller.principal.clone(),
             agent: errand.caller.agent.clone(),

@@ -7,9 +7,10 @@ use gantry_protocol::{ErrorCode, TransferOver, WireError, method};
 use gantry_toolsets::Transferred;
 use serde_json::Value;
 
-use super::round::{Ledger, Round};
+use super::ledger::{Kept, Ledger};
+use super::round::Round;
 use super::session::{Failure, Session};
-use super::{Ended, Job, Transfers};
+use super::{Ended, Job, Resumed, Transfers};
 use crate::gateway::now_ms;
 
 /// How far a transfer is, is written down this often, or after so many bytes.
@@ -31,8 +32,11 @@ const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Transfers {
     pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
-        let mut ledger = Ledger::default();
-        ledger.resumed = job.resumed;
+        let mut ledger = match &job.resumed {
+            Some(Resumed { ledger }) => Ledger::resumed(ledger.as_deref()),
+            None => Ledger::default(),
+        };
+        let kept = ledger.share();
         let ended = {
             // Dropped with this block, which calls off what was asked of both ends.
             let mut work = Box::pin(self.rounds(job, &mut ledger));
@@ -43,6 +47,7 @@ impl Transfers {
                     // In this order: callers that are sent away by a gateway that stops have not called it off.
                     biased;
                     () = self.nodes.stopping.cancelled() => {
+                        self.record(job, &kept).await;
                         let message = "the gateway is stopping; the transfer goes on when it is back";
                         return Err(WireError::new(ErrorCode::Unavailable, message));
                     }
@@ -56,31 +61,34 @@ impl Transfers {
                             let message = format!("nothing moved for {limit} seconds");
                             break Err(WireError::new(ErrorCode::Failed, message));
                         }
-                        self.record(job, &mut record).await;
+                        if record.is_due(job.meter.done()) {
+                            self.record(job, &kept).await;
+                        }
                     }
                 }
             }
         };
+        let mut arrived = std::mem::take(&mut *ledger.arrived());
         let noted = match &ended {
-            Ok(()) => Ok(ledger.bytes),
+            Ok(()) => Ok(arrived.bytes),
             Err(error) => Err(error.message.as_str()),
         };
         // The bytes are there, or the caller hears why not, whatever the record says.
         let _ = self.database.finish_transfer(&job.errand.id, noted, now_ms()).await;
         match ended {
             Ok(()) => {
-                job.meter.set_done(ledger.bytes);
-                job.meter.set_total(ledger.bytes);
-                let skipped = ledger.take_skipped();
+                job.meter.set_done(arrived.bytes);
+                job.meter.set_total(arrived.bytes);
+                let skipped = arrived.take_skipped();
                 Ok(Transferred {
-                    bytes_transferred: ledger.bytes,
-                    mime: ledger.mime,
-                    files: ledger.files,
+                    bytes_transferred: arrived.bytes,
+                    mime: arrived.mime,
+                    files: arrived.files,
                     skipped,
                 })
             }
             Err(error) => {
-                self.clean_up(job, ledger).await;
+                self.clean_up(job, arrived.partial).await;
                 Err(error)
             }
         }
@@ -131,20 +139,16 @@ impl Transfers {
         round.run(ledger).await
     }
 
-    /// Now and then, not with every frame.
-    async fn record(&self, job: &Job, record: &mut Record) {
-        let done = job.meter.done();
-        let due = record.at.elapsed() >= RECORD_PAUSE || done.abs_diff(record.bytes) >= RECORD_BYTES;
-        if due && done != record.bytes {
-            *record = Record { at: Instant::now(), bytes: done };
-            // A record that is behind costs nothing but an older number.
-            let _ = self.database.transfer_progress(&job.errand.id, job.meter.total(), done, now_ms()).await;
-        }
+    async fn record(&self, job: &Job, kept: &Kept) {
+        let (total, done, ledger) = (job.meter.total(), job.meter.done(), kept.text());
+        // A record that is behind costs nothing but an older number, and files that are sent again.
+        let noted = self.database.transfer_progress(&job.errand.id, total, done, ledger.as_deref(), now_ms());
+        let _ = noted.await;
     }
 
     /// Has what has come removed at the destination, and the source forget. An end that is away hears it when it is back.
-    async fn clean_up(&self, job: &Job, ledger: Ledger) {
-        let over = TransferOver { transfer: job.errand.id.clone(), entries: ledger.partial };
+    async fn clean_up(&self, job: &Job, entries: Vec<String>) {
+        let over = TransferOver { transfer: job.errand.id.clone(), entries };
         let abandon = async |endpoint| {
             let end = Session::open(&self.nodes, &self.own, endpoint).await?;
             end.request::<_, Value>(method::TRANSFER_ABANDON, &over).await
@@ -160,4 +164,16 @@ impl Transfers {
 struct Record {
     at: Instant,
     bytes: u64,
+}
+
+impl Record {
+    /// Now and then, not with every frame.
+    fn is_due(&mut self, done: u64) -> bool {
+        let due = self.at.elapsed() >= RECORD_PAUSE || done.abs_diff(self.bytes) >= RECORD_BYTES;
+        if !due || done == self.bytes {
+            return false;
+        }
+        *self = Record { at: Instant::now(), bytes: done };
+        true
+    }
 }

@@ -14,6 +14,7 @@ use gantry_toolsets::Endpoint;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::ledger::{Brought, Ledger};
 use super::meter::Meter;
 use super::relay::Relay;
 use super::session::{Failure, Session};
@@ -30,37 +31,12 @@ const OTHER_END_LIMIT: Duration = Duration::from_secs(5);
 
 const DISAGREE: &str = "the ends do not agree on what was sent";
 
-/// What was left out is told up to here, and then counted.
-const MAX_SKIPPED: usize = 200;
-
 /// What is to be brought where.
 pub(crate) struct Errand {
     pub(crate) id: String,
     pub(crate) caller: Caller,
     pub(crate) source: Endpoint,
     pub(crate) destination: Endpoint,
-}
-
-/// What is known over all rounds.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    /// Not the first round: parts may have come before.
-    pub(crate) resumed: bool,
-    /// What has come is not to be gone on with.
-    pub(crate) from_zero: bool,
-    pub(crate) mime: Option<String>,
-    /// Set when a directory is sent.
-    pub(crate) files: Option<u64>,
-    pub(crate) skipped: Vec<String>,
-    skipped_more: u64,
-    /// Bytes of files that are whole.
-    pub(crate) bytes: u64,
-    /// Everything up to this entry, in the order of manifests, is there.
-    done_to: Option<String>,
-    /// Entries on their way, of which parts may have come.
-    pub(crate) partial: Vec<String>,
-    /// On the way into the workspace: the directory that was met last, while nothing in it was. The root is the empty one.
-    empty: Option<String>,
 }
 
 pub(crate) struct Round<'a> {
@@ -85,8 +61,9 @@ impl Round<'_> {
                 self.meter.set_done(0);
                 let from = if ledger.from_zero { Start::Zero } else { Start::WhatHasCome };
                 let done = self.bring(None, from, opened.mode, Some(opened.size)).await?;
-                ledger.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
-                ledger.bytes = done.bytes;
+                let mut arrived = ledger.arrived();
+                arrived.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
+                arrived.bytes = done.bytes;
             }
             SentKind::Directory => self.bring_tree(ledger).await?,
         }
@@ -236,10 +213,7 @@ impl Round<'_> {
     }
 
     async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
-        self.meter.set_done(ledger.bytes);
-        if ledger.files.replace(ledger.files.unwrap_or(0)).is_none() && self.to_workspace() {
-            ledger.empty = Some(String::new());
-        }
+        self.meter.set_done(ledger.arrived().begin_tree(self.to_workspace()));
         let room = Semaphore::new(WINDOW);
         let resumed = ledger.resumed;
         let mut page = VecDeque::new();
@@ -259,9 +233,9 @@ impl Round<'_> {
                     }
                     continue;
                 };
-                let done = ledger.is_done(&entry);
+                let done = ledger.arrived().has(&entry);
                 if !done && matches!(entry.kind, WireEntryKind::File { .. }) {
-                    ledger.begin(&entry.path);
+                    ledger.arrived().begin(&entry.path);
                 }
                 let room = &room;
                 flying.push_back(async move {
@@ -274,13 +248,12 @@ impl Round<'_> {
                 });
             }
             let Some((entry, brought)) = flying.next().await else {
-                ledger.leave_empty("");
+                ledger.arrived().end_tree();
                 return Ok(());
             };
             let brought = brought.map_err(|failure| below(&entry.path, failure))?;
             self.meter.moved();
-            ledger.partial.retain(|path| *path != entry.path);
-            ledger.note(entry, brought, self.to_workspace());
+            ledger.arrived().note(entry, brought, self.to_workspace());
         }
     }
 
@@ -346,77 +319,6 @@ impl Round<'_> {
 enum Start {
     Zero,
     WhatHasCome,
-}
-
-enum Brought {
-    File(u64),
-    Made,
-    Skipped(String),
-    /// In an earlier round.
-    Before,
-}
-
-impl Ledger {
-    fn begin(&mut self, path: &str) {
-        if !self.partial.iter().any(|known| known == path) {
-            self.partial.push(path.to_owned());
-        }
-    }
-
-    /// Directories are made again, which costs little: their modes may have to be set at the end.
-    fn is_done(&self, entry: &WireEntry) -> bool {
-        let in_order = |done: &String| entry.path.split('/').le(done.split('/'));
-        !matches!(entry.kind, WireEntryKind::Directory { .. }) && self.done_to.as_ref().is_some_and(in_order)
-    }
-
-    fn note(&mut self, entry: WireEntry, brought: Brought, to_workspace: bool) {
-        let further = |done: &String| done.split('/').lt(entry.path.split('/'));
-        // Of an earlier round; directories are only made again.
-        if matches!(brought, Brought::Before) || !self.done_to.as_ref().is_none_or(further) {
-            return;
-        }
-        self.leave_empty(&entry.path);
-        match brought {
-            Brought::File(bytes) => {
-                self.bytes += bytes;
-                *self.files.get_or_insert(0) += 1;
-            }
-            Brought::Skipped(reason) => self.skip(&entry.path, &reason),
-            Brought::Made if to_workspace => self.empty = Some(entry.path.clone()),
-            Brought::Made | Brought::Before => {}
-        }
-        self.done_to = Some(entry.path);
-    }
-
-    /// The next entry tells whether the directory before it held anything.
-    fn leave_empty(&mut self, next: &str) {
-        let Some(directory) = self.empty.take() else { return };
-        let holds = match directory.as_str() {
-            "" => !next.is_empty(),
-            directory => next.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')),
-        };
-        if !holds {
-            let shown = if directory.is_empty() { "." } else { &directory };
-            self.skip(shown, "it is an empty directory, and the workspace keeps files only");
-        }
-    }
-
-    fn skip(&mut self, path: &str, reason: &str) {
-        if self.skipped.len() < MAX_SKIPPED {
-            self.skipped.push(format!("{path}: {reason}"));
-        } else {
-            self.skipped_more += 1;
-        }
-    }
-
-    /// What was left out, the last line counting the rest.
-    pub(crate) fn take_skipped(&mut self) -> Vec<String> {
-        let mut skipped = std::mem::take(&mut self.skipped);
-        if self.skipped_more > 0 {
-            skipped.push(format!("and {} more", self.skipped_more));
-        }
-        skipped
-    }
 }
 
 /// What an ending says for sure: for others the store falls back to text, which a file on a node need not be.
