@@ -141,12 +141,14 @@ impl Transfers {
     /// hour. Nodes are also asked when they connect.
     pub async fn keep_tidy(&self) -> std::convert::Infallible {
         loop {
-            let own = self.own.local.iter().chain([&self.own.storage]);
-            let own = own.map(|desk| End::Desk(desk.clone()));
-            for end in own.chain(self.nodes.ends()) {
+            let own = || self.own.local.iter().chain([&self.own.storage]);
+            for end in own().map(|desk| End::Desk(desk.clone())).chain(self.nodes.ends()) {
                 remove_leftovers(&self.database, &end).await;
             }
             // What fails now is tried again.
+            for desk in own() {
+                let _ = desk.sweep().await;
+            }
             let _ = self.database.sweep_transfers(now_ms()).await;
             tokio::time::sleep(TIDY_PAUSE).await;
         }

@@ -124,11 +124,16 @@ impl Desk {
         .await
     }
 
-    /// Removes parts that nobody has written to for a week: now, and then every hour.
+    /// Removes parts that nobody has written to for a week; returns how many.
+    pub async fn sweep(&self) -> Result<usize, TransferError> {
+        self.blocking(|books| books.sweep(PARTS_KEPT)).await
+    }
+
+    /// Sweeps now, and then every hour.
     pub async fn keep_tidy(&self) -> std::convert::Infallible {
         loop {
             // What fails now is tried again.
-            let _ = self.blocking(|books| books.sweep(PARTS_KEPT)).await;
+            let _ = self.sweep().await;
             tokio::time::sleep(SWEEP_PAUSE).await;
         }
     }

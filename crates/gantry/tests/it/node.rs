@@ -237,6 +237,30 @@ fn a_service_file_has_no_token_and_keeps_background_processes() {
     assert!(!world.folder.path().join(".config/systemd").exists(), "it was only shown");
 }
 
+#[test]
+fn parts_that_nobody_wrote_to_for_a_week_go_also_without_any_gateway() {
+    let world = World::new();
+    let part = |transfer: &str, age: &str| {
+        let part = world.write(&format!(".gantry-{transfer}.part"), "some bytes");
+        let records = world.data().join("parts/gone-0123").join(transfer);
+        std::fs::create_dir_all(&records).unwrap();
+        let record = records.join(transfer);
+        std::os::unix::fs::symlink(&part, &record).unwrap();
+        for path in [&part, &record] {
+            let touched = Command::new("touch").args(["-h", "-d", age]).arg(path).status().unwrap();
+            assert!(touched.success());
+        }
+        part
+    };
+    let (old, young) = (part("old", "8 days ago"), part("young", "6 days ago"));
+    let args = ["node", "--gateway", "http://127.0.0.1:1", "--id", "a"];
+    let mut command = quiet(world.command(&args));
+    let node = Running(command.env("GANTRY_TOKEN", "gtn_x").spawn().unwrap());
+    eventually("the old one goes", || !old.exists());
+    drop(node);
+    assert!(young.exists());
+}
+
 /// A service manager that fails when it is asked for one word; what it was asked is in `asked`.
 fn manager_failing_at(world: &World, word: &str) -> String {
     let script = format!(
