@@ -253,6 +253,7 @@ fn parts_that_nobody_wrote_to_for_a_week_go_also_without_any_gateway() {
         part
     };
     let (old, young) = (part("old", "8 days ago"), part("young", "6 days ago"));
+    std::fs::set_permissions(world.data(), PermissionsExt::from_mode(0o700)).unwrap();
     let args = ["node", "--gateway", "http://127.0.0.1:1", "--id", "a"];
     let mut command = quiet(world.command(&args));
     let node = Running(command.env("GANTRY_TOKEN", "gtn_x").spawn().unwrap());
