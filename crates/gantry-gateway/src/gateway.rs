@@ -94,6 +94,7 @@ impl Gateway {
         let mut agents = parts.agents;
         agents.entry(MAIN_AGENT.to_owned()).or_default();
         let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
+        let settling = parts.gate.clone();
         let gateway = Gateway {
             auth: Auth::new(&parts.operator_token, parts.database.clone(), ending.clone()),
             gate: parts.gate,
@@ -109,7 +110,7 @@ impl Gateway {
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,
             events: broadcast::channel(EVENTS).0,
-            linger: Linger::new(calls.clone()),
+            linger: Linger::new(calls.clone(), move || settling.settle()),
             calls,
             stopping: CancellationToken::new(),
             ending,

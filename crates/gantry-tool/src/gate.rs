@@ -204,6 +204,11 @@ impl Gate {
         }
     }
 
+    /// Does what calls have put off; for a moment in which nobody waits.
+    pub fn settle(&self) {
+        self.parts.audit.settle();
+    }
+
     /// Puts every audit line on disk; for processes that are about to end.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.parts.audit.flush()
@@ -239,10 +244,10 @@ impl Gate {
         let mut record = self.record(call, tool.name(), Phase::Begin, Some(input));
         record.rule = Some(verdict.rule.clone());
         if tool.is_read_only() {
-            return self.parts.audit.append(&record, Durability::Soon);
+            return self.parts.audit.append(record, Durability::Soon);
         }
         let audit = self.parts.audit.clone();
-        tokio::task::spawn_blocking(move || audit.append(&record, Durability::Now))
+        tokio::task::spawn_blocking(move || audit.append(record, Durability::Now))
             .await
             .unwrap_or_else(|err| Err(AuditError(err.to_string())))
     }
@@ -386,7 +391,7 @@ impl Gate {
         record.rule = verdict.map(|verdict| verdict.rule.clone());
         record.status = Some(refusal.code.name().to_owned());
         record.error = Some(audited::refusal(&refusal));
-        let warnings = self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string());
+        let warnings = self.parts.audit.append(record, Durability::Soon).err().map(|err| err.to_string());
         Outcome {
             call_id: call.id.clone(),
             tool: tool.to_owned(),
@@ -450,7 +455,7 @@ impl Ending<'_> {
         });
         record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
         let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
-        self.gate.parts.audit.append(&record, durability).err().map(|err| err.to_string())
+        self.gate.parts.audit.append(record, durability).err().map(|err| err.to_string())
     }
 }
 
