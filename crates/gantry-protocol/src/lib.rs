@@ -24,8 +24,8 @@ pub use stream::{
 };
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
-    TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared, TransferReceive,
-    TransferSend, WireEntry, WireEntryKind,
+    TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,
+    TransferReceive, TransferSend, WireEntry, WireEntryKind,
 };
 
 /// The version this code speaks.

@@ -38,7 +38,7 @@ impl Nodes {
         tool: &str,
         input: Value,
     ) -> Result<Reply, ToolError> {
-        let first = node.live().ok_or_else(|| offline(node))?;
+        let first = node.live().ok_or_else(|| node.absent())?;
         let _slot = tokio::select! {
             slot = node.slots.acquire() => slot.map_err(|err| ToolError::internal(err.to_string()))?,
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
@@ -125,13 +125,6 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Re
         () = call.cancel.cancelled() => Err(ToolError::Cancelled),
         () = away => Err(gone()),
     }
-}
-
-fn offline(node: &Node) -> ToolError {
-    let seen = node.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
-    ToolError::unavailable(format!("the node \"{}\" is offline; {seen}", node.id))
-        .with_hint("start it there with `gantry node`, or see `gantry nodes`")
 }
 
 fn restarted(node: &Node) -> ToolError {
