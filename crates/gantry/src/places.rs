@@ -96,10 +96,14 @@ impl Places {
 
     /// An authority that is trusted beside the system's, from the PEM file that `GANTRY_TLS_CA` names.
     pub(crate) fn trust(&self) -> Result<Trust> {
-        match self.variable("GANTRY_TLS_CA").map(Path::new) {
+        match self.tls_ca() {
             None => Ok(Trust::System),
             Some(name) => Ok(Trust::And { name: name.to_owned(), pem: self.read_own(name)? }),
         }
+    }
+
+    pub(crate) fn tls_ca(&self) -> Option<&Path> {
+        self.variable("GANTRY_TLS_CA").map(Path::new).filter(|name| !name.as_os_str().is_empty())
     }
 
     /// The secrets of the data directory, by the key in `GANTRY_MASTER_KEY` or in a file of theirs.
