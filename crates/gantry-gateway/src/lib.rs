@@ -7,6 +7,7 @@ mod agent_desk;
 mod answers;
 mod auth;
 mod callers;
+mod certificate;
 mod conversations;
 mod gateway;
 mod hosts;
@@ -19,6 +20,7 @@ mod transfers;
 mod ws;
 
 pub use callers::Agent;
+pub use certificate::Certificate;
 pub use conversations::node_lines;
 pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;

@@ -102,6 +102,7 @@ pub(crate) enum Command {
     /// Start the gateway, with this machine's tools: the main job
     Up(UpArgs),
     /// Start the gateway alone
+    #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]
     Serve(UpArgs),
     /// The machines that may join: list, add, show, rename, tag, revoke, forget
     Nodes(NodesArgs),

@@ -83,6 +83,7 @@ impl Fleet {
             idle_limit,
         });
         let gateway = Gateway::new(GatewayParts {
+            public_url: None,
             sessions: None,
             gate,
             nodes,
@@ -96,7 +97,9 @@ impl Fleet {
             protected: None,
             mcp_idle: Duration::from_secs(1800),
         });
-        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None)
+            .await
+            .unwrap();
         wire.lead_to(serving.address);
         let serving = tokio::sync::Mutex::new(Some(serving));
         Fleet {

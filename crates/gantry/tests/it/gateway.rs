@@ -52,8 +52,8 @@ impl Up {
     }
 
     /// What it says on standard error goes to a file.
-    pub(crate) fn start_telling(world: &World, log: &std::path::Path) -> Up {
-        let args = ["up", "--listen", "127.0.0.1:0", "--json"];
+    pub(crate) fn start_telling(world: &World, log: &std::path::Path, more: &[&str]) -> Up {
+        let args = [&["up", "--listen", "127.0.0.1:0", "--json"], more].concat();
         let mut command = world.command(&args);
         Up::started(command.stderr(std::fs::File::create(log).unwrap()))
     }
