@@ -26,6 +26,6 @@ pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
 pub use http::ProtectedResource;
 pub use nodes::Nodes;
-pub use server::{ServeError, Serving, TlsFiles, serve};
+pub use server::{MAX_CONNECTIONS, ServeError, Serving, TlsFiles, serve};
 pub use session_desk::GatewayDesk;
 pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

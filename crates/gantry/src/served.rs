@@ -147,7 +147,8 @@ impl Served {
         let secure = tls.is_some();
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
-        let serving = serve(gateway, config.gateway.listen, tls).await?;
+        let (connections, low_limit) = open_files::room_for_connections();
+        let serving = serve(gateway, config.gateway.listen, tls, connections).await?;
         transfers.resume().await?;
         sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
@@ -158,6 +159,7 @@ impl Served {
         let mut warnings = config.warnings();
         warnings.extend(servers.problems());
         warnings.extend(in_the_open(&config.gateway, secure));
+        warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
         let following = tokio::spawn(follow(places.clone(), servers.clone(), notes));
         Ok(Served {
@@ -281,6 +283,13 @@ fn in_the_open(config: &GatewayConfig, secure: bool) -> Option<String> {
              and gateway.tlsKey, or put a proxy in front and name it with gateway.publicUrl = \"https://…\""
         )
     })
+}
+
+fn few_files(limit: u64, connections: usize) -> String {
+    format!(
+        "no more than {limit} files can be open, so at most {connections} connections are served at a time; raise the \
+         limit (`ulimit -n`, LimitNOFILE) for more"
+    )
 }
 
 /// Nobody but this machine's own commands gets in with such a certificate.

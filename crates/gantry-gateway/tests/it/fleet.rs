@@ -97,7 +97,7 @@ impl Fleet {
             protected: None,
             mcp_idle: Duration::from_secs(1800),
         });
-        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None)
+        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
             .await
             .unwrap();
         wire.lead_to(serving.address);

@@ -63,6 +63,16 @@ impl Up {
         Up::started(&mut world.command(&args))
     }
 
+    /// With no more than so many open files.
+    pub(crate) fn start_with_files(world: &World, files: usize, log: &std::path::Path) -> Up {
+        let plain = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+        command.arg(plain.get_program()).args(plain.get_args()).current_dir(world.workspace()).env_clear();
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+    }
+
     fn started(command: &mut std::process::Command) -> Up {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
