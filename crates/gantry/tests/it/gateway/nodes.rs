@@ -318,3 +318,26 @@ fn the_gateway_tells_the_address_by_which_others_join() {
     let renewed = elsewhere.run_with(&["nodes", "renew", "there", "--json"], &from_there);
     assert_eq!(renewed.json()["gateway"], url);
 }
+
+#[test]
+fn a_bulk_connection_needs_the_connection_it_belongs_to() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let node = Node::new("box", &token);
+        let refused = async |instance: &str| {
+            let hello = NodeHello { instance: instance.into(), bulk: true, ..NodeHello::default() };
+            match link(&up, &params(Role::Node, "box", &token, Some(hello)), node.clone()).await {
+                Err(HandshakeError::Refused(error)) => Some(error.code),
+                Err(other) => panic!("{other:?}"),
+                Ok(_) => None,
+            }
+        };
+        let own = node.hello().instance;
+        assert_eq!(refused(&own).await, Some(ErrorCode::Conflict), "nobody is connected");
+        let _main = node.join(&up).await;
+        assert_eq!(refused("another").await, Some(ErrorCode::Conflict), "another start is connected");
+        assert_eq!(refused(&own).await, None);
+    });
+}
