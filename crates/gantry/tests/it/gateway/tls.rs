@@ -156,3 +156,20 @@ fn an_expired_certificate_is_told_at_the_start_with_its_file() {
     assert_eq!(world.run(&["nodes", "list"]).code, 0, "its own machine gets in to see about it");
     drop(up);
 }
+
+#[test]
+fn one_who_mixes_up_http_and_https_is_told_which_to_use() {
+    let world = World::new();
+    let (cert, key) = certificate(&world);
+    let secure = Up::start_with(&world, "up", &["--tls-cert", &cert, "--tls-key", &key]);
+    let other = World::new();
+    let plain = Up::start(&other);
+    let client = World::new();
+    for (up, from, to) in [(&secure, "https", "http"), (&plain, "http", "https")] {
+        let url = up.url.replacen(from, to, 1);
+        let variables = [("GANTRY_GATEWAY", url.as_str()), ("GANTRY_TOKEN", up.token.as_str())];
+        let told = client.run_with(&["nodes", "list"], &variables);
+        assert_eq!(told.code, 4, "{told:?}");
+        assert!(told.stderr.contains(&format!("use {from}:// for it")), "{}", told.stderr);
+    }
+}
