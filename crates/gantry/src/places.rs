@@ -69,13 +69,26 @@ impl Places {
 
     /// Where a configured path leads: `~` is the home, links are followed.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
-        let expanded = match (path.strip_prefix("~"), self.variable("HOME")) {
-            (Ok(rest), Some(home)) => Path::new(home).join(rest),
-            _ => path.to_owned(),
-        };
+        let expanded = self.expand_home(path);
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None });
         let scope = files.and_then(|files| files.free(&self.current_dir));
         scope.and_then(|scope| scope.resolve(&expanded)).unwrap_or(expanded)
+    }
+
+    /// A path as the shell means it that did not see the `~` at its beginning.
+    pub(crate) fn expand_home(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), self.variable("HOME")) {
+            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// Whether the terminal shows more than ASCII, as far as the locale tells.
+    pub(crate) fn shows_unicode(&self) -> bool {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| self.variable(name));
+        let locale =
+            locale.map(|value| value.to_string_lossy().to_lowercase()).find(|value| !value.is_empty());
+        locale.is_some_and(|locale| locale.contains("utf-8") || locale.contains("utf8"))
     }
 
     /// A token for a gateway, from `GANTRY_TOKEN` or the file that `GANTRY_TOKEN_FILE` names. Never from an argument:
