@@ -75,11 +75,11 @@ impl Gateway {
         let done = match name {
             method::NODES_ADD => {
                 let token = self.nodes.add(id, &params.tags).await.map_err(database_error)?;
-                return Ok(raw(&json!({"id": id, "token": token})));
+                return Ok(self.invitation(id, &token));
             }
             method::NODES_RENEW => {
                 let token = self.nodes.renew(id).await.map_err(database_error)?;
-                return Ok(raw(&json!({"id": id, "token": token})));
+                return Ok(self.invitation(id, &token));
             }
             method::NODES_PROCESSES => {
                 let ends = self
@@ -99,6 +99,15 @@ impl Gateway {
             _ => self.nodes.forget(id).await,
         };
         done.map(|()| raw(&json!({"id": id}))).map_err(database_error)
+    }
+
+    /// With the address to join at, where the gateway was told that one: whoever asks may have come another way.
+    fn invitation(&self, id: &str, token: &str) -> RawJson {
+        let mut invitation = json!({"id": id, "token": token});
+        if let Some(url) = &self.public_url {
+            invitation["publicUrl"] = json!(url);
+        }
+        raw(&invitation)
     }
 
     async fn token_request(&self, name: &str, params: TokenParams) -> Result<RawJson, WireError> {

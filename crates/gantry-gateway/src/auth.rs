@@ -17,6 +17,8 @@ const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are remembered for their failures; the oldest make room.
 const MAX_ADDRESSES: usize = 4096;
+/// How long a change of the clock may go unnoticed.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
 /// Client tokens that need not be looked up again for a while.
 const CACHED_FOR: Duration = Duration::from_secs(10);
 const MAX_CACHED: usize = 1024;
@@ -38,6 +40,18 @@ impl Identity {
         match self {
             Identity::Operator => OPERATOR.to_owned(),
             Identity::Client(token) => format!("client:{}", token.name),
+        }
+    }
+
+    /// Returns when the token is no longer good: nothing must outlive what it was let in with.
+    pub(crate) async fn expired(&self) {
+        let expires = match self {
+            Identity::Client(token) => token.expires,
+            Identity::Operator => None,
+        };
+        match expires {
+            Some(expires) => passed(expires).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -154,7 +168,13 @@ impl Auth {
     pub(crate) fn ending_of_call(&self, identity: &Identity) -> CancellationToken {
         let Identity::Client(token) = identity else { return self.ending.child_token() };
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Calls { token: token.name.clone(), ending: self.ending.child_token() };
+        let new = || {
+            let ending = self.ending.child_token();
+            if let Some(expires) = token.expires {
+                tokio::spawn(end_at(expires, ending.clone()));
+            }
+            Calls { token: token.name.clone(), ending }
+        };
         calls.entry(token.id.clone()).or_insert_with(new).ending.child_token()
     }
 
@@ -171,5 +191,20 @@ impl Auth {
             cache.clear();
         }
         cache.insert(hash, (Instant::now(), client.clone()));
+    }
+}
+
+/// Ends the calls of a token with it, however they were made; at most one such task for each token.
+async fn end_at(expires: i64, ending: CancellationToken) {
+    tokio::select! {
+        () = passed(expires) => ending.cancel(),
+        () = ending.cancelled() => {}
+    }
+}
+
+/// Returns at a time in milliseconds since 1970. The clock may be set, so it is asked again now and then.
+async fn passed(time: i64) {
+    while let Ok(left @ 1..) = u64::try_from(time.saturating_sub(now_ms())) {
+        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
     }
 }

@@ -48,6 +48,8 @@ pub struct GatewayParts {
     pub hosts: Hosts,
     /// Where relative paths of calls start.
     pub workspace: PathBuf,
+    /// How others reach it, if that was said.
+    pub public_url: Option<String>,
     pub version: String,
     /// Told to clients of the Model Context Protocol that have no token.
     pub protected: Option<ProtectedResource>,
@@ -69,6 +71,7 @@ pub struct Gateway {
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
     pub(crate) workspace: PathBuf,
+    pub(crate) public_url: Option<String>,
     pub(crate) version: String,
     pub(crate) protected: Option<ProtectedResource>,
     pub(crate) mcp_idle: Duration,
@@ -110,6 +113,7 @@ impl Gateway {
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,
+            public_url: parts.public_url,
             version: parts.version,
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,

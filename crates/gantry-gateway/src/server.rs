@@ -31,7 +31,7 @@ const HEADER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Heads are bounded, and so are those who send them.
 pub(crate) const MAX_HEAD_BYTES: usize = 32 * 1024;
-const MAX_CONNECTIONS: usize = 16 * 1024;
+pub const MAX_CONNECTIONS: usize = 16 * 1024;
 
 /// After a failure to take a connection, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,6 +69,8 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Upgraded sockets run here, after HTTP has let go of them.
     pub(crate) sockets: TaskTracker,
+    /// Its place among the connections, kept as long as the socket is open.
+    pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
 /// A gateway that listens.
@@ -81,16 +83,18 @@ pub struct Serving {
     sockets: TaskTracker,
 }
 
-/// Listens, and serves until [`Serving::stop`].
+/// Listens, and serves until [`Serving::stop`]. At most so many `connections` are open at a time; others wait.
 pub async fn serve(
     gateway: Arc<Gateway>,
     address: SocketAddr,
     tls: Option<TlsFiles>,
+    connections: usize,
 ) -> Result<Serving, ServeError> {
     let tls = tls.map(acceptor).transpose()?;
     let failed = |source| ServeError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
+    let room = Arc::new(Semaphore::new(connections.clamp(1, MAX_CONNECTIONS)));
     let (stop, connections, sockets) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
     let accepting = Accepting {
         listener,
@@ -99,7 +103,7 @@ pub async fn serve(
         stop: stop.clone(),
         connections: connections.clone(),
         sockets: sockets.clone(),
-        room: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        room,
     };
     let accepting = tokio::spawn(accepting.run());
     connections.spawn({
@@ -187,11 +191,12 @@ impl Accepting {
     }
 
     fn take(&self, stream: TcpStream, from: SocketAddr, room: OwnedSemaphorePermit) {
-        let peer = Peer { address: from.ip(), sockets: self.sockets.clone() };
+        // Every open descriptor counts, also one that becomes a WebSocket.
+        let room = Arc::new(room);
+        let peer = Peer { address: from.ip(), sockets: self.sockets.clone(), room: room.clone() };
         let service = self.router.clone().layer(axum::Extension(ConnectInfo(peer)));
         let (stop, tls) = (self.stop.clone(), self.tls.clone());
         self.connections.spawn(async move {
-            // The connection counts until it ends, or until it becomes a socket: those authenticate or go.
             let _room = room;
             match tls {
                 None => converse(stream, service, stop).await,

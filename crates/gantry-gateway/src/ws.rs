@@ -43,10 +43,11 @@ pub(crate) async fn upgrade(
         return problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the gateway is stopping", None);
     }
     let upgraded = hyper::upgrade::on(request);
-    let sockets = peer.sockets.clone();
+    let Peer { address, sockets, room } = peer;
     sockets.spawn(async move {
+        let _room = room;
         if let Ok(upgraded) = upgraded.await {
-            serve(gateway, accepted(TokioIo::new(upgraded)), peer.address).await;
+            serve(gateway, accepted(TokioIo::new(upgraded)), address).await;
         }
     });
     let headers = [

@@ -86,7 +86,7 @@ impl Shared {
             None => (race(target, self.guard.addresses(target).await?).await?, false),
             Some(proxy) => (self.through(proxy, target).await?, !target.secure),
         };
-        let stream = if target.secure { self.secure(target, tcp).await? } else { Stream::Plain(tcp) };
+        let stream = if target.secure { self.secure(target, tcp).await? } else { Stream::plain(tcp) };
         Ok(HttpStream { io: TokioIo::new(stream), is_proxied })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,6 +19,9 @@ use crate::tls::{Trust, tls_config};
 /// Over name, connection and TLS together.
 const DIAL_LIMIT: Duration = Duration::from_secs(15);
 
+/// What a server that expects TLS says first to one who does not speak it. No answer of HTTP begins so.
+const TLS_ALERT: u8 = 0x15;
+
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     #[error("cannot connect to {address}: {source}")]
@@ -26,12 +30,25 @@ pub enum DialError {
     TimedOut { address: String },
     #[error("cannot set up TLS: {0}")]
     Tls(String),
+    #[error("{address} does not speak TLS: use http:// for it")]
+    NotTls { address: String },
+    #[error(
+        "the certificate of {address} is of an authority that is not trusted here; if it is yours, name the authority with \
+         --tls-ca FILE or GANTRY_TLS_CA"
+    )]
+    UnknownAuthority { address: String },
+    #[error("the certificate of {address} is not the one that is expected there")]
+    OtherCertificate { address: String },
 }
 
 /// A connection, plain or not.
 #[derive(Debug)]
 pub enum Stream {
-    Plain(TcpStream),
+    Plain {
+        tcp: TcpStream,
+        /// Whether the other end has said anything yet: what it says first tells whether it expected TLS.
+        heard: bool,
+    },
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -48,12 +65,37 @@ async fn connect(url: &GatewayUrl, trust: &Trust, address: &str) -> Result<Strea
     let tcp = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(failed)?;
     tcp.set_nodelay(true).map_err(failed)?;
     if !url.secure {
-        return Ok(Stream::Plain(tcp));
+        return Ok(Stream::plain(tcp));
     }
     let name = ServerName::try_from(url.host.clone()).map_err(|err| DialError::Tls(err.to_string()))?;
     let connector = TlsConnector::from(Arc::new(tls_config(trust).map_err(DialError::Tls)?));
-    let tls = connector.connect(name, tcp).await.map_err(failed)?;
+    let tls = connector.connect(name, tcp).await.map_err(|err| refused(address, err))?;
     Ok(Stream::Tls(Box::new(tls)))
+}
+
+/// What can be mended is told with how.
+fn refused(address: &str, err: io::Error) -> DialError {
+    let reason = err.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let address = address.to_owned();
+    match reason {
+        Some(rustls::Error::InvalidMessage(_)) => DialError::NotTls { address },
+        // The others: an authority that is trusted has the same name, and did not sign it.
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer
+            | CertificateError::BadSignature
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        )) => DialError::UnknownAuthority { address },
+        Some(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
+            DialError::OtherCertificate { address }
+        }
+        _ => DialError::Connect { address, source: err },
+    }
+}
+
+impl Stream {
+    pub(crate) fn plain(tcp: TcpStream) -> Stream {
+        Stream::Plain { tcp, heard: false }
+    }
 }
 
 impl AsyncRead for Stream {
@@ -63,7 +105,18 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Plain { tcp, heard: true } => Pin::new(tcp).poll_read(cx, buffer),
+            Stream::Plain { tcp, heard } => {
+                let before = buffer.filled().len();
+                std::task::ready!(Pin::new(tcp).poll_read(cx, buffer))?;
+                *heard = true;
+                match buffer.filled().get(before) {
+                    Some(&TLS_ALERT) => {
+                        Poll::Ready(Err(io::Error::other("it speaks TLS: use https:// for it")))
+                    }
+                    _ => Poll::Ready(Ok(())),
+                }
+            }
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
@@ -72,7 +125,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Plain { tcp, .. } => Pin::new(tcp).poll_write(cx, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
@@ -83,28 +136,28 @@ impl AsyncWrite for Stream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Stream::Plain { tcp, .. } => Pin::new(tcp).poll_write_vectored(cx, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Plain { tcp, .. } => tcp.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Plain { tcp, .. } => Pin::new(tcp).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Plain { tcp, .. } => Pin::new(tcp).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

@@ -27,6 +27,9 @@ pub struct Running {
     pub url: String,
     /// Milliseconds since 1970.
     pub started: i64,
+    /// The fingerprint of its certificate, by which commands on this directory know it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
 }
 
 /// Held by a gateway as long as it runs.
@@ -73,9 +76,10 @@ impl GatewayLock {
         Err(GatewayLockError::Starting)
     }
 
-    /// Says where the gateway listens.
-    pub fn announce(&mut self, url: &str) -> io::Result<()> {
+    /// Says where the gateway listens, and with which certificate.
+    pub fn announce(&mut self, url: &str, certificate: Option<String>) -> io::Result<()> {
         url.clone_into(&mut self.running.url);
+        self.running.certificate = certificate;
         self.write()
     }
 
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     fn me(url: &str) -> Running {
-        Running { pid: std::process::id(), url: url.into(), started: 7 }
+        Running { pid: std::process::id(), url: url.into(), started: 7, certificate: None }
     }
 
     #[test]
@@ -152,7 +156,7 @@ mod tests {
         let data = DataDir::new(folder.path().join("data"));
         assert_eq!(GatewayLock::running(&data), None);
         let mut lock = GatewayLock::take(&data, me("")).unwrap();
-        lock.announce("http://127.0.0.1:7770").unwrap();
+        lock.announce("http://127.0.0.1:7770", None).unwrap();
         assert_eq!(GatewayLock::running(&data), Some(me("http://127.0.0.1:7770")));
         let err = GatewayLock::take(&data, me("")).unwrap_err();
         assert!(
@@ -172,7 +176,7 @@ mod tests {
         data.create().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let dead = Running { pid: child.id(), url: "http://old".into(), started: 1 };
+        let dead = Running { pid: child.id(), url: "http://old".into(), started: 1, certificate: None };
         std::fs::write(data.gateway_lock(), serde_json::to_string(&dead).unwrap()).unwrap();
         assert_eq!(GatewayLock::running(&data), None);
         let silent = File::open(data.gateway_lock()).unwrap();

@@ -531,5 +531,6 @@ fn warning_in(value: &Value) -> Option<String> {
 }
 
 mod dispatch;
+mod fanned;
 #[cfg(test)]
 mod tests;

@@ -102,6 +102,7 @@ pub(crate) enum Command {
     /// Start the gateway, with this machine's tools: the main job
     Up(UpArgs),
     /// Start the gateway alone
+    #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]
     Serve(UpArgs),
     /// The machines that may join: list, add, show, rename, tag, revoke, forget
     Nodes(NodesArgs),
@@ -145,29 +146,33 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
+/// Seconds, or what people write: 90s, 15m, 1h30m.
 pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
-    let plain_seconds = text.parse::<u64>().map(std::time::Duration::from_secs);
-    plain_seconds.or_else(|_| {
-        let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
-        duration.try_into().map_err(|err: jiff::Error| err.to_string())
-    })
+    duration(text).ok_or_else(|| "give seconds, or a time such as 90s, 15m or 2h".to_owned())
 }
 
 /// As [`parse_duration`], and days.
 pub(crate) fn parse_long_duration(text: &str) -> Result<std::time::Duration, String> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => {
-            let seconds = days.checked_mul(24 * 3600).ok_or("that is longer than can be told")?;
-            Ok(std::time::Duration::from_secs(seconds))
-        }
-        None => parse_duration(text),
+    let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) else {
+        return duration(text)
+            .ok_or_else(|| "give seconds, or a time such as 90s, 15m, 12h or 30d".to_owned());
+    };
+    let seconds = days.checked_mul(24 * 3600).ok_or("that is longer than can be told")?;
+    Ok(std::time::Duration::from_secs(seconds))
+}
+
+fn duration(text: &str) -> Option<std::time::Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(std::time::Duration::from_secs(seconds));
     }
+    text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
 pub(crate) fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time);
     }
-    let ago = parse_long_duration(text)?;
-    jiff::Timestamp::now().checked_sub(ago).map_err(|err| err.to_string())
+    let ago = parse_long_duration(text)
+        .map_err(|_| "give a time such as 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 12h, 30d")?;
+    jiff::Timestamp::now().checked_sub(ago).map_err(|_| "that is longer ago than can be told".to_owned())
 }

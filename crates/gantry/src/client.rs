@@ -50,6 +50,7 @@ impl Target {
             return Ok(Target::InProcess);
         }
         let running = GatewayLock::running(&places.data).filter(|running| !running.url.is_empty());
+        let certificate = running.as_ref().and_then(|running| running.certificate.clone());
         let running = running.map(|running| GatewayUrl::parse(&running.url)).transpose()?;
         let url = match (&places.gateway, &running) {
             (Some(given), _) => GatewayUrl::parse(given).map_err(|err| UsageError(err.to_string()))?,
@@ -60,7 +61,11 @@ impl Target {
         output.note(&format!("through the gateway {url}"));
         Ok(Target::Gateway(Address {
             token: token(places, &url, is_ours)?,
-            trust: places.trust()?,
+            trust: match certificate.filter(|_| is_ours) {
+                // It is the one that wrote this down, whatever names its certificate is for.
+                Some(fingerprint) => Trust::Only { fingerprint },
+                None => places.trust()?,
+            },
             url,
             is_ours,
         }))

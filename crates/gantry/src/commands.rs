@@ -33,7 +33,7 @@ use crate::served::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {
-        return Ok(completions::run(args));
+        return Ok(completions::run(output, args));
     }
     let places = Places::find(&cli.global)?;
     match cli.command {
@@ -58,7 +58,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
         Command::Audit(args) => audit::run(&places, output, args),
         Command::Config(args) => config::run(&places, output, args),
         Command::Doctor => doctor::run(places, output),
-        Command::Completions(args) => Ok(completions::run(&args)),
+        Command::Completions(args) => Ok(completions::run(output, &args)),
     }
 }
 

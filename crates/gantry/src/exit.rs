@@ -91,9 +91,7 @@ impl Exit {
             output::print_usage_error(err);
             return Exit::Usage;
         }
-        // A reader that went away is no error of ours.
-        let _ = err.print();
-        Exit::Success
+        if output::print_help(err) { Exit::Success } else { Exit::Failure }
     }
 }
 

@@ -8,6 +8,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// More than the gateway takes in.
 const ENOUGH: u64 = 64 * 1024;
 
+/// Files that connections leave for everything else, where there are as many.
+const KEPT_BACK: u64 = 1024;
+
+/// A limit below this is worth a word.
+const LOW: u64 = 4096;
+
 /// Allows this process as many files as it may need. Gives the argument that a keeper restores the former limit by.
 pub(crate) fn raise() -> Option<OsString> {
     let limit = getrlimit(Resource::Nofile);
@@ -18,6 +24,14 @@ pub(crate) fn raise() -> Option<OsString> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).ok()?;
     Some(before.to_string().into())
+}
+
+/// How many connections leave enough files for what is done on them: databases, files that are read, commands with their
+/// pipes. The limit is told where it is low.
+pub(crate) fn room_for_connections() -> (usize, Option<u64>) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
+    let connections = limit - (limit / 2).min(KEPT_BACK);
+    (usize::try_from(connections).unwrap_or(usize::MAX), (limit < LOW).then_some(limit))
 }
 
 /// What [`raise`] gave, in a process that it was given to.

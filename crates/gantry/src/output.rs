@@ -1,5 +1,6 @@
 //! What the user sees: results on standard output, everything else on standard error. Colour only on terminals.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
+//!
+//! The one place that prints. What cannot be printed never ends the program: nothing here may panic.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -117,23 +118,23 @@ impl Output {
             self.value(&json!({"done": true}));
         }
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{}", printable(text));
+            say(&printable(text));
         }
     }
 
     pub(crate) fn error(&self, text: &str) {
-        eprintln!("{} {}", self.stderr_styled("error:", "1;31"), printable(text));
+        say(&format!("{} {}", self.stderr_styled("error:", "1;31"), printable(text)));
     }
 
     pub(crate) fn warning(&self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{} {}", self.stderr_styled("warning:", "1;33"), printable(text));
+            say(&format!("{} {}", self.stderr_styled("warning:", "1;33"), printable(text)));
         }
     }
 
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose {
-            eprintln!("{text}");
+            say(text);
         }
     }
 
@@ -155,7 +156,7 @@ impl Output {
                 Tone::Quiet => "2",
                 Tone::Bad => "1;31",
             };
-            eprintln!("{}", self.stderr_styled(&printable(text), code));
+            say(&self.stderr_styled(&printable(text), code));
         }
     }
 
@@ -197,15 +198,12 @@ impl Output {
         !self.lost.get()
     }
 
-    /// A reader that went away (`gantry tools | head`) is no error of ours; a full disk is.
+    /// A reader that went away (`gantry tools | head`) is no error of ours; a full disk is, and is told once.
     fn write(&self, text: &str) {
-        let mut stdout = std::io::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-        if let Err(err) =
-            written.or_else(|err| if err.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(err) })
+        if let Err(err) = print(text)
+            && !self.lost.replace(true)
         {
-            self.lost.set(true);
-            self.error(&format!("the output could not be written: {err}"));
+            self.error(&unwritten(&err));
         }
     }
 }
@@ -227,13 +225,13 @@ pub(crate) struct RunningNotes {
 impl RunningNotes {
     pub(crate) fn info(self, text: &str) {
         if self.all {
-            eprintln!("{}", printable(text));
+            say(&printable(text));
         }
     }
 
     pub(crate) fn warning(self, text: &str) {
         if self.warnings {
-            eprintln!("{}", printable(text));
+            say(&printable(text));
         }
     }
 }
@@ -245,9 +243,37 @@ pub(crate) fn error_object(code: &str, message: &str) -> Value {
 
 /// Asks on standard error, where the answer is typed.
 pub(crate) fn question(text: &str) {
-    eprint!("{text}");
     // The answer is waited for in any case.
-    let _ = std::io::stderr().flush();
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// A line on standard error. When that cannot be written, there is nobody left to tell.
+fn say(text: &str) {
+    // In one piece, so that lines of several processes do not mix.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// All of it, now; a reader that has seen enough has seen all.
+fn print(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    read_enough(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+fn read_enough(written: std::io::Result<()>) -> std::io::Result<()> {
+    written.or_else(|err| if err.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(err) })
+}
+
+fn unwritten(err: &std::io::Error) -> String {
+    format!("the output could not be written: {err}")
+}
+
+/// Help or the version, as the parser words it. False when it did not get there.
+pub(crate) fn print_help(help: &clap::Error) -> bool {
+    let written = read_enough(help.print().and_then(|()| std::io::stdout().flush()));
+    if let Err(err) = &written {
+        say(&format!("error: {}", unwritten(err)));
+    }
+    written.is_ok()
 }
 
 /// The parser's own words on standard error, the error object on standard output.
@@ -256,7 +282,10 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
     // The first paragraph says what is wrong; usage and a pointer to the help follow.
     let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = paragraph.join(" ");
-    println!("{}", error_object("usage", message.trim_start_matches("error: ")));
+    let object = error_object("usage", message.trim_start_matches("error: "));
+    if let Err(err) = print(&format!("{object}\n")) {
+        say(&format!("error: {}", unwritten(&err)));
+    }
     let _ = err.print();
 }
 

@@ -69,13 +69,26 @@ impl Places {
 
     /// Where a configured path leads: `~` is the home, links are followed.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
-        let expanded = match (path.strip_prefix("~"), self.variable("HOME")) {
-            (Ok(rest), Some(home)) => Path::new(home).join(rest),
-            _ => path.to_owned(),
-        };
+        let expanded = self.expand_home(path);
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None });
         let scope = files.and_then(|files| files.free(&self.current_dir));
         scope.and_then(|scope| scope.resolve(&expanded)).unwrap_or(expanded)
+    }
+
+    /// A path as the shell means it that did not see the `~` at its beginning.
+    pub(crate) fn expand_home(&self, path: &Path) -> PathBuf {
+        match (path.strip_prefix("~"), self.variable("HOME")) {
+            (Ok(rest), Some(home)) => Path::new(home).join(rest),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// Whether the terminal shows more than ASCII, as far as the locale tells.
+    pub(crate) fn shows_unicode(&self) -> bool {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| self.variable(name));
+        let locale =
+            locale.map(|value| value.to_string_lossy().to_lowercase()).find(|value| !value.is_empty());
+        locale.is_some_and(|locale| locale.contains("utf-8") || locale.contains("utf8"))
     }
 
     /// A token for a gateway, from `GANTRY_TOKEN` or the file that `GANTRY_TOKEN_FILE` names. Never from an argument:
@@ -96,10 +109,14 @@ impl Places {
 
     /// An authority that is trusted beside the system's, from the PEM file that `GANTRY_TLS_CA` names.
     pub(crate) fn trust(&self) -> Result<Trust> {
-        match self.variable("GANTRY_TLS_CA").map(Path::new) {
+        match self.tls_ca() {
             None => Ok(Trust::System),
             Some(name) => Ok(Trust::And { name: name.to_owned(), pem: self.read_own(name)? }),
         }
+    }
+
+    pub(crate) fn tls_ca(&self) -> Option<&Path> {
+        self.variable("GANTRY_TLS_CA").map(Path::new).filter(|name| !name.as_os_str().is_empty())
     }
 
     /// The secrets of the data directory, by the key in `GANTRY_MASTER_KEY` or in a file of theirs.

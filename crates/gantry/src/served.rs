@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{Role, Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, PemFile,
+    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, PemFile,
     ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_mcp::client::Servers;
@@ -30,6 +30,8 @@ use crate::places::{Places, own_program};
 /// A gateway that listens, and everything it was made of.
 pub(crate) struct Served {
     pub(crate) url: GatewayUrl,
+    /// How others reach it, if that was said.
+    pub(crate) public_url: Option<String>,
     pub(crate) workspace: PathBuf,
     /// What is configured, but hardly meant.
     pub(crate) warnings: Vec<String>,
@@ -64,7 +66,8 @@ impl Served {
         let data = &places.data;
         data.create()?;
         let now = jiff::Timestamp::now().as_millisecond();
-        let running = Running { pid: std::process::id(), url: String::new(), started: now };
+        let running =
+            Running { pid: std::process::id(), url: String::new(), started: now, certificate: None };
         let mut lock = GatewayLock::take(data, running)?;
         let database = Database::open(data).await?;
         // Before anything is shown or recorded: it is a secret from the beginning.
@@ -136,25 +139,33 @@ impl Served {
             agents: agents(&config)?,
             hosts: hosts(&config.gateway)?,
             workspace: workspace.clone(),
+            public_url: config.gateway.public_url.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protected: protected(&config.gateway)?,
             mcp_idle: Duration::from_secs(config.gateway.mcp_idle_seconds),
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
+        let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
-        let serving = serve(gateway, config.gateway.listen, tls).await?;
+        let (connections, low_limit) = open_files::room_for_connections();
+        let serving = serve(gateway, config.gateway.listen, tls, connections).await?;
         transfers.resume().await?;
         sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
-        lock.announce(&url.to_string()).context("cannot write down where the gateway listens")?;
+        let fingerprint = certificate.as_ref().map(Certificate::fingerprint);
+        lock.announce(&url.to_string(), fingerprint)
+            .context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(servers.problems());
         warnings.extend(in_the_open(&config.gateway, secure));
+        warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
+        warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
         let following = tokio::spawn(follow(places.clone(), servers.clone(), transfers, notes));
         Ok(Served {
             url,
+            public_url: config.gateway.public_url,
             workspace,
             warnings,
             serving,
@@ -274,6 +285,19 @@ fn in_the_open(config: &GatewayConfig, secure: bool) -> Option<String> {
              and gateway.tlsKey, or put a proxy in front and name it with gateway.publicUrl = \"https://…\""
         )
     })
+}
+
+fn few_files(limit: u64, connections: usize) -> String {
+    format!(
+        "no more than {limit} files can be open, so at most {connections} connections are served at a time; raise the \
+         limit (`ulimit -n`, LimitNOFILE) for more"
+    )
+}
+
+/// Nobody but this machine's own commands gets in with such a certificate.
+fn out_of_force(config: &GatewayConfig, certificate: Option<&Certificate>) -> Option<String> {
+    let (file, reason) = (config.tls_cert.as_ref()?, certificate?.out_of_force()?);
+    Some(format!("the certificate in {} {reason}: clients and nodes will refuse it", file.display()))
 }
 
 /// Our own names: the public one, configured ones, and the address and the machine's name unless that is loopback.

@@ -20,13 +20,9 @@ use tokio::sync::watch;
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
 use crate::accounts::paid_by;
 use crate::callers::Wanted;
-use crate::gateway::now_ms;
 
 /// Reports of progress a second, at most.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long a change of the clock may go unnoticed.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
 
 struct Client {
     gateway: Arc<Gateway>,
@@ -60,7 +56,7 @@ pub(super) async fn serve(
     let telling = tell_ends(&gateway, &link, &identity);
     let changes = tell_changes(&gateway, &link, following);
     let expiring = async {
-        expired(&identity).await;
+        identity.expired().await;
         link.close("the token has expired");
         std::future::pending::<()>().await
     };
@@ -71,19 +67,6 @@ pub(super) async fn serve(
         () = expiring => {}
     }
     gateway.remove_link(number);
-}
-
-/// Returns when the token is no longer good; a connection must not outlive what it was let in with.
-async fn expired(identity: &Identity) {
-    let expires = match identity {
-        Identity::Client(token) => token.expires,
-        Identity::Operator => None,
-    };
-    let Some(expires) = expires else { return std::future::pending().await };
-    // The clock may be set, so it is asked again now and then.
-    while let Ok(left @ 1..) = u64::try_from(expires.saturating_sub(now_ms())) {
-        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
-    }
 }
 
 /// Tells an operator which background processes end; never returns.

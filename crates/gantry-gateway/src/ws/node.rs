@@ -114,6 +114,10 @@ async fn admit(
     let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
     check_hello(&hello).map_err(bad)?;
     let node = node.ok_or_else(|| unauthorized(&AuthError::Wrong))?;
+    if hello.bulk && node.live().is_none_or(|live| live.instance != hello.instance) {
+        let message = "a bulk connection belongs to a node that is connected, and this start of it is not";
+        return Err(WireError::new(ErrorCode::Conflict, message));
+    }
     if !hello.bulk && node.is_taken_from(&hello.instance) {
         let message = "another process with this node's id and token is connected, and took this one's place";
         return Err(WireError::new(ErrorCode::Conflict, message));

@@ -89,6 +89,7 @@ impl Fleet {
             idle_limit,
         });
         let gateway = Gateway::new(GatewayParts {
+            public_url: None,
             sessions: None,
             gate,
             nodes,
@@ -102,7 +103,9 @@ impl Fleet {
             protected: None,
             mcp_idle: Duration::from_secs(1800),
         });
-        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
+            .await
+            .unwrap();
         wire.lead_to(serving.address);
         let serving = tokio::sync::Mutex::new(Some(serving));
         Fleet {

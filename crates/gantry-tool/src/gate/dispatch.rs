@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use super::fanned::Results;
 use super::{Answer, Gate, Outcome};
 use crate::call::{Call, Found};
 use crate::error::{Refusal, RefusalCode, Violation};
@@ -16,6 +17,9 @@ use crate::tool::{Reply, Tool, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
 const FAN_OUT: usize = 16;
+
+/// Of all machines' results together: what fits into one frame, with room for what stands around them.
+const MAX_RESULTS_BYTES: usize = gantry_protocol::MAX_FRAME_BYTES - (1 << 20);
 
 /// What the `node` argument says.
 enum Selected {
@@ -131,8 +135,7 @@ impl Gate {
             let input = input.clone();
             async move { (self.call(own, found.tool.name(), input).await, found.node) }
         });
-        let outcomes: Vec<(Outcome, String)> =
-            futures_util::stream::iter(calls).buffered(FAN_OUT).collect().await;
+        let mut outcomes = futures_util::stream::iter(calls).buffered(FAN_OUT);
         let mut all = Outcome {
             call_id,
             tool: name.to_owned(),
@@ -140,19 +143,23 @@ impl Gate {
             labels: Vec::new(),
             warnings: Vec::new(),
         };
-        let mut results = Vec::with_capacity(outcomes.len());
-        let is_invalid = |(outcome, _): &(Outcome, String)| matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::InvalidInput);
-        let invalid = match outcomes.first().filter(|_| outcomes.iter().all(is_invalid)) {
-            Some((Outcome { answer: Answer::Refused(refusal), .. }, _)) => Some(refusal.clone()),
-            _ => None,
-        };
-        for (outcome, node) in outcomes {
+        let mut results = Results::up_to(MAX_RESULTS_BYTES);
+        // The first one's refusal, while all are refused for their input.
+        let mut invalid = None;
+        while let Some((outcome, node)) = outcomes.next().await {
+            invalid = match &outcome.answer {
+                Answer::Refused(refusal) if refusal.code == RefusalCode::InvalidInput => {
+                    if results.is_empty() { Some(refusal.clone()) } else { invalid }
+                }
+                _ => None,
+            };
             all.warnings.extend(outcome.warnings.iter().map(|warning| format!("{node}: {warning}")));
             let new = outcome.labels.into_iter().filter(|label| !all.labels.contains(label));
             let new: Vec<_> = new.collect();
             all.labels.extend(new);
-            results.push(one_result(&node, outcome.answer));
+            results.push(node, outcome.answer);
         }
+        let results = results.into_values();
         let any_ok = results.iter().any(|result| result["ok"] == true);
         let reply = Reply::Json(json!({ "results": results }));
         all.answer = match (any_ok, invalid) {
@@ -184,21 +191,6 @@ impl Gate {
                     "\"{NODE_ARGUMENT}\" takes a node's name, tag:NAME or *; or call NODE__{name}"
                 ));
         self.refused(call, name, None, refusal, None)
-    }
-}
-
-fn one_result(node: &str, answer: Answer) -> Value {
-    let value = |reply| match reply {
-        Reply::Json(value) => value,
-        Reply::Text(text) => Value::String(text),
-    };
-    match answer {
-        Answer::Success(reply) => json!({"node": node, "ok": true, "result": value(reply)}),
-        Answer::ToolError(reply) => json!({"node": node, "ok": false, "result": value(reply)}),
-        Answer::Refused(refusal) => {
-            let error = refusal.to_json();
-            json!({"node": node, "ok": false, "error": error["error"]})
-        }
     }
 }
 

@@ -26,7 +26,9 @@ use crate::places::Places;
     gantry call read '{\"path\": \"/var/log/syslog\", \"offset\": -20}'\n  \
     gantry call tool::apply_patch @patch.json\n  \
     jq -n --rawfile content notes.md '{path: \"copy.md\", $content}' | gantry call Write -\n  \
-    gantry call Glob '{\"pattern\": \"**/*.rs\"}' | jq -r '.matches[]'\n\n\
+    gantry call Glob '{\"pattern\": \"**/*.rs\"}' | jq -r '.matches[]'\n  \
+    gantry call local__Bash '{\"command\": \"uptime\"}'        on one machine, where several have joined\n  \
+    gantry call Bash '{\"command\": \"uptime\", \"node\": \"*\"}'  on all of them\n\n\
     Exit codes: 0 success · 1 the tool answered with an error · 2 usage, schema violation, unknown tool ·\n\
     3 denied, or approval needed · 4 not reachable · 124 the deadline passed")]
 pub(crate) struct CallArgs {

@@ -2,9 +2,11 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use gantry_tool::Reply;
 
 use crate::cli::Cli;
 use crate::exit::Exit;
+use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -14,7 +16,10 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-pub(crate) fn run(args: &CompletionsArgs) -> Exit {
-    clap_complete::generate(args.shell, &mut Cli::command(), "gantry", &mut std::io::stdout());
+pub(crate) fn run(output: &Output, args: &CompletionsArgs) -> Exit {
+    // Into memory first: the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gantry", &mut script);
+    output.reply(&Reply::Text(String::from_utf8_lossy(&script).into_owned()));
     Exit::Success
 }

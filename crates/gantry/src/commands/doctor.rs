@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::places::Places;
 
 mod gateway;
+mod storage;
 
 /// Less than this on the data directory's disk is too little to keep an audit log, results and transfers.
 const LOW_DISK_MIB: u64 = 1024;
@@ -30,7 +31,10 @@ struct Check {
 }
 
 pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
-    let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places), sandbox()];
+    let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places)];
+    checks.extend(private_files(&places));
+    checks.push(sandbox());
+    checks.extend(storage::check(&places));
     checks.extend([secrets(&places), disk(&places), keeper(&places), shell(&places), workspace(&places)]);
     checks.extend(gateway::checks(&places, output));
     match Local::open(places) {
@@ -56,7 +60,10 @@ pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
                 Health::Warning => output.yellow("warn"),
                 Health::Bad => output.red("bad "),
             };
-            output.line(&format!("{mark}  {:<14}  {}", check.name, check.text));
+            let mut lines = check.text.lines();
+            output.line(&format!("{mark}  {:<14}  {}", check.name, lines.next().unwrap_or_default()));
+            // Further lines begin where no check begins.
+            lines.for_each(|line| output.line(&format!("{:22}{line}", "")));
         }
     }
     Ok(if bad { Exit::Failure } else { Exit::Success })
@@ -77,6 +84,23 @@ fn configuration(places: &Places) -> Check {
 fn data_directory(places: &Places) -> Check {
     let root = places.data.root().display();
     check("data directory", places.data.create().map(|()| format!("{root}, for its owner only")))
+}
+
+/// Keys and tokens that others can read once the directory is copied, or was opened.
+fn private_files(places: &Places) -> Vec<Check> {
+    let named = ["operator.token", "audit.key", "secrets.key", "secrets.sealed", "gateway.db"];
+    let files =
+        named.map(|name| places.data.root().join(name)).into_iter().chain([places.layers.file.clone()]);
+    let open = files.filter_map(|path| {
+        let mode = rustix::fs::stat(&path).ok()?.st_mode & 0o777;
+        let text = format!(
+            "{} can be used by others (mode {mode:04o}): chmod 600 {}",
+            path.display(),
+            path.display()
+        );
+        (mode & 0o077 != 0).then_some(Check { name: "private files", health: Health::Warning, text })
+    });
+    open.collect()
 }
 
 /// Sealed secrets that cannot be opened can neither be sent nor masked.

@@ -51,7 +51,7 @@ pub(crate) struct NodeArgs {
     /// The file with the node's token, readable by its owner only [default: GANTRY_TOKEN, or node.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Trust this certificate authority (PEM) beside the system's
+    /// Trust this certificate authority (PEM) beside the system's [default: GANTRY_TLS_CA]
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Allow a gateway that is neither encrypted nor on this machine

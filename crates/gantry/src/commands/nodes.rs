@@ -59,11 +59,11 @@ pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<E
         }
         NodesAction::Add { id, tags } => {
             let answer = ask(method::NODES_ADD, json!({"id": id, "tags": tags}))?;
-            invite(output, places, &address, &answer);
+            invite(output, &address, &answer);
         }
         NodesAction::Renew { id } => {
             let answer = ask(method::NODES_RENEW, json!({"id": id}))?;
-            invite(output, places, &address, &answer);
+            invite(output, &address, &answer);
         }
         NodesAction::Tag { id, tags } => {
             ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?;
@@ -173,12 +173,10 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&Value>) {
 }
 
 /// The command to run on the other machine. The token is no argument: those are seen by everybody there.
-fn invite(output: &Output, places: &Places, address: &Address, answer: &Value) {
+fn invite(output: &Output, address: &Address, answer: &Value) {
     let (id, token) =
         (answer["id"].as_str().unwrap_or_default(), answer["token"].as_str().unwrap_or_default());
-    let config = places.layers.load().ok();
-    let public = config.and_then(|config| config.gateway.public_url);
-    let url = public.unwrap_or_else(|| address.url.to_string());
+    let url = answer["publicUrl"].as_str().map_or_else(|| address.url.to_string(), str::to_owned);
     if output.json {
         return output.value(&json!({"id": id, "token": token, "gateway": url}));
     }

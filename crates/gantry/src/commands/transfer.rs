@@ -1,15 +1,18 @@
 //! `gantry transfer`: sends a file or a directory, shows how far it is, and waits also while the gateway is restarted.
 
+mod bar;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use gantry_protocol::{CallParams, CallProgress, raw};
+use gantry_protocol::{CallParams, raw};
 use gantry_tool::{Answer, Outcome, RefusalCode, Reply};
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::HumanBytes;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use bar::Glyphs;
 
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::call::print;
@@ -38,9 +41,6 @@ pub(crate) struct TransferArgs {
 
 const TOOL: &str = "gsv__Transfer";
 
-/// Work that is done sooner needs no bar.
-const BAR_AFTER: Duration = Duration::from_secs(1);
-
 /// A gateway that stops closes its connections this soon after its last answers.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -53,6 +53,7 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
     let endpoint = |text: &str| match text.strip_prefix("local:") {
         // On our own machine a path means what it means in the shell.
         Some(path) if address.is_ours && !path.is_empty() => {
+            let path = places.expand_home(std::path::Path::new(path));
             format!("local:{}", places.current_dir.join(path).display())
         }
         _ => text.to_owned(),
@@ -66,29 +67,34 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
         mcp: None,
         asks: false,
     };
-    let outcome = runtime()?.block_on(transfer(&address, output, &params));
+    let glyphs = if places.shows_unicode() { Glyphs::Unicode } else { Glyphs::Ascii };
+    let outcome = runtime()?.block_on(transfer(&address, output, glyphs, &params));
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
         return Ok(print(output, &outcome));
     };
-    show(output, &answer["result"]);
+    show(output, glyphs, &answer["result"]);
     Ok(Exit::Success)
 }
 
-fn show(output: &Output, result: &Value) {
+fn show(output: &Output, glyphs: Glyphs, result: &Value) {
     if output.json || !output.is_terminal() {
         return output.value(result);
     }
     let bytes = HumanBytes(result["bytesTransferred"].as_u64().unwrap_or(0));
     let files = result["files"].as_u64().map(|files| format!(" in {files} files")).unwrap_or_default();
     let [source, destination] = ["source", "destination"].map(|end| result[end].as_str().unwrap_or_default());
-    output.line(&format!("{source} → {destination}: {bytes}{files}"));
+    let arrow = match glyphs {
+        Glyphs::Unicode => "→",
+        Glyphs::Ascii => "->",
+    };
+    output.line(&format!("{source} {arrow} {destination}: {bytes}{files}"));
     for skipped in result["skipped"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         output.warning(&format!("left out: {skipped}"));
     }
 }
 
 /// Asks until there is an answer. The same transfer asked for again is the same transfer.
-async fn transfer(address: &Address, output: &Output, params: &CallParams) -> Outcome {
+async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &CallParams) -> Outcome {
     let cancel = CancellationToken::new();
     let calling_off = cancel.clone();
     let watching = tokio::spawn(async move {
@@ -114,7 +120,7 @@ async fn transfer(address: &Address, output: &Output, params: &CallParams) -> Ou
             }
         };
         let outcome = {
-            let showing = show_progress(output, client.progress());
+            let showing = bar::show_progress(output, glyphs, client.progress());
             let mut calling = std::pin::pin!(client.call(params, None, &cancel));
             tokio::select! {
                 outcome = &mut calling => outcome,
@@ -133,56 +139,4 @@ async fn transfer(address: &Address, output: &Output, params: &CallParams) -> Ou
     };
     watching.abort();
     outcome
-}
-
-/// Draws a bar on a terminal for as long as it is polled.
-async fn show_progress(
-    output: &Output,
-    mut progress: watch::Receiver<Option<CallProgress>>,
-) -> std::convert::Infallible {
-    if !output.shows_progress() {
-        return std::future::pending().await;
-    }
-    let started = Instant::now();
-    let mut bar: Option<Bar> = None;
-    loop {
-        if progress.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-        let Some(CallProgress { done, total, .. }) = progress.borrow_and_update().clone() else { continue };
-        if started.elapsed() < BAR_AFTER {
-            continue;
-        }
-        bar.get_or_insert_with(|| Bar::new(total)).show(done, total);
-    }
-}
-
-/// Gone when dropped.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new(total: Option<u64>) -> Bar {
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-        let form = match total {
-            Some(_) => "{bar:30} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
-            None => "{spinner} {bytes}  {binary_bytes_per_sec}  {elapsed}",
-        };
-        if let Ok(style) = ProgressStyle::with_template(form) {
-            bar.set_style(style);
-        }
-        Bar(bar)
-    }
-
-    fn show(&self, done: u64, total: Option<u64>) {
-        if let Some(total) = total {
-            self.0.set_length(total);
-        }
-        self.0.set_position(done);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }

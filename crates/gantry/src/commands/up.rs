@@ -14,6 +14,12 @@ use crate::output::Output;
 use crate::places::Places;
 use crate::served::{LocalNode, Served};
 
+pub(crate) const SERVE_EXAMPLES: &str = "Examples:\n  \
+    gantry serve                                     on 127.0.0.1:7770; tools are those of machines that join\n  \
+    gantry serve --listen 127.0.0.1:0 --json         any free port, told as JSON\n  \
+    gantry serve --listen 0.0.0.0:7770 --public-url https://gantry.example.com \\\n            \
+        --tls-cert chain.pem --tls-key key.pem";
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry up                                        on 127.0.0.1:7770, tools work in the current directory\n  \
@@ -93,6 +99,7 @@ fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode)
     if output.json {
         return output.value(&json!({
             "url": served.url.to_string(),
+            "publicUrl": served.public_url,
             "pid": std::process::id(),
             "dataDir": places.data.root(),
             "tokenFile": token,
@@ -103,16 +110,27 @@ fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode)
         |name: &str, text: &str| output.line(&format!("  {}  {text}", output.dim(&format!("{name:<15}"))));
     output.line(&format!("{} {} is up", output.bold("Gantry"), env!("CARGO_PKG_VERSION")));
     row("gateway", &served.url.to_string());
+    if let Some(url) = &served.public_url {
+        row("for others", url);
+    }
     row("data directory", &places.data.root().display().to_string());
     row("operator token", &token.display().to_string());
     if local == LocalNode::Included {
         row("workspace", &format!("{} (node \"local\")", served.workspace.display()));
     }
     output.line("");
-    row("call a tool", "gantry call Read '{\"path\": \"README.md\"}'");
-    row("over HTTP", &curl(&served.url.to_string(), &token.display().to_string()));
+    // By its full name, which means the same once other machines have joined.
+    match local {
+        LocalNode::Included => row("call a tool", "gantry call local__Bash '{\"command\": \"uname -a\"}'"),
+        LocalNode::LeftOut => row("what there is", "gantry tools"),
+    }
+    let own = served.url.to_string();
+    let public = served.public_url.as_deref().map(|url| url.trim_end_matches('/'));
+    // A certificate is hardly ever for 127.0.0.1.
+    let named = public.filter(|_| served.url.secure).unwrap_or(&own);
+    row("over HTTP", &curl(named, &token.display().to_string()));
     row("MCP clients", "gantry mcp install claude   (or codex, cursor, vscode, goose, opencode)");
-    row("MCP over HTTP", &format!("{}/mcp   (with the token as bearer)", served.url));
+    row("MCP over HTTP", &format!("{}/mcp   (with the token as bearer)", public.unwrap_or(&own)));
     row("another machine", "gantry nodes add laptop   (prints the command to run there)");
     output.line("");
     output.line(&output.dim("Ctrl-C stops it; what runs in the background goes on."));

@@ -64,6 +64,17 @@ impl StorageConfig {
         [&self.access_key_id, &self.secret_access_key].into_iter().flatten().cloned()
     }
 
+    /// For people whose store does not work.
+    pub(crate) fn what_to_look_at(&self) -> &'static str {
+        match self.kind {
+            StorageKind::Folder => "",
+            StorageKind::S3 => {
+                " (look at storage.endpoint, storage.bucket, storage.region, storage.accessKeyId and \
+                 storage.secretAccessKey)"
+            }
+        }
+    }
+
     pub(crate) fn open(&self, data: &DataDir) -> Result<Objects, ObjectError> {
         match self.kind {
             StorageKind::Folder => Ok(Objects::folder(data)),

@@ -357,3 +357,76 @@ fn nothing_that_others_wrote_drives_the_terminal() {
     let piped = world.run(&["call", "read_file", &read]);
     assert_eq!(piped.stdout, "one\u{1b}]0;pwned\u{7}\u{9b}2J\ttwo\r\nthree\n", "as it is");
 }
+
+/// What `doctor` says of one thing.
+fn checked(world: &World, name: &str) -> Vec<(String, String)> {
+    let told = world.run(&["doctor", "--json"]).json();
+    let of = |check: &serde_json::Value, key: &str| check[key].as_str().unwrap().to_owned();
+    let checks = told["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
+    checks.map(|check| (of(check, "health"), of(check, "text"))).collect()
+}
+
+#[test]
+fn doctor_looks_at_the_storage() {
+    let world = World::new();
+    assert_eq!(checked(&world, "storage")[0].0, "good");
+    // Nobody listens, or nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for port in [9, silent.local_addr().unwrap().port()] {
+        world.configure(&format!(
+            "[storage]\nkind = \"s3\"\nendpoint = \"http://127.0.0.1:{port}\"\nbucket = \"b\"\naccessKeyId = \"k\"\n\
+             secretAccessKey = \"very-secret-key\"\n"
+        ));
+        let begun = std::time::Instant::now();
+        let (health, text) = checked(&world, "storage").remove(0);
+        assert_eq!(health, "bad", "{text}");
+        assert!(text.contains("storage.bucket") && !text.contains("very-secret-key"), "{text}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert_eq!(world.run(&["doctor"]).code, 1);
+    }
+}
+
+#[test]
+fn doctor_names_keys_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.run(&["call", "--local", "Glob", r#"{"pattern": "*"}"#]);
+    assert_eq!(checked(&world, "private files"), []);
+    let key = world.data().join("audit.key");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
+    let (health, text) = checked(&world, "private files").remove(0);
+    assert_eq!(health, "warning");
+    assert!(text.contains(&format!("chmod 600 {}", key.display())) && text.contains("0644"), "{text}");
+}
+
+#[test]
+fn doctor_shows_what_is_wrong_in_the_configuration_line_by_line() {
+    let world = World::new();
+    world.configure("[gateway\nlisten = 5\n");
+    let told = world.run(&["doctor"]).stdout;
+    assert!(!told.contains("\\n"), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("          ") && line.contains('|')), "{told}");
+}
+
+#[test]
+fn help_speaks_of_the_command_it_is_for_and_of_times_in_words() {
+    let world = World::new();
+    let help = world.run(&["serve", "--help"]).stdout;
+    assert!(help.contains("gantry serve --listen") && !help.contains("gantry up"), "{help}");
+    let help = world.run(&["up", "--help"]).stdout;
+    assert!(help.contains("gantry up --listen") && !help.contains("gantry serve"), "{help}");
+    for (args, time) in
+        [(["tokens", "add", "ci", "--expires"], "30d"), (["call", "Read", "{}", "--deadline"], "15m")]
+    {
+        for wrong in ["1y", "", "soon"] {
+            let args = [args.as_slice(), &[wrong]].concat();
+            let told = world.run(&args);
+            assert_eq!(told.code, 2, "{args:?}: {told:?}");
+            assert!(
+                told.stderr.contains(time) && !told.stderr.to_lowercase().contains("jiff"),
+                "{}",
+                told.stderr
+            );
+        }
+    }
+}

@@ -55,8 +55,8 @@ impl Up {
     }
 
     /// What it says on standard error goes to a file.
-    pub(crate) fn start_telling(world: &World, log: &std::path::Path) -> Up {
-        let args = ["up", "--listen", "127.0.0.1:0", "--json"];
+    pub(crate) fn start_telling(world: &World, log: &std::path::Path, more: &[&str]) -> Up {
+        let args = [&["up", "--listen", "127.0.0.1:0", "--json"], more].concat();
         let mut command = world.command(&args);
         Up::started(command.stderr(std::fs::File::create(log).unwrap()))
     }
@@ -64,6 +64,16 @@ impl Up {
     fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Up {
         let args = [&[command, "--listen", listen, "--json"], more].concat();
         Up::started(&mut world.command(&args))
+    }
+
+    /// With no more than so many open files.
+    pub(crate) fn start_with_files(world: &World, files: usize, log: &std::path::Path) -> Up {
+        let plain = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+        command.arg(plain.get_program()).args(plain.get_args()).current_dir(world.workspace()).env_clear();
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
     }
 
     fn started(command: &mut std::process::Command) -> Up {

@@ -22,6 +22,7 @@ mod mcp;
 mod models;
 mod native;
 mod node;
+mod printing;
 mod run;
 mod sessions;
 mod transfer;

@@ -288,3 +288,14 @@ fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
         }
     }
 }
+
+#[test]
+fn the_home_is_meant_where_the_shell_left_its_sign() {
+    let fleet = Fleet::start();
+    std::fs::write(fleet.world.folder.path().join("in-the-home"), "hello").unwrap();
+    let sent = fleet.world.run(&["transfer", "local:~/in-the-home", "gsv:copy"]);
+    assert_eq!(sent.code, 0, "{} {}", sent.stdout, sent.stderr);
+    let back = fleet.world.run(&["transfer", "gsv:copy", "local:~/back"]);
+    assert_eq!(back.code, 0, "{} {}", back.stdout, back.stderr);
+    assert_eq!(std::fs::read_to_string(fleet.world.folder.path().join("back")).unwrap(), "hello");
+}

@@ -102,7 +102,7 @@ impl Joining {
             .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;
         let trust = match &args.tls_ca {
-            None => Trust::System,
+            None => places.trust()?,
             Some(path) => Trust::And { name: path.clone(), pem: read_pem(places, path)? },
         };
         let token = token(places, config, args)?;

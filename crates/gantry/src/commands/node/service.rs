@@ -194,7 +194,7 @@ fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &P
     if let Some(tools) = &args.tools {
         words.extend(["--tools".into(), tools.join(",")]);
     }
-    if let Some(file) = &args.tls_ca {
+    if let Some(file) = args.tls_ca.as_deref().or_else(|| places.tls_ca()) {
         words.extend(["--tls-ca".into(), text(&places.resolve(file))?]);
     }
     words.extend(args.contain.then(|| "--contain".into()));

@@ -1,5 +1,4 @@
 //! One line from the terminal that the terminal does not show.
-#![expect(clippy::print_stderr, reason = "a prompt is for the person at the terminal, not for the output")]
 
 use std::io::BufRead;
 
@@ -7,16 +6,18 @@ use anyhow::{Context, Result, bail};
 use gantry_store::MAX_SECRET_BYTES;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use crate::output::question;
+
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const KILL_LINE: u8 = 21;
 
 pub(super) fn read_line(prompt: &str) -> Result<Vec<u8>> {
-    eprint!("{prompt}");
+    question(prompt);
     let quiet = Quiet::start().context("cannot keep the terminal from showing what is typed")?;
     let line = read_keys(std::io::stdin().lock());
     drop(quiet);
-    eprintln!();
+    question("\n");
     line
 }
 

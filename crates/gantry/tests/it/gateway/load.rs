@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use super::peers::{Client, Node, runtime};
-use super::{Up, soak};
+use super::{Up, eventually, soak};
 use crate::run::World;
 
 /// Goals are for the release build; a debug build may take this much more.
@@ -92,4 +92,34 @@ fn every_one_of_many_nodes_answers() {
     assert!(nodes.iter().all(|node| node.runs() == 2), "each ran twice");
     assert!(links.iter().all(|link| !link.is_closed()));
     assert!(each < 48 * DEBUG_FACTOR, "{each} KB");
+}
+
+/// Whoever is connected is served, however many others hold what is left.
+#[test]
+fn few_open_files_are_kept_for_those_who_are_in() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let log = world.folder.path().join("said");
+    let up = Up::start_with_files(&world, 256, &log);
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("no more than 256 files") && said.contains("128 connections"), "{said}");
+    runtime().block_on(async {
+        let client = Client::operator(&up).await;
+        let strangers: Vec<_> = (0..360)
+            .map(|_| {
+                let mut stranger = std::net::TcpStream::connect(up.address).unwrap();
+                std::io::Write::write_all(&mut stranger, b"GET /health HTTP/1.1\r\nHost: localh").unwrap();
+                stranger
+            })
+            .collect();
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", up.pid())).unwrap().count();
+        eventually("strangers have what they get", Duration::from_secs(5), || descriptors() > 128);
+        for _ in 0..20 {
+            client.call("local__Bash", json!({"command": "cat a.txt"})).await.unwrap();
+            client.call("local__Glob", json!({"pattern": "*"})).await.unwrap();
+        }
+        assert!(descriptors() < 220, "{} of 256 are in use", descriptors());
+        drop(strangers);
+    });
+    eventually("others are answered again", Duration::from_secs(20), || up.get("/health").status == 200);
 }

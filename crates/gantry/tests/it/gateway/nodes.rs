@@ -333,3 +333,45 @@ fn the_end_of_a_process_is_recorded_once_and_told() {
     assert_eq!(shown["processEnds"].as_array().unwrap().len(), 1);
     assert_eq!(shown["processEnds"][0]["event"]["tail"], "failed\n");
 }
+
+/// Not what the asker's own configuration says: it may be another machine's.
+#[test]
+fn the_gateway_tells_the_address_by_which_others_join() {
+    let world = World::new();
+    let url = "https://gantry.example.com";
+    let log = world.folder.path().join("said");
+    let up = Up::start_telling(&world, &log, &["--public-url", url]);
+    let added = world.run(&["nodes", "add", "here"]);
+    assert!(added.stdout.contains(&format!("--gateway {url} --id here")), "{}", added.stdout);
+    assert!(!added.stderr.contains("only reached from this machine"), "{}", added.stderr);
+    let elsewhere = World::new();
+    elsewhere.configure("[gateway]\npublicUrl = \"https://wrong.example.com\"\n");
+    let from_there = [("GANTRY_GATEWAY", up.url.as_str()), ("GANTRY_TOKEN", up.token.as_str())];
+    let added = elsewhere.run_with(&["nodes", "add", "there", "--json"], &from_there);
+    assert_eq!(added.json()["gateway"], url, "{}", added.stderr);
+    let renewed = elsewhere.run_with(&["nodes", "renew", "there", "--json"], &from_there);
+    assert_eq!(renewed.json()["gateway"], url);
+}
+
+#[test]
+fn a_bulk_connection_needs_the_connection_it_belongs_to() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        let node = Node::new("box", &token);
+        let refused = async |instance: &str| {
+            let hello = NodeHello { instance: instance.into(), bulk: true, ..NodeHello::default() };
+            match link(&up, &params(Role::Node, "box", &token, Some(hello)), node.clone()).await {
+                Err(HandshakeError::Refused(error)) => Some(error.code),
+                Err(other) => panic!("{other:?}"),
+                Ok(_) => None,
+            }
+        };
+        let own = node.hello().instance;
+        assert_eq!(refused(&own).await, Some(ErrorCode::Conflict), "nobody is connected");
+        let _main = node.join(&up).await;
+        assert_eq!(refused("another").await, Some(ErrorCode::Conflict), "another start is connected");
+        assert_eq!(refused(&own).await, None);
+    });
+}

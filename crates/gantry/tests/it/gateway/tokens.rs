@@ -197,3 +197,28 @@ fn a_token_expires_on_every_surface() {
     eventually("an open socket is closed too", Duration::from_secs(2), || client.link.is_closed());
     assert!(runtime.block_on(client.link.closed()).contains("expired"));
 }
+
+#[test]
+fn calls_over_http_end_with_their_token() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = bearer(&up.client_token(&world, "brief", &["--expires", "3s"]));
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for (seconds, key) in [(886.25, None), (885.25, Some(("Idempotency-Key", "once")))] {
+            let (up, token) = (&up, token.as_str());
+            scope.spawn(move || {
+                let headers: Vec<_> = [("Authorization", token)].into_iter().chain(key).collect();
+                let input = json!({"command": format!("sleep {seconds}")});
+                let ended = up.call_with("local__Bash", &input, &headers);
+                assert_eq!((ended.status, ended.code().as_str()), (503, "cancelled"), "{ended:?}");
+            });
+        }
+    });
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let runs = |seconds: &str| {
+        let found = std::process::Command::new("pgrep").args(["-fx", &format!("sleep {seconds}")]).output();
+        !found.unwrap().stdout.is_empty()
+    };
+    eventually("the commands are ended", Duration::from_secs(10), || !runs("886.25") && !runs("885.25"));
+}

@@ -297,7 +297,7 @@ fn one_bad_definition_costs_only_itself() {
 fn a_server_is_not_called_as_a_node_is() {
     let world = World::new();
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log);
+    let up = Up::start_telling(&world, &log, &[]);
     up.add_node(&world, "box", &[]);
     for more in [&[][..], &["--untested"]] {
         let ran = Fake::new(&world, "box").add(&world, "good", more);
@@ -538,7 +538,7 @@ fn a_configuration_that_became_invalid_is_told_and_changes_nothing() {
     let world = World::new();
     let _fake = Fake::added(&world, "fake");
     let log = world.folder.path().join("gateway.log");
-    let up = Up::start_telling(&world, &log);
+    let up = Up::start_telling(&world, &log, &[]);
     let call = || up.call("fake__echo", &json!({"text": "x"})).text();
     assert_eq!(call(), "x");
     let good = std::fs::read_to_string(world.data().join("gantry.toml")).unwrap();

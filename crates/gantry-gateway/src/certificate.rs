@@ -1,0 +1,86 @@
+//! What a gateway tells of its own certificate: how its machine's commands know it again, and whether it is in force.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, Error, RootCertStore};
+
+/// The gateway's own certificate, the first of a PEM file; the others vouch for it.
+pub struct Certificate(CertificateDer<'static>);
+
+impl Certificate {
+    pub fn of(pem: &[u8]) -> Option<Certificate> {
+        CertificateDer::pem_slice_iter(pem).next()?.ok().map(Certificate)
+    }
+
+    /// Tells it from every other.
+    pub fn fingerprint(&self) -> String {
+        blake3::hash(&self.0).to_hex().to_string()
+    }
+
+    /// Why others will not believe it today: "expired 3 days ago", for instance.
+    pub fn out_of_force(&self) -> Option<String> {
+        let judged = self.judged().err()?;
+        let Error::InvalidCertificate(reason) = judged else { return None };
+        match reason {
+            CertificateError::ExpiredContext { time, not_after } => {
+                Some(format!("expired {} ago", days(time, not_after)))
+            }
+            CertificateError::Expired => Some("has expired".into()),
+            CertificateError::NotValidYetContext { time, not_before } => {
+                Some(format!("is not valid for another {}", days(not_before, time)))
+            }
+            CertificateError::NotValidYet => Some("is not valid yet".into()),
+            // Who vouches for it, and for which names, is for those who connect.
+            _ => None,
+        }
+    }
+
+    /// The times are looked at before anything else, so it may as well vouch for itself.
+    fn judged(&self) -> Result<(), Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.clone())?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|err| Error::General(err.to_string()))?;
+        let name = ServerName::try_from("localhost").map_err(|err| Error::General(err.to_string()))?;
+        verifier.verify_server_cert(&self.0, &[], &name, &[], UnixTime::now()).map(drop)
+    }
+}
+
+fn days(later: UnixTime, earlier: UnixTime) -> String {
+    match later.as_secs().saturating_sub(earlier.as_secs()) / (24 * 3600) {
+        0 => "less than a day".into(),
+        1 => "1 day".into(),
+        days => format!("{days} days"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(from: i32, to: i32) -> Certificate {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["gantry.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(to, 1, 1);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Certificate::of(pem.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn times_are_told_and_nothing_else() {
+        assert_eq!(made(2020, 2999).out_of_force(), None, "another name and its own word are no matter");
+        let expired = made(2019, 2020).out_of_force().unwrap();
+        assert!(expired.starts_with("expired ") && expired.ends_with(" days ago"), "{expired}");
+        let early = made(2998, 2999).out_of_force().unwrap();
+        assert!(early.starts_with("is not valid for another ") && early.ends_with(" days"), "{early}");
+        assert!(Certificate::of(b"no certificate").is_none());
+        assert_ne!(made(2020, 2999).fingerprint(), made(2020, 2999).fingerprint());
+    }
+}

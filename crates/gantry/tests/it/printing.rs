@@ -1,0 +1,99 @@
+//! Standard output and standard error that cannot be written: no command panics, and what runs long goes on.
+
+use std::fs::OpenOptions;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::gateway::eventually;
+use crate::run::World;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+/// A pipe whose reader has gone.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+const COMMANDS: [&[&str]; 8] = [
+    &["tools"],
+    &["completions", "bash"],
+    &["--help"],
+    &["--version"],
+    &["doctor"],
+    &["config", "show"],
+    &["call", "--local", "Glob", r#"{"pattern": "*"}"#],
+    &["nodes", "list"],
+];
+
+#[test]
+fn a_full_disk_is_one_error_and_a_reader_that_left_none() {
+    let world = World::new();
+    for args in COMMANDS {
+        let ran = world.command(args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let told = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{args:?}: {told}");
+        assert_eq!(told.matches("could not be written").count(), 1, "{args:?}: {told}");
+        let silent = world.command(args).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(silent.code(), Some(1), "{args:?}");
+        let left = world.command(args).stdout(unread()).stderr(Stdio::piped()).output().unwrap();
+        let told = String::from_utf8_lossy(&left.stderr);
+        assert!(!told.contains("panicked") && !told.contains("written"), "{args:?}: {told}");
+        let all_left = world.command(args).stdout(unread()).stderr(unread()).status().unwrap();
+        assert_eq!(all_left.code(), left.status.code(), "{args:?}");
+        assert!([Some(0), Some(4)].contains(&left.status.code()), "{args:?}: {left:?}");
+    }
+    let wrong = world.command(&["no-such-command"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(wrong.code(), Some(2));
+}
+
+#[test]
+fn a_node_goes_on_when_its_lines_cannot_be_printed() {
+    let world = World::new();
+    for stderr in [full(), unread()] {
+        let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
+        let mut command = world.command(&args);
+        command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
+        let mut node = Running(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap());
+        let log = world.data().join("nodes/zz/logs/node.log");
+        eventually("the node has failed to connect twice", Duration::from_secs(20), || {
+            let warned = std::fs::read_to_string(&log).unwrap_or_default().matches("disconnected").count();
+            assert_eq!(node.0.try_wait().unwrap(), None, "the node ended");
+            warned >= 2
+        });
+        drop(node);
+        std::fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn a_gateway_goes_on_when_it_cannot_say_where_it_is() {
+    let world = World::new();
+    // Something to warn of, too.
+    world.configure("[mcpServers.gone]\ncommand = \"/does/not/exist\"\n");
+    let mut command = world.command(&["up", "--listen", "127.0.0.1:0", "--verbose"]);
+    let mut up = Running(command.stdin(Stdio::null()).stdout(full()).stderr(full()).spawn().unwrap());
+    eventually("the gateway answers", Duration::from_secs(20), || {
+        assert_eq!(up.0.try_wait().unwrap(), None, "the gateway ended");
+        let listed = world.run(&["nodes", "list", "--json"]);
+        let nodes: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        nodes[0]["id"] == "local"
+    });
+    assert!(Command::new("kill").arg(up.0.id().to_string()).status().unwrap().success());
+    eventually("it stops", Duration::from_secs(20), || up.0.try_wait().unwrap().is_some());
+    assert_eq!(up.0.wait().unwrap().code(), Some(1), "what it said was lost, and that is told in the end");
+}
