@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::closed::Closed;
 use crate::error::FileError;
 use crate::handle::{self, FileId};
@@ -63,6 +65,11 @@ impl Files {
     /// What is closed now, for walkers that ask often.
     pub(crate) fn closed_ids(&self) -> Vec<FileId> {
         self.inner.closed.ids()
+    }
+
+    /// Opens a directory by its names from `/`, following no link.
+    pub(crate) fn open_plain_dir(&self, names: &[OsString]) -> Result<OwnedFd, Errno> {
+        handle::open_beneath(self.inner.top.as_fd(), names)
     }
 
     /// Opens the directory a scope starts from, by handle, so that its path is the one of what was opened.

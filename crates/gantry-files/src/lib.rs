@@ -21,6 +21,7 @@ pub mod media;
 mod moving;
 mod named;
 mod partial;
+mod parts;
 pub mod patch;
 mod pending;
 mod place;
@@ -47,6 +48,7 @@ pub use manifest::{Manifest, ManifestEntry, ManifestKind};
 pub use moving::Moved;
 pub use named::{Named, NamedFile, NamedOptions};
 pub use partial::Partial;
+pub use parts::PartRecords;
 pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, PathTest, Scope};
 pub use search::{

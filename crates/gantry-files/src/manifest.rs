@@ -46,7 +46,7 @@ pub struct ManifestEntry {
     /// Below the directory, with `/` between names.
     pub path: String,
     pub kind: ManifestKind,
-    /// Permission bits.
+    /// Permission bits; of a directory also the sticky one.
     pub mode: u32,
     /// Bytes of a file; 0 for others.
     pub size: u64,
@@ -98,10 +98,11 @@ impl Scope {
         }
     }
 
-    /// Sets the permission bits of a received directory, which is done last: a directory may forbid writing into it.
+    /// Sets the permission bits of a received directory, and the sticky one, which is done last: a directory may forbid writing
+    /// into it.
     pub fn set_directory_mode(&self, path: impl AsRef<Path>, mode: u32) -> Result<(), FileError> {
         let OpenDir { fd, path } = self.open_dir(path)?;
-        let mode = Mode::from_raw_mode((mode & 0o777) as rustix::fs::RawMode);
+        let mode = Mode::from_raw_mode((mode & 0o1777) as rustix::fs::RawMode);
         rustix::fs::fchmod(&fd, mode).map_err(|err| FileError::io("set the mode of", &path, err))
     }
 }
@@ -148,7 +149,9 @@ impl Manifest {
         Some(Ok(match kind {
             Ok(kind) => {
                 let size = if kind == ManifestKind::File { meta.size } else { 0 };
-                ManifestEntry { path, kind, mode: meta.mode & 0o777, size, modified_ns: meta.modified_ns }
+                // In a directory that everybody may write to, the sticky bit keeps them from removing each other's files.
+                let bits = if kind == ManifestKind::Directory { 0o1777 } else { 0o777 };
+                ManifestEntry { path, kind, mode: meta.mode & bits, size, modified_ns: meta.modified_ns }
             }
             Err(reason) => skipped(path, reason),
         }))

@@ -44,6 +44,16 @@ impl Scope {
     ///
     /// Directories on the way are made. The destination may exist, and stays as it is until the commit.
     pub fn open_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<Partial, FileError> {
+        self.open_noted_partial(path, name, &|_| Ok(()))
+    }
+
+    /// The same; `note` hears where the part will be, and it is made once that is written down.
+    pub fn open_noted_partial(
+        &self,
+        path: impl AsRef<Path>,
+        name: &str,
+        note: &dyn Fn(&Path) -> Result<(), FileError>,
+    ) -> Result<Partial, FileError> {
         let asked = path.as_ref();
         let part_name = part_name(asked, name)?;
         for _ in 0..SWAP_TRIES {
@@ -53,6 +63,7 @@ impl Scope {
             if self.old_file(&place, &name, asked)?.is_err() {
                 continue;
             }
+            note(&place.path.with_file_name(&part_name))?;
             let file = open_part(&place.dir, &part_name, asked)?;
             let length = file.metadata().map_err(|err| FileError::io("receive", asked, err))?.len();
             let (path, asked) = (place.path, asked.to_path_buf());
@@ -68,20 +79,6 @@ impl Scope {
             });
         }
         Err(FileError::TooManyLinks { path: asked.into() })
-    }
-
-    /// Removes what has come of a file, if anything has. Nothing is made on the way.
-    pub fn discard_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<(), FileError> {
-        let asked = path.as_ref();
-        let part_name = part_name(asked, name)?;
-        let place = match self.writable_place(asked, Missing::Refuse) {
-            Err(FileError::NotFound { .. }) => return Ok(()),
-            place => place?,
-        };
-        match rustix::fs::unlinkat(&place.dir, &part_name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(err) => Err(FileError::io("remove the received part of", asked, err)),
-        }
     }
 }
 
@@ -204,12 +201,21 @@ impl Partial {
 }
 
 fn part_name(asked: &Path, name: &str) -> Result<String, FileError> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(allowed) {
+    if !is_part_id(name) {
         let message = format!("{name:?} cannot name a transfer");
         return Err(FileError::io("receive", asked, io::Error::new(io::ErrorKind::InvalidInput, message)));
     }
-    Ok(format!(".gantry-{name}.part"))
+    Ok(part_file_name(name))
+}
+
+/// Whether something can name a transfer, or a part of one.
+pub(crate) fn is_part_id(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed)
+}
+
+pub(crate) fn part_file_name(name: &str) -> String {
+    format!(".gantry-{name}.part")
 }
 
 /// Opens the part file, private and locked against a second receiver.

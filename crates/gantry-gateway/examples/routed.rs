@@ -1,5 +1,5 @@
 //! What the benchmark measures a gateway with: a bare WebSocket echo behind one relay, a node that answers at once, many
-//! idle nodes, and the client that times both ways in turns. Same library on every side.
+//! idle nodes, and the clients that time both ways. Same library on every side.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -17,12 +17,15 @@ use gantry_protocol::{
     CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, RawJson, Role, StreamFrame,
     WireAnnotations, WireTool, method, raw,
 };
+use gantry_tool::Linger;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tokio_websockets::{ClientBuilder, Message, ServerBuilder};
 
-const BLOCKS: usize = 20;
-const CALLS_PER_BLOCK: usize = 250;
+const CALLS: usize = 2_000;
+const RATES: usize = 3;
 const IN_FLIGHT: usize = 64;
 
 // One thread each, as the smallest client, node and relay would have.
@@ -37,9 +40,10 @@ async fn main() {
         ["calls", url, operator, tool, count, in_flight] => {
             calls(url, operator, tool, count.parse().unwrap(), in_flight.parse().unwrap()).await;
         }
-        ["measure", relay, url, operator, tool] => measure(relay, url, operator, tool).await,
+        ["routed", url, operator, tool] => routed(url, operator, tool).await,
+        ["relayed", relay] => relayed(relay).await,
         _ => panic!(
-            "echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | calls URL TOKEN TOOL COUNT IN_FLIGHT | measure ADDR URL TOKEN TOOL"
+            "echo | relay ADDR | node URL ID TOKEN | nodes URL TOKEN COUNT | calls URL TOKEN TOOL COUNT IN_FLIGHT | routed URL TOKEN TOOL | relayed ADDR"
         ),
     }
 }
@@ -97,11 +101,14 @@ async fn bare(address: &str) -> tokio_websockets::WebSocketStream<TcpStream> {
     ClientBuilder::new().uri(&uri).unwrap().connect_on(stream).await.unwrap().0
 }
 
-/// Answers every call at once.
-struct Empty;
+/// Answers every call at once, and stays awake for the next one as a node does.
+struct Empty {
+    linger: Arc<Linger>,
+}
 
 impl Service for Empty {
     fn request(self: Arc<Self>, _link: Link, _request: Request) -> ServeFuture {
+        self.linger.touch();
         let answer = CallResult {
             tool: "Empty".into(),
             is_error: false,
@@ -117,13 +124,34 @@ impl Service for Empty {
     fn stream(&self, _link: &Link, _frame: StreamFrame) {}
 }
 
-async fn linked(url: &str, params: ConnectParams) -> (Link, tokio::task::JoinHandle<()>) {
+/// A connection whose ends stay awake around calls, as those of `gantry node` and `gantry mcp` do.
+struct Linked {
+    link: Link,
+    running: tokio::task::JoinHandle<()>,
+    calls: TaskTracker,
+    linger: Arc<Linger>,
+}
+
+impl Linked {
+    async fn call(&self, call: &RawJson) {
+        let _counted = self.calls.token();
+        self.linger.touch();
+        self.link.request(method::TOOL_CALL, call.clone(), None).await.unwrap();
+    }
+}
+
+async fn linked(url: &str, params: ConnectParams) -> Linked {
     let url = GatewayUrl::parse(url).unwrap();
     let stream = dial(&url, &Trust::System).await.unwrap();
     let mut socket = upgrade(stream, &url.socket()).await.unwrap();
     connect(&mut socket, &params, Duration::from_secs(30)).await.unwrap();
-    let (link, running) = Link::new(socket, Arc::new(Empty), LinkOptions::default());
-    (link, tokio::spawn(running))
+    let calls = TaskTracker::new();
+    let linger = Arc::new(Linger::new(calls.clone(), || {}));
+    let lingering = linger.clone();
+    tokio::spawn(async move { lingering.run(CancellationToken::new()).await });
+    let (link, running) =
+        Link::new(socket, Arc::new(Empty { linger: linger.clone() }), LinkOptions::default());
+    Linked { link, running: tokio::spawn(running), calls, linger }
 }
 
 fn params(role: Role, id: &str, token: &str) -> ConnectParams {
@@ -139,15 +167,14 @@ fn params(role: Role, id: &str, token: &str) -> ConnectParams {
 }
 
 /// Joins with one read-only tool.
-async fn join(url: &str, id: &str, token: &str) -> (Link, tokio::task::JoinHandle<()>) {
+async fn join(url: &str, id: &str, token: &str) -> Linked {
     let hello = NodeHello {
         instance: format!("instance-{id}"),
         tools: [("Empty".to_owned(), vec!["text.search".to_owned()])].into(),
         host_capabilities: vec!["text.search".into()],
         ..NodeHello::default()
     };
-    let (link, running) =
-        linked(url, ConnectParams { node: Some(hello), ..params(Role::Node, id, token) }).await;
+    let node = linked(url, ConnectParams { node: Some(hello), ..params(Role::Node, id, token) }).await;
     let tool = WireTool {
         name: "Empty".into(),
         description: "Answers at once.".into(),
@@ -160,18 +187,18 @@ async fn join(url: &str, id: &str, token: &str) -> (Link, tokio::task::JoinHandl
             open_world: false,
         },
     };
-    link.request(method::NODE_TOOLS, raw(&NodeTools { tools: vec![tool] }), None).await.unwrap();
-    (link, running)
+    node.link.request(method::NODE_TOOLS, raw(&NodeTools { tools: vec![tool] }), None).await.unwrap();
+    node
 }
 
 async fn node(url: &str, id: &str, token: &str) {
-    let (_link, running) = join(url, id, token).await;
+    let node = join(url, id, token).await;
     println!("joined");
-    running.await.unwrap();
+    node.running.await.unwrap();
 }
 
-async fn operator(url: &str, token: &str) -> Link {
-    linked(url, params(Role::Client, "bench", token)).await.0
+async fn operator(url: &str, token: &str) -> Linked {
+    linked(url, params(Role::Client, "bench", token)).await
 }
 
 /// Adds and connects many nodes, calls each once, and stays until its input ends.
@@ -180,20 +207,13 @@ async fn nodes(url: &str, token: &str, count: usize) {
     let mut joined = Vec::with_capacity(count);
     for number in 0..count {
         let id = format!("idle-{number}");
-        let added = operator.request("nodes.add", raw(&json!({"id": id, "tags": []})), None).await.unwrap();
+        let added =
+            operator.link.request("nodes.add", raw(&json!({"id": id, "tags": []})), None).await.unwrap();
         let added: Value = serde_json::from_str(added.get()).unwrap();
         joined.push(join(url, &id, added["token"].as_str().unwrap()).await);
     }
     for number in 0..count {
-        let call = CallParams {
-            tool: format!("idle-{number}__Empty"),
-            input: None,
-            agent: None,
-            workspace: None,
-            mcp: None,
-            asks: false,
-        };
-        operator.request(method::TOOL_CALL, raw(&call), None).await.unwrap();
+        operator.call(&empty_call(&format!("idle-{number}__Empty"))).await;
     }
     println!("joined");
     let wait = || std::io::stdin().read_line(&mut String::new());
@@ -206,7 +226,7 @@ async fn calls(url: &str, token: &str, tool: &str, count: usize, in_flight: usiz
     let call = empty_call(tool);
     let one = |_| async {
         let started = Instant::now();
-        operator.request(method::TOOL_CALL, call.clone(), None).await.unwrap();
+        operator.call(&call).await;
         started.elapsed()
     };
     let started = Instant::now();
@@ -227,52 +247,54 @@ fn empty_call(tool: &str) -> RawJson {
     })
 }
 
-async fn measure(relay: &str, url: &str, token: &str, tool: &str) {
-    let operator = operator(url, token).await;
-    let mut echoing = bare(relay).await;
-    let call = empty_call(tool);
-    // As long as a routed request is on the wire.
-    let payload = "x".repeat(call.get().len() + 60);
-
-    let (mut routed, mut relayed) = (Vec::new(), Vec::new());
-    for block in 0..=BLOCKS {
-        for _ in 0..CALLS_PER_BLOCK {
-            let started = Instant::now();
-            operator.request(method::TOOL_CALL, call.clone(), None).await.unwrap();
-            if block > 0 {
-                routed.push(started.elapsed());
-            }
-        }
-        for _ in 0..CALLS_PER_BLOCK {
-            let started = Instant::now();
-            echoing.send(Message::text(payload.clone())).await.unwrap();
-            echoing.next().await.unwrap().unwrap();
-            if block > 0 {
-                relayed.push(started.elapsed());
-            }
-        }
-    }
-    let (mut routed_rates, mut relayed_rates) = (Vec::new(), Vec::new());
-    for _ in 0..7 {
-        routed_rates.push(rate_routed(&operator, &call).await);
-        relayed_rates.push(rate_relayed(&mut echoing, &payload).await);
-    }
-    let found = json!({
-        "routedUs": median(routed).as_secs_f64() * 1e6,
-        "relayedUs": median(relayed).as_secs_f64() * 1e6,
-        "routedPerSecond": median(routed_rates),
-        "relayedPerSecond": median(relayed_rates),
-    });
+/// What is measured, on one line.
+fn print(mut taken: Vec<Duration>, rates: Vec<u64>) {
+    // The first ones warm up.
+    taken.drain(..CALLS / 10);
+    let found = json!({"us": median(taken).as_secs_f64() * 1e6, "perSecond": median(rates)});
     println!("{found}");
+}
+
+async fn routed(url: &str, token: &str, tool: &str) {
+    let operator = operator(url, token).await;
+    let call = empty_call(tool);
+    let mut taken = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let started = Instant::now();
+        operator.call(&call).await;
+        taken.push(started.elapsed());
+    }
+    let mut rates = Vec::new();
+    for _ in 0..RATES {
+        rates.push(rate_routed(&operator, &call).await);
+    }
+    print(taken, rates);
+}
+
+async fn relayed(relay: &str) {
+    let mut echoing = bare(relay).await;
+    // As long as a routed request is on the wire.
+    let payload = "x".repeat(empty_call("bench__Empty").get().len() + 60);
+    let mut taken = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let started = Instant::now();
+        echoing.send(Message::text(payload.clone())).await.unwrap();
+        echoing.next().await.unwrap().unwrap();
+        taken.push(started.elapsed());
+    }
+    let mut rates = Vec::new();
+    for _ in 0..RATES {
+        rates.push(rate_relayed(&mut echoing, &payload).await);
+    }
+    print(taken, rates);
 }
 
 const RATED_CALLS: usize = 5_000;
 
-async fn rate_routed(operator: &Link, call: &RawJson) -> u64 {
+async fn rate_routed(operator: &Linked, call: &RawJson) -> u64 {
     let started = Instant::now();
-    let calls = (0..RATED_CALLS).map(|_| operator.request(method::TOOL_CALL, call.clone(), None));
-    let answered = futures_util::stream::iter(calls).buffer_unordered(IN_FLIGHT);
-    answered.for_each(|answer| async move { drop(answer.unwrap()) }).await;
+    let calls = (0..RATED_CALLS).map(|_| operator.call(call));
+    futures_util::stream::iter(calls).buffer_unordered(IN_FLIGHT).collect::<()>().await;
     (RATED_CALLS as f64 / started.elapsed().as_secs_f64()) as u64
 }
 

@@ -44,10 +44,13 @@ impl Gateway {
     /// Answers the operator's requests; `None` when it is none of them.
     pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
         Some(match request.method.as_str() {
-            method::NODES_LIST => Ok(raw(&json!({"nodes": self.node_infos()}))),
-            method::TOKENS_LIST => match self.database.list_client_tokens().await {
-                Ok(tokens) => Ok(raw(&json!({"tokens": tokens}))),
-                Err(err) => Err(database_error(err)),
+            method::NODES_LIST => request.no_params().map(|()| raw(&json!({"nodes": self.node_infos()}))),
+            method::TOKENS_LIST => match request.no_params() {
+                Ok(()) => match self.database.list_client_tokens().await {
+                    Ok(tokens) => Ok(raw(&json!({"tokens": tokens}))),
+                    Err(err) => Err(database_error(err)),
+                },
+                Err(err) => Err(err),
             },
             method::NODES_ADD
             | method::NODES_RENEW

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::accounts::Accounts;
 use crate::answers::Answers;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
@@ -64,6 +65,8 @@ pub struct Gateway {
     pub(crate) results: Arc<dyn ResultStore>,
     pub(crate) sessions: Option<Sessions>,
     pub(crate) answers: Answers,
+    /// Room for messages under way.
+    pub(crate) accounts: Accounts,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -97,6 +100,7 @@ impl Gateway {
         let mut agents = parts.agents;
         agents.entry(MAIN_AGENT.to_owned()).or_default();
         let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
+        let settling = parts.gate.clone();
         let gateway = Gateway {
             auth: Auth::new(&parts.operator_token, parts.database.clone(), ending.clone()),
             gate: parts.gate,
@@ -105,6 +109,7 @@ impl Gateway {
             results: parts.results,
             sessions: parts.sessions,
             answers: Answers::default(),
+            accounts: Accounts::default(),
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,
@@ -113,7 +118,7 @@ impl Gateway {
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,
             events: broadcast::channel(EVENTS).0,
-            linger: Linger::new(calls.clone()),
+            linger: Linger::new(calls.clone(), move || settling.settle()),
             calls,
             stopping: CancellationToken::new(),
             ending,

@@ -20,6 +20,7 @@ use crate::ws;
 
 pub use protected::ProtectedResource;
 
+mod body;
 mod call;
 mod completions;
 mod listing;
@@ -137,10 +138,15 @@ async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if request.headers().get_all(header::AUTHORIZATION).iter().count() > 1 {
+        let message = "the header authorization is given twice";
+        return problem(StatusCode::BAD_REQUEST, "bad_params", message, None);
+    }
     match identify(&gateway, request.headers(), peer.address).await {
         Ok(identity) => {
+            let account = gateway.accounts.of(&identity);
             request.extensions_mut().insert(identity);
-            next.run(request).await
+            body::held(&account, next.run(request).await)
         }
         Err(err) => {
             let mut response = refused(&err);

@@ -2,6 +2,7 @@
 //!
 //! Reads no environment and no configuration file; the binary passes values in. Start with [`Gateway`] and [`serve`].
 
+mod accounts;
 mod admin;
 mod agent_desk;
 mod answers;
@@ -17,6 +18,7 @@ mod remote_tools;
 mod server;
 mod session_desk;
 mod transfers;
+mod unstuck;
 mod ws;
 
 pub use callers::Agent;
@@ -26,6 +28,6 @@ pub use gateway::{Gateway, GatewayParts};
 pub use hosts::Hosts;
 pub use http::ProtectedResource;
 pub use nodes::Nodes;
-pub use server::{MAX_CONNECTIONS, ServeError, Serving, TlsFiles, serve};
+pub use server::{MAX_CONNECTIONS, PemFile, ServeError, Serving, TlsFiles, serve};
 pub use session_desk::GatewayDesk;
 pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};

@@ -9,7 +9,7 @@ use gantry_protocol::{
     CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, method, raw,
 };
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
-use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry};
+use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
 use gantry_toolsets::LOCAL_NODE;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
+use crate::transfers::leftovers::{End, remove_leftovers};
 use crate::transfers::relay::{Port, Relay};
 
 mod carry;
@@ -187,6 +188,8 @@ impl Nodes {
             return Err("the node was removed meanwhile".into());
         }
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
+        let (database, end) = (self.database.clone(), node.end(&live));
+        tokio::spawn(async move { remove_leftovers(&database, &end).await });
         if let Some(old) = node.take_place(live) {
             old.link.close("replaced by a newer connection of the same node");
         }
@@ -242,6 +245,11 @@ impl Nodes {
         });
     }
 
+    /// The connected ones, as places where parts may lie.
+    pub(crate) fn ends(&self) -> Vec<End> {
+        self.known().values().filter_map(|node| Some(node.end(&node.live()?))).collect()
+    }
+
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
         self.known().values().map(|node| node.info()).collect()
     }
@@ -279,7 +287,7 @@ impl Nodes {
                 }
             }
         };
-        let live = node.live().ok_or_else(|| format!("the node \"{}\" is offline", node.id))?;
+        let live = node.live().ok_or_else(|| node.absent().to_string())?;
         let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
         let answer = answer.map_err(|err| format!("the node \"{}\": {err}", node.id))?;
         let logs = serde_json::from_str(answer.get()).map_err(|err| format!("not a log: {err}"))?;
@@ -320,7 +328,7 @@ impl Nodes {
     /// A new token; whoever used the old one has to come again.
     pub(crate) async fn renew(self: &Arc<Self>, id: &str) -> Result<String, DatabaseError> {
         let token = self.database.renew_node_token(id).await?;
-        self.drop_connection(id, "the node's token was renewed");
+        self.dismiss(id, "the node's token was renewed", id).await;
         self.reload(id).await?;
         Ok(token.expose().to_owned())
     }
@@ -338,7 +346,7 @@ impl Nodes {
     pub(crate) async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
         self.refuse_servers_name(new_id)?;
         self.database.rename_node(id, new_id).await?;
-        self.drop_connection(id, &format!("the node was renamed to {new_id}; start it with that id"));
+        self.dismiss(id, &format!("the node was renamed to {new_id}; start it with that id"), new_id).await;
         self.forget_in_memory(id);
         self.reload(new_id).await
     }
@@ -348,13 +356,13 @@ impl Nodes {
         if let Some(node) = self.find(id) {
             node.facts().revoked = true;
         }
-        self.drop_connection(id, "the node's token was revoked");
+        self.dismiss(id, "the node's token was revoked", id).await;
         Ok(())
     }
 
     pub(crate) async fn forget(&self, id: &str) -> Result<(), DatabaseError> {
         self.database.forget_node(id).await?;
-        self.drop_connection(id, "the node was forgotten");
+        self.dismiss(id, "the node was forgotten", id).await;
         self.forget_in_memory(id);
         Ok(())
     }
@@ -371,17 +379,23 @@ impl Nodes {
         Ok(())
     }
 
-    fn drop_connection(&self, id: &str, reason: &str) {
+    /// Closes every connection of a node, for good. `known_as` is its name in the database by now.
+    async fn dismiss(&self, id: &str, reason: &str, known_as: &str) {
         let Some(node) = self.find(id) else { return };
         node.dismissed.send_replace(Some(reason.to_owned()));
-        if let Some(live) = node.live.send_replace(None) {
-            live.link.close(reason);
-        }
+        let live = node.live.send_replace(None);
         if let Some(bulk) = node.bulk.send_replace(None) {
             bulk.close(reason);
         }
         let tags = node.facts().tags.clone();
         self.registry.set_node_state(id, NodeState { online: false, tags });
+        if let Some(live) = live {
+            live.link.close(reason);
+            let now = now_ms();
+            node.facts().last_seen = Some(now);
+            // It is gone whatever the record says; the time is for people.
+            let _ = self.database.node_left(known_as, now).await;
+        }
     }
 }
 
@@ -394,8 +408,28 @@ impl Node {
         self.facts().revoked
     }
 
+    /// What to say when it is needed and not connected.
+    pub(crate) fn absent(&self) -> ToolError {
+        let id = &self.id;
+        if self.is_revoked() {
+            let hint = format!(
+                "`gantry nodes renew {id}` makes a new token to start it with, `gantry nodes forget {id}` removes it"
+            );
+            return ToolError::unavailable(format!("the token of the node \"{id}\" is revoked"))
+                .with_hint(hint);
+        }
+        let seen = self.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
+        ToolError::unavailable(format!("the node \"{id}\" is offline; {seen}"))
+            .with_hint("start it there with `gantry node`, or see `gantry nodes`")
+    }
+
     pub(crate) fn live(&self) -> Option<Live> {
         self.live.borrow().clone()
+    }
+
+    fn end(&self, live: &Live) -> End {
+        End::Node { id: self.id.clone(), link: live.link.clone() }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Live>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gantry_protocol::{NodeHello, NodeTools, WireTool};
+use gantry_protocol::{MAX_LISTED_CALLS, NodeHello, NodeTools, WireTool};
 use gantry_tool::{Capability, RemoteTool, Tool, Toolset, check_schema};
 
 use crate::nodes::{Node, Nodes};
@@ -17,8 +17,8 @@ pub(crate) fn check_hello(hello: &NodeHello) -> Result<(), String> {
     if hello.instance.is_empty() || hello.instance.len() > 64 {
         return Err("\"instance\" has 1 to 64 characters".into());
     }
-    if hello.calls.len() > 8192 {
-        return Err("\"calls\" is too long".into());
+    if hello.calls.len() > MAX_LISTED_CALLS {
+        return Err(format!("\"calls\" has at most {MAX_LISTED_CALLS} ids"));
     }
     if hello.bulk {
         return Ok(());

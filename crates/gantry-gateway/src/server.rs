@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use crate::http;
+use crate::unstuck::Unstuck;
 
 /// For the head of a request, the first and every later one, and for a TLS handshake.
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
@@ -37,19 +39,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long sockets get to close when the gateway stops.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// A certificate chain and its key, as PEM.
+/// A certificate chain and its key.
 #[derive(Clone)]
 pub struct TlsFiles {
-    pub certificates: Vec<u8>,
-    pub key: Vec<u8>,
+    pub certificates: PemFile,
+    pub key: PemFile,
+}
+
+/// A file as PEM, and its name for people.
+#[derive(Clone)]
+pub struct PemFile {
+    pub name: PathBuf,
+    pub pem: Vec<u8>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot use the TLS certificate and key: {0}")]
     Tls(String),
+    #[error("cannot use {}: {reason}", file.display())]
+    Pem { file: PathBuf, reason: String },
 }
 
 /// What a connection knows of its other end.
@@ -99,6 +110,10 @@ pub async fn serve(
         let (gateway, stop) = (gateway.clone(), stop.clone());
         async move { gateway.linger.run(stop).await }
     });
+    connections.spawn({
+        let (gateway, stop) = (gateway.clone(), stop.clone());
+        async move { gateway.accounts.settle(stop).await }
+    });
     Ok(Serving { address, gateway, stop, accepting, connections, sockets })
 }
 
@@ -120,9 +135,20 @@ impl Serving {
 
 fn acceptor(files: TlsFiles) -> Result<TlsAcceptor, ServeError> {
     let failed = |err: &dyn std::fmt::Display| ServeError::Tls(err.to_string());
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&files.certificates).collect();
-    let chain = chain.map_err(|err| failed(&err))?;
-    let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|err| failed(&err))?;
+    let TlsFiles { certificates, key } = files;
+    let unusable = |file: &PemFile, reason: String| ServeError::Pem { file: file.name.clone(), reason };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificates.pem).collect();
+    let chain = chain.map_err(|err| unusable(&certificates, format!("it is not PEM ({err})")))?;
+    if chain.is_empty() {
+        return Err(unusable(&certificates, "there is no certificate in it".into()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&key.pem).map_err(|err| {
+        let reason = match err {
+            pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
+            err => format!("it is not PEM ({err})"),
+        };
+        unusable(&key, reason)
+    })?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -189,6 +215,7 @@ async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Unstuck::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)

@@ -18,12 +18,15 @@ use crate::gateway::now_ms;
 use crate::nodes::Nodes;
 
 mod drive;
+mod ledger;
+pub(crate) mod leftovers;
 mod meter;
 pub(crate) mod relay;
 mod round;
 mod session;
 mod storage;
 
+use leftovers::{End, remove_leftovers};
 use meter::Meter;
 use round::Errand;
 use session::OwnDesks;
@@ -34,6 +37,8 @@ const MAX_RUNNING: usize = 256;
 
 /// How often a caller hears how far it is; surfaces thin it out further.
 const REPORT_PAUSE: Duration = Duration::from_millis(100);
+
+const TIDY_PAUSE: Duration = Duration::from_secs(3600);
 
 /// A transfer of which nothing moves for so long has failed.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -69,13 +74,18 @@ struct Key {
     destination: String,
 }
 
+/// What an earlier start wrote down.
+struct Resumed {
+    ledger: Option<String>,
+}
+
 type Ended = Result<Transferred, WireError>;
 
 struct Job {
     key: Key,
     errand: Errand,
     /// Goes on from an earlier start of the gateway.
-    resumed: bool,
+    resumed: Option<Resumed>,
     meter: Arc<Meter>,
     cancel: CancellationToken,
     outcome: watch::Sender<Option<Ended>>,
@@ -118,10 +128,30 @@ impl Transfers {
                 autonomy: row.autonomy,
                 surface: "websocket".into(),
             };
-            let job = Job::new(Errand { id: row.id, caller, source, destination }, true);
+            let job = Job::new(
+                Errand { id: row.id, caller, source, destination },
+                Some(Resumed { ledger: row.ledger }),
+            );
             self.spawn(Arc::new(job));
         }
         Ok(count)
+    }
+
+    /// Removes what transfers that are over have left here, and on nodes, and forgets them after a week: now, and then every
+    /// hour. Nodes are also asked when they connect.
+    pub async fn keep_tidy(&self) -> std::convert::Infallible {
+        loop {
+            let own = || self.own.local.iter().chain([&self.own.storage]);
+            for end in own().map(|desk| End::Desk(desk.clone())).chain(self.nodes.ends()) {
+                remove_leftovers(&self.database, &end).await;
+            }
+            // What fails now is tried again.
+            for desk in own() {
+                let _ = desk.sweep().await;
+            }
+            let _ = self.database.sweep_transfers(now_ms()).await;
+            tokio::time::sleep(TIDY_PAUSE).await;
+        }
     }
 
     /// The transfer of this key, running already or started now, with this caller counted.
@@ -134,7 +164,7 @@ impl Transfers {
         let _starting = self.starting.lock().await;
         let caller = call.caller();
         let errand = Errand { id: uuid::Uuid::now_v7().to_string(), caller, source, destination };
-        let job = Job::new(errand, false);
+        let job = Job::new(errand, None);
         let known = self.running().get(&job.key).filter(|known| !known.cancel.is_cancelled()).cloned();
         if let Some(known) = known {
             return Ok(Waiting::new(known));
@@ -183,8 +213,7 @@ impl Transfers {
             return Ok(());
         }
         if node != LOCAL_NODE && self.nodes.find(node).is_none() {
-            let hint = "`gantry nodes` lists them";
-            return Err(ToolError::failed(format!("unknown node \"{node}\"")).with_hint(hint));
+            return Err(unknown_node(node));
         }
         if self.registry.view(&ToolScope::default()).find(&name).is_none() {
             self.check_present(endpoint)?;
@@ -196,11 +225,14 @@ impl Transfers {
     /// A new transfer does not wait for a node that is away.
     fn check_present(&self, endpoint: &Endpoint) -> Result<(), ToolError> {
         let Endpoint::Node { node, .. } = endpoint else { return Ok(()) };
-        if node == LOCAL_NODE || self.nodes.find(node).is_some_and(|node| node.live().is_some()) {
+        if node == LOCAL_NODE {
             return Ok(());
         }
-        Err(ToolError::unavailable(format!("the node \"{node}\" is offline"))
-            .with_hint("start it there with `gantry node`, or see `gantry nodes`"))
+        match self.nodes.find(node) {
+            Some(node) if node.live().is_some() => Ok(()),
+            Some(node) => Err(node.absent()),
+            None => Err(unknown_node(node)),
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Key, Arc<Job>>> {
@@ -208,8 +240,12 @@ impl Transfers {
     }
 }
 
+fn unknown_node(node: &str) -> ToolError {
+    ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists them")
+}
+
 impl Job {
-    fn new(errand: Errand, resumed: bool) -> Job {
+    fn new(errand: Errand, resumed: Option<Resumed>) -> Job {
         let key = Key {
             principal: errand.caller.principal.clone(),
             agent: errand.caller.agent.clone(),

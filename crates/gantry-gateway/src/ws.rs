@@ -82,6 +82,11 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
             format!("this gateway speaks version {PROTOCOL_VERSION}, not {} to {}", range.min, range.max);
         return request.refuse(&mut socket, WireError::new(ErrorCode::UnsupportedProtocol, message)).await;
     }
+    let short = |text: &str| (1..=64).contains(&text.len());
+    if !short(&request.params.platform) || !short(&request.params.version) {
+        let message = "\"platform\" and \"version\" have 1 to 64 bytes";
+        return request.refuse(&mut socket, WireError::new(ErrorCode::BadParams, message)).await;
+    }
     match request.params.role {
         Role::Client => match gateway.auth.check(&request.params.token, from).await {
             Ok(identity) => client::serve(gateway, socket, request, identity).await,

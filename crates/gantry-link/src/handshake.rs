@@ -81,7 +81,7 @@ where
         }
         Some(Ok(Frame::Event { .. })) => (None, "an event".to_owned()),
     };
-    let error = WireError::new(ErrorCode::NotConnected, format!("connect comes first, not {reason}"));
+    let error = WireError::new(ErrorCode::NotConnected, format!("connect comes first: {reason}"));
     turn_away(socket, id, error).await;
     Err(HandshakeError::OutOfTurn(reason))
 }
@@ -165,7 +165,7 @@ where
     let reason = close_reason(&error.message);
     let frame = match id {
         Some(id) => Frame::Response { id, outcome: Err(error) },
-        None => Frame::Event { event: "error".into(), seq: 0, data: raw(&error) },
+        None => Frame::Event { event: "error".into(), seq: 1, data: raw(&error) },
     };
     let goodbye = async {
         let _ = socket.send(Message::text(frame.to_text())).await;

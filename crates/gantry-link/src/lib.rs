@@ -2,11 +2,15 @@
 //! streams. Knows WebSockets and nothing of gateways, nodes or tools; dialling is `gantry-net`'s.
 
 mod handshake;
+mod intake;
 mod link;
+mod pool;
 mod serve;
 mod socket;
 
 pub use handshake::{ConnectRequest, HandshakeError, connect, receive_connect};
+pub use intake::Metered;
 pub use link::{Link, LinkError, LinkOptions};
+pub use pool::{Account, FREE_BYTES, POOL_BYTES, Pool, ROOM_WAIT, Share};
 pub use serve::{Event, Request, ServeFuture, Service};
 pub use socket::{Socket, accepted, upgrade};

@@ -10,8 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_websockets::Message;
+use tokio_websockets::{CloseCode, Message};
 
+use crate::intake::Intake;
+use crate::pool::Account;
 use crate::serve::Service;
 use crate::socket::Socket;
 
@@ -21,7 +23,10 @@ mod run;
 use outgoing::{Outgoing, Unsent};
 use run::{Work, run};
 
-#[derive(Debug, Clone, Copy)]
+/// For an answer that was on its way when the deadline passed. Whoever waits for it must not be kept by the peer.
+const LATE_GRACE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone)]
 pub struct LinkOptions {
     /// A ping this often; a peer that says nothing for two of them is gone.
     pub ping_every: Duration,
@@ -31,6 +36,8 @@ pub struct LinkOptions {
     pub queue: usize,
     /// Bytes that may wait to be written before senders have to wait; one frame may be longer.
     pub queue_bytes: u32,
+    /// Who pays for the room that large messages take, in both directions. Who dials somebody it trusts needs none.
+    pub account: Option<Account>,
 }
 
 impl Default for LinkOptions {
@@ -40,6 +47,7 @@ impl Default for LinkOptions {
             max_serving: 256,
             queue: 256,
             queue_bytes: 64 << 20,
+            account: None,
         }
     }
 }
@@ -52,6 +60,8 @@ pub struct Link {
 
 struct Inner {
     outgoing: Outgoing,
+    /// The message that is coming.
+    intake: Arc<Intake>,
     next_id: AtomicU64,
     next_seq: AtomicU64,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
@@ -64,7 +74,7 @@ struct Inner {
     /// Somebody wants the link closed, or it is.
     closing: CancellationToken,
     closed: CancellationToken,
-    reason: OnceLock<String>,
+    reason: OnceLock<(CloseCode, String)>,
     started: Instant,
     /// Milliseconds after `started` when the peer was last heard.
     heard: AtomicU64,
@@ -88,7 +98,7 @@ impl Link {
     /// Takes over a socket whose handshake is done. The future runs the link until it is closed; the handle works while
     /// it is polled.
     pub fn new<S, V>(
-        socket: Socket<S>,
+        mut socket: Socket<S>,
         service: Arc<V>,
         options: LinkOptions,
     ) -> (Link, impl Future<Output = ()> + Send)
@@ -96,10 +106,11 @@ impl Link {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         V: Service,
     {
-        let (outgoing, queue) = Outgoing::new(options.queue, options.queue_bytes);
+        let (outgoing, queue) = Outgoing::new(&options);
         let link = Link {
             inner: Arc::new(Inner {
                 outgoing,
+                intake: socket.get_ref().intake(),
                 next_id: AtomicU64::new(1),
                 next_seq: AtomicU64::new(1),
                 pending: Mutex::default(),
@@ -114,6 +125,7 @@ impl Link {
                 heard: AtomicU64::new(0),
             }),
         };
+        socket.get_mut().attach(link.clone(), link.inner.options.account.clone());
         let running = run(link.clone(), socket, service, queue);
         (link, running)
     }
@@ -130,7 +142,8 @@ impl Link {
         self.answer(answer).await
     }
 
-    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer.
+    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer, but
+    /// after the deadline hardly any.
     pub async fn request_until(
         &self,
         method: &str,
@@ -155,16 +168,21 @@ impl Link {
     ) -> Result<RawJson, LinkError> {
         let (mut waiting, answer) = self.expect_answer();
         number(waiting.id);
-        waiting.send(method, params, deadline).await?;
+        let given_up = || Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled")));
+        tokio::select! {
+            biased;
+            sent = waiting.send(method, params, deadline) => sent?,
+            () = cancel.cancelled() => return given_up(),
+        }
         let mut answer = std::pin::pin!(self.answer(answer));
         tokio::select! {
             biased;
             answered = &mut answer => return answered,
             () = cancel.cancelled() => waiting.cancel(),
         }
-        tokio::time::timeout(grace, answer)
-            .await
-            .unwrap_or_else(|_| Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled"))))
+        let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let grace = if is_late { grace.min(LATE_GRACE) } else { grace };
+        tokio::time::timeout(grace, answer).await.unwrap_or_else(|_| given_up())
     }
 
     /// As [`Link::request`], for what should be answered soon.
@@ -203,7 +221,11 @@ impl Link {
 
     /// Closes with a reason that the peer gets to hear.
     pub fn close(&self, reason: &str) {
-        let _ = self.inner.reason.set(reason.to_owned());
+        self.close_with(CloseCode::NORMAL_CLOSURE, reason);
+    }
+
+    pub(crate) fn close_with(&self, code: CloseCode, reason: &str) {
+        let _ = self.inner.reason.set((code, reason.to_owned()));
         self.inner.closing.cancel();
     }
 
@@ -241,7 +263,7 @@ impl Link {
     }
 
     fn reason(&self) -> String {
-        self.inner.reason.get().cloned().unwrap_or_else(|| "closed".into())
+        self.inner.reason.get().map_or_else(|| "closed".into(), |(_, reason)| reason.clone())
     }
 
     fn lost(&self) -> LinkError {
@@ -249,9 +271,11 @@ impl Link {
     }
 
     async fn send(&self, message: Message) -> Result<(), LinkError> {
+        let outgoing = &self.inner.outgoing;
+        let room = async { outgoing.reserve(outgoing.admit_in_time(message.as_payload().len()).await).await };
         tokio::select! {
             biased;
-            room = self.inner.outgoing.reserve(message.as_payload().len()) => match room {
+            room = room => match room {
                 Some(room) => {
                     room.send(message);
                     Ok(())
@@ -267,7 +291,7 @@ impl Link {
         Message::text(Frame::Event { event: event.to_owned(), seq, data }.to_text())
     }
 
-    fn hear(&self) {
+    pub(crate) fn hear(&self) {
         let now = u64::try_from(self.inner.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.inner.heard.store(now, Ordering::Relaxed);
     }
@@ -309,8 +333,8 @@ impl Waiting<'_> {
         let deadline_ms = deadline.map(|deadline| {
             u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
         });
-        let frame = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms };
-        let text = sendable(frame.to_text()).map_err(LinkError::Remote)?;
+        let text = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms }.to_text();
+        let text = sendable(text).map_err(LinkError::Remote)?;
         self.link.send(Message::text(text)).await?;
         self.sent = true;
         // The link may have closed before our entry was there to be cleared.

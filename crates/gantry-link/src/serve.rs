@@ -45,6 +45,14 @@ impl Request {
         })
     }
 
+    /// For methods that have no parameters: any that came are refused.
+    pub fn no_params(&self) -> Result<(), WireError> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.parse::<Nothing>().map(|_| ())
+    }
+
     pub fn unknown(&self) -> WireError {
         let shown: String = self.method.chars().take(40).collect();
         WireError::new(ErrorCode::UnknownMethod, format!("there is no method \"{shown}\""))

@@ -4,10 +4,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_websockets::{ClientBuilder, Config, Limits, ServerBuilder, WebSocketStream};
 
 use crate::handshake::HandshakeError;
+use crate::intake::Metered;
 use gantry_protocol::MAX_CONNECT_BYTES;
 
 /// Either side, over TCP or TLS. Until the handshake is over, frames are small.
-pub type Socket<S> = WebSocketStream<S>;
+pub type Socket<S> = WebSocketStream<Metered<S>>;
 
 /// More than one frame is queued before the socket is written to, so that a burst costs one system call.
 const FLUSH_THRESHOLD: usize = 256 * 1024;
@@ -19,8 +20,10 @@ where
 {
     let builder = ClientBuilder::new().uri(uri).map_err(|err| HandshakeError::Address(err.to_string()))?;
     let builder = builder.config(config()).limits(small());
-    let (socket, _) =
-        builder.connect_on(stream).await.map_err(|err| HandshakeError::Upgrade(err.to_string()))?;
+    let (socket, _) = builder
+        .connect_on(Metered::new(stream))
+        .await
+        .map_err(|err| HandshakeError::Upgrade(err.to_string()))?;
     Ok(socket)
 }
 
@@ -29,7 +32,7 @@ pub fn accepted<S>(stream: S) -> Socket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    ServerBuilder::new().config(config()).limits(small()).serve(stream)
+    ServerBuilder::new().config(config()).limits(small()).serve(Metered::new(stream))
 }
 
 fn config() -> Config {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use gantry_link::{
-    Event, HandshakeError, Link, LinkError, LinkOptions, Request, ServeFuture, Service, Socket, accepted,
-    connect, receive_connect,
+    Event, HandshakeError, Link, LinkError, LinkOptions, Metered, Request, ServeFuture, Service, Socket,
+    accepted, connect, receive_connect,
 };
 use gantry_protocol::{
     ConnectParams, ConnectResult, ErrorCode, MAX_FRAME_BYTES, ProtocolRange, Role, ServerInfo, StreamFrame,
@@ -16,6 +16,9 @@ use gantry_protocol::{
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio_websockets::{ClientBuilder, Message};
+
+#[path = "links/room.rs"]
+mod room;
 
 #[derive(Default)]
 struct Echo {
@@ -85,7 +88,7 @@ impl Service for Echo {
 
 fn sockets() -> (Socket<DuplexStream>, Socket<DuplexStream>) {
     let (here, there) = tokio::io::duplex(256 * 1024);
-    (ClientBuilder::new().take_over(here), accepted(there))
+    (ClientBuilder::new().take_over(Metered::new(here)), accepted(there))
 }
 
 fn params() -> ConnectParams {
@@ -117,7 +120,7 @@ async fn linked(options: LinkOptions) -> (Link, Arc<Echo>, Link, Arc<Echo>) {
         tokio::join!(async { connect(&mut here, &params(), Duration::from_secs(5)).await }, server);
     assert_eq!(connected.unwrap().protocol, 1);
     let (one, two) = (Arc::new(Echo::default()), Arc::new(Echo::default()));
-    let (first, running) = Link::new(here, one.clone(), options);
+    let (first, running) = Link::new(here, one.clone(), options.clone());
     tokio::spawn(running);
     let (second, running) = Link::new(there, two.clone(), options);
     tokio::spawn(running);
@@ -239,7 +242,7 @@ async fn too_many_at_once_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_gone_after_two_pings() {
     let (here, _held) = tokio::io::duplex(1024);
-    let socket = ClientBuilder::new().take_over(here);
+    let socket = ClientBuilder::new().take_over(Metered::new(here));
     let options = LinkOptions { ping_every: Duration::from_millis(20), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
     // Silence is measured by the real clock.
@@ -260,7 +263,7 @@ async fn a_silent_peer_is_gone_after_two_pings() {
 #[tokio::test]
 async fn a_peer_that_takes_nothing_is_gone_as_soon() {
     let (here, _held) = tokio::io::duplex(1024);
-    let socket = ClientBuilder::new().take_over(here);
+    let socket = ClientBuilder::new().take_over(Metered::new(here));
     let options = LinkOptions { ping_every: Duration::from_millis(100), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
     tokio::spawn(running);

@@ -19,6 +19,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Calls a tool for a client, through a gate.
     fn call(&self, who: &Who, asked: Asked) -> impl Future<Output = Outcome> + Send;
 
+    /// Does what calls have put off; for a moment in which nobody waits.
+    fn settle(&self) {}
+
     /// Told when what is shown may have changed.
     fn changes(&self) -> watch::Receiver<u64>;
 }

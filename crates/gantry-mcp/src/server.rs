@@ -69,9 +69,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn new() -> Shared {
+    fn new(settle: impl Fn() + Send + Sync + 'static) -> Shared {
         let calls = TaskTracker::new();
-        let linger = Linger::new(calls.clone());
+        let linger = Linger::new(calls.clone(), settle);
         let (ending, left) = (CancellationToken::new(), CancellationToken::new());
         Shared { approvals: Arc::default(), calls, linger, ending, left }
     }
@@ -79,7 +79,8 @@ impl Shared {
 
 impl<B: Backend> McpServer<B> {
     pub fn new(backend: B, version: &str) -> McpServer<B> {
-        McpServer::begin(backend, version.into(), Arc::new(Shared::new()))
+        let settling = backend.clone();
+        McpServer::begin(backend, version.into(), Arc::new(Shared::new(move || settling.settle())))
     }
 
     /// The same server for another client.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_protocol::{ErrorCode, RawJson, WireError};
+use gantry_protocol::{ErrorCode, MAX_LISTED_CALLS, RawJson, WireError};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -190,7 +190,7 @@ impl Calls {
             let bytes = serde_json::to_string(id).map_or(usize::MAX, |json| json.len() + 1);
             room.checked_sub(bytes).inspect(|rest| room = *rest).is_some()
         };
-        calls.into_iter().take_while(fits).map(|(id, _)| id.clone()).collect()
+        calls.into_iter().take(MAX_LISTED_CALLS).take_while(fits).map(|(id, _)| id.clone()).collect()
     }
 
     /// Of those that were listed, only these are still waited for. Gives how many were ended.

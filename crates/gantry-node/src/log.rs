@@ -145,7 +145,7 @@ impl NodeLog {
 }
 
 impl AuditSink for NodeLog {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         let failed = |err: io::Error| AuditError(err.to_string());
         let fields = serde_json::to_value(record).map_err(|err| AuditError(err.to_string()))?;
         let number = self.inner.write(Level::Info, "call", fields).map_err(failed)?;
@@ -348,7 +348,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        log.append(&record, Durability::Now).unwrap();
+                        log.append(record.clone(), Durability::Now).unwrap();
                     }
                 });
             }

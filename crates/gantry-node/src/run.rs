@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_link::{Link, LinkError, LinkOptions};
+use gantry_link::{HandshakeError, Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
-use gantry_protocol::{method, raw};
-use gantry_tool::Gate;
+use gantry_protocol::{ErrorCode, method, raw};
+use gantry_tool::{Gate, Linger};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::backoff::{Backoff, Pace};
 use crate::bulk::{Bulk, StreamSink};
@@ -38,6 +39,8 @@ const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 
 const REPLACED: &str = "another process with this node's id and token has taken its place; this one waits until that one \
                         is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
+
+const RENEWED: &str = "the node's token was renewed";
 
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
@@ -70,12 +73,26 @@ enum Ended {
     Lost { reason: String, lived: Duration },
     /// Trying again will not help before somebody does something.
     Refused { reason: String },
+    /// The token is not this node's, or no longer.
+    Unauthorized { reason: String },
     /// Another process has the node's id and token; the gateway lets this one in again when that one is gone.
     Replaced,
 }
 
-/// Runs until `stop` fires. `abort` cuts the time short that calls have to finish.
-pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) {
+/// Why a node is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Over {
+    Stopped,
+    /// The gateway does not take its token: revoked, renewed, or of another node. Somebody has to bring another one.
+    Unauthorized {
+        reason: String,
+        /// There is a new token for it, so it is expected back.
+        renewed: bool,
+    },
+}
+
+/// Runs until `stop` fires, or the gateway does not know the node's token. `abort` cuts the time short that calls have to finish.
+pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) -> Over {
     let Node { home, options, gate, processes, log, streams } = node;
     let state = Keeper::new(
         home.clone(),
@@ -83,16 +100,23 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         options.gateway.to_string(),
         options.workspace.display().to_string(),
     );
+    let (answering, settling) = (TaskTracker::new(), gate.clone());
+    let linger = Linger::new(answering.clone(), move || settling.settle());
     let service = Arc::new(NodeService {
         id: home.id().to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
         calls: Calls::new(options.max_calls),
+        answering,
+        linger,
         current: Current::default(),
         bulk: Bulk::new(streams),
         options,
         gate,
         log: log.clone(),
     });
+    let (lingering, until) = (service.clone(), stop.child_token());
+    let _over = until.clone().drop_guard();
+    tokio::spawn(async move { lingering.linger.run(until).await });
     let gateway = service.options.gateway.to_string();
     log.info(
         "started",
@@ -100,11 +124,23 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         "workspace": service.options.workspace}),
     );
     let mut backoff = Backoff::new(service.options.pace);
-    loop {
+    let mut dismissed = None;
+    let over = loop {
         state.enter(Phase::Connecting);
         let (event, reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
-            Ended::Stopped => break,
-            Ended::Lost { reason, lived } => ("disconnected", reason, backoff.after(lived)),
+            Ended::Stopped => break Over::Stopped,
+            Ended::Unauthorized { reason } => {
+                // What it was told when it was sent away says more than what a stranger is told.
+                let reason = dismissed.take().unwrap_or(reason);
+                state.failed(&reason);
+                log.error("unauthorized", json!({"reason": bounded(&reason)}));
+                let renewed = reason.starts_with(RENEWED);
+                break Over::Unauthorized { reason, renewed };
+            }
+            Ended::Lost { reason, lived } => {
+                dismissed = dismissal(&reason).map(str::to_owned);
+                ("disconnected", reason, backoff.after(lived))
+            }
             Ended::Refused { reason } => ("disconnected", reason, backoff.slow()),
             Ended::Replaced => ("replaced", REPLACED.to_owned(), backoff.slow()),
         };
@@ -112,9 +148,9 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         log.warning(event, json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}));
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = stop.cancelled() => break,
+            () = stop.cancelled() => break Over::Stopped,
         }
-    }
+    };
     // Nobody can be answered any more.
     if !service.calls.is_idle() {
         service.calls.drain(Duration::ZERO, END_LIMIT).await;
@@ -123,6 +159,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     state.enter(Phase::Stopped);
     log.info("stopped", json!({}));
     let _ = log.flush();
+    over
 }
 
 /// One connection from beginning to end.
@@ -190,18 +227,27 @@ async fn serve(
 
 fn failed(err: &ConnectError) -> Ended {
     let reason = err.to_string();
-    if err.is_lasting() { Ended::Refused { reason } } else { Ended::Lost { reason, lived: Duration::ZERO } }
+    match err {
+        ConnectError::Handshake(HandshakeError::Refused(error)) if error.code == ErrorCode::Unauthorized => {
+            Ended::Unauthorized { reason }
+        }
+        err if err.is_lasting() => Ended::Refused { reason },
+        _ => Ended::Lost { reason, lived: Duration::ZERO },
+    }
 }
 
-/// A node that was replaced by another with its token, or whose token was revoked, must not fight for its place.
+/// A node that was replaced by another with its token must not fight for its place.
 fn closed(reason: String, since: Instant) -> Ended {
     if reason.contains("replaced by a newer connection") {
         return Ended::Replaced;
     }
-    if reason.contains("revoked") {
-        return Ended::Refused { reason };
-    }
     Ended::Lost { reason, lived: since.elapsed() }
+}
+
+/// What the gateway said when it sent the node away, if it did. The node asks once more: its token's file may hold a new one by now.
+fn dismissal(reason: &str) -> Option<&str> {
+    let at = ["the node's token was", "the node was"].iter().find_map(|beginning| reason.find(beginning))?;
+    reason.get(at..)
 }
 
 /// Calls may finish, and their results are delivered, before the connection is closed with a reason.

@@ -7,8 +7,9 @@ use gantry_protocol::{
     ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, StreamKind, ToolAck, WireError,
     event, method, raw,
 };
-use gantry_tool::{Call, Gate, Surface};
+use gantry_tool::{Call, Gate, Linger, Surface};
 use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use crate::answer::answer;
 use crate::bulk::Bulk;
@@ -25,6 +26,9 @@ pub(crate) struct NodeService {
     pub(crate) options: NodeOptions,
     pub(crate) gate: Arc<Gate>,
     pub(crate) calls: Calls,
+    /// Requests for calls that are being answered.
+    pub(crate) answering: TaskTracker,
+    pub(crate) linger: Linger,
     pub(crate) current: Current,
     pub(crate) bulk: Bulk,
     pub(crate) log: NodeLog,
@@ -36,7 +40,10 @@ impl Service for NodeService {
             match request.method.as_str() {
                 method::TOOL_CALL => self.tool_call(&link, &request).await,
                 method::LOGS_GET => self.logs_get(&request).await,
-                method::BULK_OPEN => self.bulk_open(&link).await,
+                method::BULK_OPEN => {
+                    request.no_params()?;
+                    self.bulk_open(&link).await
+                }
                 name if name.starts_with("transfer.") => self.bulk.request(request).await,
                 _ => Err(request.unknown()),
             }
@@ -60,8 +67,15 @@ impl Service for NodeService {
 }
 
 impl NodeService {
-    /// Starts the call or joins it. The gateway's cancelling ends it; a lost connection does not.
     async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
+        let _counted = self.answering.token();
+        let answered = self.answer(link, request).await;
+        self.linger.touch();
+        answered
+    }
+
+    /// Starts the call or joins it. The gateway's cancelling ends it; a lost connection does not.
+    async fn answer(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
         let NodeCallParams { call_id, tool, input, caller } = request.parse()?;
         let mut call = Call::on_behalf(&caller, self.options.workspace.clone())?;
         // Results are whole: only the gateway knows for whom they have to be shortened.

@@ -6,6 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// With this a node ends whose token the gateway does not take; its service is then not started again.
+pub const UNAUTHORIZED_EXIT: u8 = 5;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceManager {
     Systemd,
@@ -115,6 +118,7 @@ fn systemd<'a>(id: &str, command: impl Iterator<Item = &'a String>, path: &str) 
          Environment={}\n\
          Restart=always\n\
          RestartSec=3\n\
+         RestartPreventExitStatus={UNAUTHORIZED_EXIT}\n\
          KillMode=process\n\
          \n\
          [Install]\n\
@@ -187,6 +191,7 @@ mod tests {
             line("ExecStart="),
             r#""/opt/my tools/gantry" "node" "--workspace" "/home/me/100%% \"$$HOME\" & <co>""#
         );
+        assert_eq!(line("RestartPreventExitStatus="), "5", "a token that is refused is not tried for ever");
         assert_eq!(line("Environment="), r#""PATH=/usr/bin:/home/me/b$n""#);
         assert_eq!(
             (&*line("KillMode="), &*line("Restart="), &*line("RestartSec=")),

@@ -24,8 +24,8 @@ pub use stream::{
 };
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
-    TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared, TransferReceive,
-    TransferSend, WireEntry, WireEntryKind,
+    TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,
+    TransferReceive, TransferSend, WireEntry, WireEntryKind,
 };
 
 /// The version this code speaks.
@@ -33,6 +33,9 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The largest text frame before `connect` has succeeded.
 pub const MAX_CONNECT_BYTES: usize = 64 * 1024;
+
+/// Calls that a node may name in `connect`: as many ids as fit beside its tools.
+pub const MAX_LISTED_CALLS: usize = 1024;
 
 /// The largest frame afterwards: whole files and images travel as results.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024 * 1024;

@@ -37,6 +37,7 @@ pub mod method {
     pub const TRANSFER_RECEIVE: &str = "transfer.receive";
     pub const TRANSFER_FINISH: &str = "transfer.finish";
     pub const TRANSFER_ABANDON: &str = "transfer.abandon";
+    pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, the operator's.
     pub const NODES_LIST: &str = "nodes.list";
     pub const NODES_ADD: &str = "nodes.add";

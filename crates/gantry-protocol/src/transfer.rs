@@ -174,6 +174,15 @@ pub struct TransferOver {
     pub entries: Vec<String>,
 }
 
+/// `result` of `transfer.parts`, which asks a destination: of which transfers parts lie there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferParts {
+    pub transfers: Vec<String>,
+    /// There are others, to be told when some of these are gone.
+    #[serde(default)]
+    pub more: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability};
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
 /// Lines that need not be on disk at once are there this long after they were written, plus one sync.
@@ -22,6 +23,8 @@ const SYNC_WITHIN: Duration = Duration::from_millis(30);
 const WRITE_WITHIN: Duration = Duration::from_millis(5);
 /// More than this does not wait to be written.
 const MAX_UNWRITTEN: usize = 1 << 16;
+/// More records than this do not wait to be made into lines.
+const MAX_PUT_OFF: usize = 64;
 /// After this process has let go of the lock, it takes it for single lines only for this long, so that others get it too.
 const REST: Duration = Duration::from_millis(2);
 /// The head is one record well below a disk sector, written in place: it is old or new, never half of each.
@@ -56,6 +59,8 @@ struct Tail {
     mac: String,
     /// The newest line known to be on disk.
     synced: u64,
+    /// Records that wait to be made into lines, before all that comes after them. Only while the lock is kept.
+    put_off: Vec<(Timestamp, AuditRecord)>,
     /// Lines that wait to be written with the next one. Only while the lock is kept: their numbers are taken.
     unwritten: Vec<u8>,
     /// The lock is kept between lines, until the next sync.
@@ -85,6 +90,7 @@ impl AuditLog {
                 seq: 0,
                 mac: NO_MAC.to_owned(),
                 synced: 0,
+                put_off: Vec::new(),
                 unwritten: Vec::new(),
                 held: false,
                 rest_until: Instant::now(),
@@ -112,11 +118,17 @@ impl AuditLog {
 }
 
 impl AuditSink for AuditLog {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         let failed = |err: io::Error| AuditError(err.to_string());
-        // Made before the lock is taken, so that it is held for as short as can be.
-        let fields = serde_json::to_string(record).map_err(|err| AuditError(err.to_string()))?;
-        self.shared.append(&fields, durability).map_err(failed)?;
+        let left = match durability {
+            Durability::Later => self.shared.put_off(record),
+            Durability::Now | Durability::Soon => Some(record),
+        };
+        if let Some(record) = left {
+            // Made before the lock is taken, so that it is held for as short as can be.
+            let fields = serde_json::to_string(&record).map_err(|err| AuditError(err.to_string()))?;
+            self.shared.append(&fields, durability).map_err(failed)?;
+        }
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
             // One wake-up a window: a thread that is woken by every call costs every call a switch.
@@ -129,6 +141,10 @@ impl AuditSink for AuditLog {
                 }
             },
         }
+    }
+
+    fn settle(&self) {
+        settle(&self.shared.key, &mut self.shared.tail());
     }
 
     fn flush(&self) -> Result<(), AuditError> {
@@ -146,18 +162,23 @@ impl Drop for AuditLog {
 }
 
 impl Shared {
+    /// Keeps a record for later, where that may be; else it is given back.
+    fn put_off(&self, record: AuditRecord) -> Option<AuditRecord> {
+        let mut tail = self.tail();
+        let room = tail.put_off.len() < MAX_PUT_OFF && tail.unwritten.len() < MAX_UNWRITTEN;
+        if !tail.held || !room || tail.broken.is_some() {
+            return Some(record);
+        }
+        tail.put_off.push((Timestamp::now(), record));
+        None
+    }
+
     fn append(&self, fields: &str, durability: Durability) -> io::Result<()> {
         let mut tail = self.tail();
         if !tail.held {
             flock(&self.lock, FlockOperation::LockExclusive)?;
         }
-        let room = tail.unwritten.len() < MAX_UNWRITTEN;
-        let appended = if tail.held && room && durability == Durability::Later {
-            self.add_line(&mut tail, fields);
-            Ok(())
-        } else {
-            self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields))
-        };
+        let appended = self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields));
         // A line that is synced soon is rarely the last before that: the syncing thread lets go for all of them.
         let keep = durability != Durability::Now && appended.is_ok();
         tail.held = tail.held || keep && Instant::now() >= tail.rest_until;
@@ -181,8 +202,9 @@ impl Shared {
 
     /// Appends a line and what waited before it. A line that cannot be written is as if it had never been.
     fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
+        settle(&self.key, tail);
         let before = (tail.unwritten.len(), tail.seq, tail.mac.clone());
-        self.add_line(tail, fields);
+        add_line(&self.key, tail, Timestamp::now(), fields);
         let written = self.write_out(tail);
         if written.is_err() {
             tail.unwritten.truncate(before.0);
@@ -191,12 +213,8 @@ impl Shared {
         written
     }
 
-    fn add_line(&self, tail: &mut Tail, fields: &str) {
-        tail.seq += 1;
-        tail.mac = self.key.line(tail.seq, &tail.mac, fields, &mut tail.unwritten);
-    }
-
     fn write_out(&self, tail: &mut Tail) -> io::Result<()> {
+        settle(&self.key, tail);
         if tail.unwritten.is_empty() {
             return Ok(());
         }
@@ -293,6 +311,22 @@ impl Shared {
     }
 }
 
+/// Makes lines of the records that were put off.
+fn settle(key: &Key, tail: &mut Tail) {
+    for (at, record) in std::mem::take(&mut tail.put_off) {
+        match serde_json::to_string(&record) {
+            Ok(fields) => add_line(key, tail, at, &fields),
+            // It was told that it is kept: from here on nobody is.
+            Err(err) => tail.broken = Some(format!("an outcome could not be spelled: {err}")),
+        }
+    }
+}
+
+fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
+    tail.seq += 1;
+    tail.mac = key.line(tail.seq, &tail.mac, at, fields, &mut tail.unwritten);
+}
+
 /// The secret of the chain, and what is made with it.
 pub(crate) struct Key([u8; 32]);
 
@@ -323,8 +357,7 @@ impl Key {
 
     /// Adds the line for a record and returns its hash, which covers the line before it. `fields` is a JSON object that is
     /// not empty.
-    fn line(&self, seq: u64, previous: &str, fields: &str, lines: &mut Vec<u8>) -> String {
-        let at = jiff::Timestamp::now();
+    fn line(&self, seq: u64, previous: &str, at: Timestamp, fields: &str, lines: &mut Vec<u8>) -> String {
         let start = lines.len();
         lines.extend_from_slice(format!("{{\"seq\":{seq},\"at\":\"{at}\",").as_bytes());
         lines.extend_from_slice(&fields.as_bytes()[1..]);

@@ -127,6 +127,11 @@ impl DataDir {
         self.root.join("pending")
     }
 
+    /// What is written down of parts of files that come to this machine.
+    pub fn parts(&self) -> PathBuf {
+        self.root.join("parts")
+    }
+
     /// Output of processes.
     pub fn process_logs(&self) -> PathBuf {
         self.root.join("processes")

@@ -27,13 +27,14 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
     include_str!("database/4.sql"),
     include_str!("database/5.sql"),
     include_str!("database/6.sql"),
+    include_str!("database/7.sql"),
 ];
 
 /// The database, open. Cheap to clone.

@@ -7,6 +7,7 @@
 mod apis;
 mod audit_log;
 mod audit_read;
+mod config_lock;
 mod data_dir;
 mod database;
 mod gateway_lock;
@@ -23,6 +24,7 @@ pub use apis::{
 };
 pub use audit_log::AuditLog;
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
+pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};

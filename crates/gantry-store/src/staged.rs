@@ -62,6 +62,17 @@ impl Staged {
         Ok(swept)
     }
 
+    /// The ids under which something is staged.
+    pub fn ids(data: &DataDir) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(data.staging()) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        entries
+            .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+            .collect()
+    }
+
     /// How many bytes have come.
     pub fn length(&self) -> u64 {
         self.length

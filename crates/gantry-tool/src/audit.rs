@@ -51,7 +51,10 @@ pub enum Durability {
 
 /// The append-only log. Blocking; the gate moves durable appends off the async threads.
 pub trait AuditSink: Send + Sync {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError>;
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError>;
+
+    /// Does what appending has put off; for a moment in which nobody waits.
+    fn settle(&self) {}
 
     /// Puts everything appended on disk.
     fn flush(&self) -> Result<(), AuditError>;

@@ -1,7 +1,7 @@
 //! Who is calling, from where, as which agent, and until when.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -184,8 +184,8 @@ pub struct Call {
     pub asker: Option<UserAsker>,
     /// What the caller holds already: what is kept on its behalf carries the same.
     pub labels: Vec<Label>,
-    /// What the result turns out to carry, beside its tool's own labels.
-    pub found: FoundLabels,
+    /// What is learnt of the result while the tool runs.
+    pub found: Found,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
 }
@@ -215,28 +215,67 @@ impl Call {
             approver: None,
             asker: None,
             labels: Vec::new(),
-            found: FoundLabels::default(),
+            found: Found::default(),
             avoid_sensitive: false,
         }
     }
 }
 
-/// Labels that a tool learns of while it runs. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct FoundLabels(Arc<Mutex<Vec<Label>>>);
+/// Warnings that one call may add, and characters of each.
+const MAX_WARNINGS: usize = 16;
+const MAX_WARNING_CHARS: usize = 500;
 
-impl FoundLabels {
+/// Labels and warnings that a tool learns of while it runs. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Found(Arc<Mutex<Findings>>);
+
+#[derive(Debug, Default)]
+struct Findings {
+    labels: Vec<Label>,
+    warnings: Vec<String>,
+}
+
+impl Found {
     pub fn add(&self, label: Label) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !found.contains(&label) {
-            found.push(label);
+        let mut found = self.lock();
+        if !found.labels.contains(&label) {
+            found.labels.push(label);
         }
+    }
+
+    /// Adds what whoever called should know besides the result: one line each, and not too many.
+    pub fn warn(&self, warnings: &[String]) {
+        if warnings.is_empty() {
+            return;
+        }
+        let line = |text: &String| -> String {
+            let shown = text.chars().take(MAX_WARNING_CHARS);
+            let mut line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+            if text.chars().nth(MAX_WARNING_CHARS).is_some() {
+                line.push('…');
+            }
+            line
+        };
+        let mut found = self.lock();
+        let room = MAX_WARNINGS.saturating_sub(found.warnings.len());
+        found.warnings.extend(warnings.iter().take(room).map(line));
+        if warnings.len() > room {
+            found.warnings.push(format!("{} more warnings are not shown", warnings.len() - room));
+        }
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().warnings)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Findings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// With those that were known beforehand.
     pub(crate) fn with(&self, known: &[Label]) -> Vec<Label> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let more = found.iter().filter(|label| !known.contains(label));
+        let found = self.lock();
+        let more = found.labels.iter().filter(|label| !known.contains(label));
         known.iter().chain(more).copied().collect()
     }
 }

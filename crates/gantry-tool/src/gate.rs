@@ -181,6 +181,10 @@ impl Gate {
         let (answer, error) = self.answer(&tool, result);
         let answer = self.mask(answer);
         let (answer, mut warnings) = self.bound(&call, &tool, answer).await;
+        warnings.extend(call.found.take_warnings().into_iter().map(|mut warning| {
+            self.parts.masker.mask_text(&mut warning);
+            warning
+        }));
         warnings.extend(warning(&answer));
         warnings.extend(ending.record(&answer, error));
         // An error may quote what the tool found, also of one whose successes show nothing.
@@ -202,6 +206,11 @@ impl Gate {
             Reply::Text(text) => self.parts.masker.mask_text(text),
             Reply::Json(value) => self.parts.masker.mask_values(value),
         }
+    }
+
+    /// Does what calls have put off; for a moment in which nobody waits.
+    pub fn settle(&self) {
+        self.parts.audit.settle();
     }
 
     /// Puts every audit line on disk; for processes that are about to end.
@@ -239,10 +248,10 @@ impl Gate {
         let mut record = self.record(call, tool.name(), Phase::Begin, Some(input));
         record.rule = Some(verdict.rule.clone());
         if tool.is_read_only() {
-            return self.parts.audit.append(&record, Durability::Soon);
+            return self.parts.audit.append(record, Durability::Soon);
         }
         let audit = self.parts.audit.clone();
-        tokio::task::spawn_blocking(move || audit.append(&record, Durability::Now))
+        tokio::task::spawn_blocking(move || audit.append(record, Durability::Now))
             .await
             .unwrap_or_else(|err| Err(AuditError(err.to_string())))
     }
@@ -386,7 +395,7 @@ impl Gate {
         record.rule = verdict.map(|verdict| verdict.rule.clone());
         record.status = Some(refusal.code.name().to_owned());
         record.error = Some(audited::refusal(&refusal));
-        let warnings = self.parts.audit.append(&record, Durability::Soon).err().map(|err| err.to_string());
+        let warnings = self.parts.audit.append(record, Durability::Soon).err().map(|err| err.to_string());
         Outcome {
             call_id: call.id.clone(),
             tool: tool.to_owned(),
@@ -450,7 +459,7 @@ impl Ending<'_> {
         });
         record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
         let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
-        self.gate.parts.audit.append(&record, durability).err().map(|err| err.to_string())
+        self.gate.parts.audit.append(record, durability).err().map(|err| err.to_string())
     }
 }
 

@@ -35,8 +35,7 @@ pub use approval::{Approval, Approver, Consent, ConsentFuture};
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::DEFAULT_MAX_RESULT_CHARS;
 pub use call::{
-    Autonomy, Call, Ctx, FoundLabels, Principal, PrincipalKind, Progress, ProgressSink, Surface,
-    UnknownPrincipal,
+    Autonomy, Call, Ctx, Found, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};

@@ -22,15 +22,17 @@ pub struct Linger {
     awake: AtomicBool,
     woken: Notify,
     calls: TaskTracker,
+    /// Work that was put off so that nobody had to wait for it.
+    settle: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Linger {
-    /// Of a process whose calls are tracked by these.
-    pub fn new(calls: TaskTracker) -> Linger {
-        Linger::lasting(LINGER, calls)
+    /// Of a process whose calls are tracked by these. `settle` does what they put off, while nothing else is to do.
+    pub fn new(calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> Linger {
+        Linger::lasting(LINGER, calls, settle)
     }
 
-    fn lasting(lasts: Duration, calls: TaskTracker) -> Linger {
+    fn lasting(lasts: Duration, calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> Linger {
         Linger {
             lasts,
             since: Instant::now(),
@@ -38,6 +40,7 @@ impl Linger {
             awake: AtomicBool::new(false),
             woken: Notify::new(),
             calls,
+            settle: Box::new(settle),
         }
     }
 
@@ -57,9 +60,17 @@ impl Linger {
                 () = stop.cancelled() => return,
             }
             self.awake.store(true, Ordering::Relaxed);
+            let mut settled = None;
             while self.is_active() {
-                // The runtime looks for input before it comes back here.
+                // Whoever is waited for may need this very core.
+                std::thread::yield_now();
+                // The runtime does what there is to do and looks for input before it comes back here.
                 tokio::task::yield_now().await;
+                let active = Some(self.active.load(Ordering::Relaxed));
+                if settled != active {
+                    (self.settle)();
+                    settled = active;
+                }
             }
             self.awake.store(false, Ordering::Relaxed);
         }
@@ -85,7 +96,13 @@ mod tests {
     async fn it_stays_awake_while_there_are_calls_and_sleeps_when_there_are_none() {
         let calls = TaskTracker::new();
         let lasts = Duration::from_millis(300);
-        let (linger, stop) = (Arc::new(Linger::lasting(lasts, calls.clone())), CancellationToken::new());
+        let settled = Arc::new(AtomicU64::new(0));
+        let counting = settled.clone();
+        let settle = move || {
+            counting.fetch_add(1, Ordering::Relaxed);
+        };
+        let linger = Arc::new(Linger::lasting(lasts, calls.clone(), settle));
+        let stop = CancellationToken::new();
         let running = tokio::spawn({
             let (linger, stop) = (linger.clone(), stop.clone());
             async move { linger.run(stop).await }
@@ -98,6 +115,8 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(awake());
         }
+        tokio::time::sleep(2 * lasts).await;
+        assert_eq!(settled.load(Ordering::Relaxed), 3, "once after each call");
         let _several = (calls.token(), calls.token());
         tokio::time::sleep(2 * lasts).await;
         linger.touch();

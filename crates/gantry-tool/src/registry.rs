@@ -253,7 +253,8 @@ impl View {
             [] => "`gantry tools` lists what there is".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),
         };
-        Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{name}\"")).with_hint(hint)
+        let shown = &name[..name.floor_char_boundary(200)];
+        Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{shown}\"")).with_hint(hint)
     }
 }
 

@@ -50,11 +50,11 @@ impl MemoryAudit {
 }
 
 impl AuditSink for MemoryAudit {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         if self.broken.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(AuditError("no space left on device".into()));
         }
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).push((record.clone(), durability));
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push((record, durability));
         Ok(())
     }
 

@@ -106,17 +106,12 @@ fn reply(result: CallResult) -> Result<Reply, WireError> {
     }
 }
 
-/// What a tool that ran on another machine came to, for the gate here.
-pub fn remote_reply(answered: Result<CallResult, WireError>) -> Result<Reply, ToolError> {
-    let (is_error, reply) = match answered {
-        Err(error) => return Err(ToolError::Refused(Refusal::from_wire(error))),
-        Ok(result) => (result.is_error, reply(result)),
-    };
-    match reply {
-        Ok(reply) if is_error => Err(ToolError::Shaped(reply)),
-        Ok(reply) => Ok(reply),
-        Err(error) => Err(ToolError::internal(error.message)),
-    }
+/// What a tool that ran on another machine came to, for the gate here. The error says why it is no result.
+pub fn remote_reply(mut result: CallResult, call: &Call) -> Result<Result<Reply, ToolError>, String> {
+    let (is_error, warnings) = (result.is_error, std::mem::take(&mut result.warnings));
+    let reply = reply(result).map_err(|error| error.message)?;
+    call.found.warn(&warnings);
+    Ok(if is_error { Err(ToolError::Shaped(reply)) } else { Ok(reply) })
 }
 
 impl Tool {

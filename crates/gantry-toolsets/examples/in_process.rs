@@ -63,7 +63,7 @@ struct Counting {
 }
 
 impl AuditSink for Counting {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         if durability == Durability::Now {
             self.now.fetch_add(1, Ordering::SeqCst);
         }

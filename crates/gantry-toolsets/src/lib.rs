@@ -30,7 +30,7 @@ pub use native::{
     SessionSent, SessionsListed, SkillSource, SpawnEnd, Transferred, WorkspacePath,
 };
 pub use node::{CommandNote, process_end};
-pub use transfer::transfer_desk;
+pub use transfer::{PartsFolder, transfer_desk};
 pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
 
 /// The node that is this very machine.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_files::{FileError, Files, PathTest, Scope};
+use gantry_files::{FileError, Files, PartRecords, PathTest, Scope};
 use gantry_net::NetworkPolicy;
 use gantry_process::{Network, ProcessError, Processes, Sandbox, env};
 use gantry_tool::{Call, Message, ResultStore, SensitivePaths, ToolError};
@@ -184,6 +184,10 @@ impl Machine {
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.parts.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    pub(crate) fn part_records(&self, root: &Path, owner: &str) -> Result<PartRecords, FileError> {
+        self.parts.files.part_records(root, owner)
     }
 
     /// Absolute paths as they are, relative ones from the call's workspace; unless everything is contained in it.

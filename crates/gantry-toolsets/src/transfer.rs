@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_files::FileError;
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferPrepare,
-    TransferPrepared, WireError,
+    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferParts,
+    TransferPrepare, TransferPrepared, WireError,
 };
 use gantry_tool::{Call, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
 use gantry_transfer::{Books, BooksFuture, Desk, FileBooks, Landing, Origin, TransferError};
@@ -25,14 +26,24 @@ type Ctx = gantry_tool::Ctx<Transfers>;
 const READ: &str = "Read";
 const WRITE: &str = "Write";
 
+/// Where parts of files that come are written down, and for whom they come: each gateway knows only its own.
+#[derive(Debug, Clone)]
+pub struct PartsFolder {
+    pub root: PathBuf,
+    /// 1 to 64 letters, digits, `-` and `_`.
+    pub owner: String,
+}
+
 /// Takes part in transfers for this machine: with the judgement of `gate`, and only in what its tools could do too.
 pub fn transfer_desk(
     machine: &Arc<Machine>,
     gate: &Gate,
     node: Option<&str>,
     workspace: PathBuf,
-) -> Arc<Desk> {
-    let transfers = Arc::new(Transfers { machine: machine.clone(), books: FileBooks::default() });
+    parts: &PartsFolder,
+) -> Result<Arc<Desk>, FileError> {
+    let books = FileBooks::new(machine.part_records(&parts.root, &parts.owner)?);
+    let transfers = Arc::new(Transfers { machine: machine.clone(), books });
     let named = |tool: Tool| node.into_iter().fold(tool, |tool, node| tool.on_node(node));
     let offered = gate.registry().view(&ToolScope::default());
     let registry = Registry::default();
@@ -42,7 +53,7 @@ pub fn transfer_desk(
         }
     }
     let prefix = node.map(|node| format!("{node}__")).unwrap_or_default();
-    Desk::new(Arc::new(JudgedBooks { gate: gate.with_tools(registry), transfers, workspace, prefix }))
+    Ok(Desk::new(Arc::new(JudgedBooks { gate: gate.with_tools(registry), transfers, workspace, prefix })))
 }
 
 struct Transfers {
@@ -105,12 +116,15 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
         let prepared = ctx.state.books.prepare(&input.transfer, &input.path, kind, scope, &beneath);
-        Ok(json!(prepared.map_err(|err| match err {
+        Ok(json!(prepared.map_err(|err| match &err {
             // An earlier receiver of the same file has not noticed yet that it is over.
             FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
                 ToolError::unavailable("the file is still being received")
             }
-            other => file_error(other),
+            FileError::NotAFile { what: "a directory", .. } => {
+                file_error(err).with_hint("name the file in it: a directory is not replaced by a file")
+            }
+            _ => file_error(err),
         })?))
     })
     .await
@@ -205,7 +219,15 @@ impl Books for JudgedBooks {
         self.transfers.books.finish(transfer)
     }
 
-    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
-        self.transfers.books.abandon(transfer, entries)
+    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
+        self.transfers.books.abandon(transfer)
+    }
+
+    fn parts(&self) -> Result<TransferParts, TransferError> {
+        self.transfers.books.parts()
+    }
+
+    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
+        self.transfers.books.sweep(older_than)
     }
 }

@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use gantry_protocol::{
-    ManifestPage, TransferMake, TransferOpen, TransferOpened, TransferPrepare, TransferPrepared, WireError,
+    ManifestPage, TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare,
+    TransferPrepared, WireError,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,8 +36,14 @@ pub trait Books: Send + Sync + 'static {
     /// Everything has come: what had to wait for that is done, and the transfer forgotten.
     fn finish(&self, transfer: &str) -> Result<(), TransferError>;
 
-    /// Removes the parts that have come, and forgets the transfer.
-    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError>;
+    /// Removes the parts that have come, also before an earlier start, and forgets the transfer.
+    fn abandon(&self, transfer: &str) -> Result<(), TransferError>;
+
+    /// The transfers of which parts are here.
+    fn parts(&self) -> Result<TransferParts, TransferError>;
+
+    /// Removes parts that nobody has written to for so long; returns how many.
+    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError>;
 }
 
 /// A file to be sent.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gantry_protocol::{
     ErrorCode, RawJson, StreamFrame, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
-    TransferOver, TransferPrepare, TransferReceive, TransferSend, WireError, method, raw,
+    TransferOver, TransferParts, TransferPrepare, TransferReceive, TransferSend, WireError, method, raw,
 };
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
@@ -20,6 +21,10 @@ use crate::streams::{FrameOut, Streams};
 
 /// Files whose beginning is hashed and that wait for the rest to be sent.
 const MAX_READY: usize = 64;
+
+/// Parts that nobody has written to for so long are removed, whatever became of their gateway.
+const PARTS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 
 /// A request of a transfer.
 pub struct Ask {
@@ -82,20 +87,54 @@ impl Desk {
                 Ok(raw(&received.map_err(|err| err.to_wire())?))
             }
             method::TRANSFER_FINISH | method::TRANSFER_ABANDON => {
-                let TransferOver { transfer, entries } = parse(&ask)?;
+                // The entries are for ends that do not write their parts down.
+                let TransferOver { transfer, entries: _ } = parse(&ask)?;
                 self.ready().retain(|(of, _), _| *of != transfer);
                 let finish = ask.method == method::TRANSFER_FINISH;
                 let over = self.blocking(move |books| match finish {
                     true => books.finish(&transfer),
-                    false => books.abandon(&transfer, &entries),
+                    false => books.abandon(&transfer),
                 });
                 over.await.map_err(|err| err.to_wire())?;
                 Ok(raw(&serde_json::Map::new()))
+            }
+            method::TRANSFER_PARTS => {
+                let parts = self.blocking(|books| books.parts()).await;
+                Ok(raw(&parts.map_err(|err| err.to_wire())?))
             }
             other => {
                 let shown: String = other.chars().take(40).collect();
                 Err(WireError::new(ErrorCode::UnknownMethod, format!("there is no method \"{shown}\"")))
             }
+        }
+    }
+
+    /// Nobody will go on with any transfer: all parts go.
+    pub async fn abandon_all(&self) -> Result<(), TransferError> {
+        self.ready().clear();
+        self.blocking(|books| {
+            loop {
+                let TransferParts { transfers, more } = books.parts()?;
+                transfers.iter().try_for_each(|transfer| books.abandon(transfer))?;
+                if !more {
+                    return Ok(());
+                }
+            }
+        })
+        .await
+    }
+
+    /// Removes parts that nobody has written to for a week; returns how many.
+    pub async fn sweep(&self) -> Result<usize, TransferError> {
+        self.blocking(|books| books.sweep(PARTS_KEPT)).await
+    }
+
+    /// Sweeps now, and then every hour.
+    pub async fn keep_tidy(&self) -> std::convert::Infallible {
+        loop {
+            // What fails now is tried again.
+            let _ = self.sweep().await;
+            tokio::time::sleep(SWEEP_PAUSE).await;
         }
     }
 

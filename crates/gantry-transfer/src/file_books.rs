@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_files::{FileError, FileMeta, Manifest, ManifestKind, Partial, Scope, Source, media};
+use gantry_files::{FileError, FileMeta, Manifest, ManifestKind, PartRecords, Partial, Scope, Source, media};
 use gantry_protocol::{
-    ManifestPage, SentKind, TransferMake, TransferOpened, TransferPrepared, WireEntry, WireEntryKind,
+    ManifestPage, SentKind, TransferMake, TransferOpened, TransferParts, TransferPrepared, WireEntry,
+    WireEntryKind,
 };
 
 use crate::books::{Landing, Origin, check_entry};
@@ -22,9 +23,13 @@ const PAGE_ENTRIES: usize = 512;
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// Transfers with parts that are told at once.
+const MAX_TOLD: usize = 512;
+
 /// What is open for sending and for receiving.
-#[derive(Default)]
 pub struct FileBooks {
+    /// Of every part, also of those that an earlier start left.
+    records: PartRecords,
     sources: Mutex<Vec<(String, Arc<OpenSource>)>>,
     destinations: Mutex<Vec<(String, Arc<Destination>)>>,
 }
@@ -51,6 +56,10 @@ enum Destination {
 pub type Beneath<'a> = &'a dyn Fn(&Path) -> Result<Scope, FileError>;
 
 impl FileBooks {
+    pub fn new(records: PartRecords) -> FileBooks {
+        FileBooks { records, sources: Mutex::default(), destinations: Mutex::default() }
+    }
+
     /// Opens a source. A directory's entries are then opened beneath it only.
     pub fn open(
         &self,
@@ -109,8 +118,8 @@ impl FileBooks {
     ) -> Result<TransferPrepared, FileError> {
         let (path, destination) = match kind {
             SentKind::File => {
-                let partial = open_partial(&scope, Path::new(path), &part_name(transfer, None))?;
-                let real = partial.path().to_owned();
+                let arriving = self.arriving(&scope, Path::new(path), transfer, None)?;
+                let real = arriving.partial.path().to_owned();
                 (real.clone(), Destination::File { scope, path: real })
             }
             SentKind::Directory => {
@@ -174,14 +183,37 @@ impl FileBooks {
 
     pub fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
         let destination = find(&self.destinations, transfer)?;
-        let name = part_name(transfer, entry);
         Ok(Box::new(match (&*destination, entry) {
-            (Destination::File { scope, path }, None) => open_partial(scope, path, &name)?,
-            (Destination::Directory { scope, .. }, Some(entry)) => {
-                open_partial(scope, Path::new(check_entry(entry)?), &name)?
+            (Destination::File { scope, path }, None) => self.arriving(scope, path, transfer, None)?,
+            (Destination::Directory { scope, .. }, Some(name)) => {
+                self.arriving(scope, Path::new(check_entry(name)?), transfer, entry)?
             }
             _ => return Err(wrong_kind()),
         }))
+    }
+
+    /// Opens what has come of a file; one that begins is written down first.
+    fn arriving(
+        &self,
+        scope: &Scope,
+        path: &Path,
+        transfer: &str,
+        entry: Option<&str>,
+    ) -> Result<Arriving, FileError> {
+        let name = part_name(transfer, entry);
+        let note = |part: &Path| self.records.note(transfer, &name, part);
+        let until = Instant::now() + LOCK_LIMIT;
+        let partial = loop {
+            match scope.open_noted_partial(path, &name, &note) {
+                Err(FileError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until =>
+                {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                opened => break opened?,
+            }
+        };
+        Ok(Arriving { partial, records: self.records.clone(), transfer: transfer.to_owned(), name })
     }
 
     pub fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
@@ -219,18 +251,22 @@ impl FileBooks {
         Ok(())
     }
 
-    pub fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
+    /// Of a transfer of an earlier start too: the records know.
+    pub fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
         forget(&self.sources, transfer);
-        let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
-        match &*destination {
-            Destination::File { scope, path } => Ok(scope.discard_partial(path, &part_name(transfer, None))?),
-            Destination::Directory { scope, .. } => {
-                for entry in entries {
-                    scope.discard_partial(check_entry(entry)?, &part_name(transfer, Some(entry)))?;
-                }
-                Ok(())
-            }
-        }
+        forget(&self.destinations, transfer);
+        Ok(self.records.remove(transfer)?)
+    }
+
+    pub fn parts(&self) -> Result<TransferParts, TransferError> {
+        let mut transfers = self.records.transfers(MAX_TOLD + 1)?;
+        let more = transfers.len() > MAX_TOLD;
+        transfers.truncate(MAX_TOLD);
+        Ok(TransferParts { transfers, more })
+    }
+
+    pub fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
+        Ok(self.records.sweep(older_than)?)
     }
 }
 
@@ -248,20 +284,6 @@ pub fn part_name(transfer: &str, entry: Option<&str>) -> String {
     match entry {
         None => transfer.to_owned(),
         Some(entry) => format!("{transfer}-{}", &blake3::hash(entry.as_bytes()).to_hex()[..16]),
-    }
-}
-
-fn open_partial(scope: &Scope, path: &Path, name: &str) -> Result<Partial, FileError> {
-    let until = Instant::now() + LOCK_LIMIT;
-    loop {
-        match scope.open_partial(path, name) {
-            Err(FileError::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until =>
-            {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            opened => return opened,
-        }
     }
 }
 
@@ -305,25 +327,33 @@ impl Origin for Source {
     }
 }
 
-impl Landing for Partial {
+/// A part that is written down as long as it is one.
+struct Arriving {
+    partial: Partial,
+    records: PartRecords,
+    transfer: String,
+    name: String,
+}
+
+impl Landing for Arriving {
     fn length(&self) -> u64 {
-        Partial::length(self)
+        self.partial.length()
     }
 
     fn hash_prefix(&self) -> Result<blake3::Hasher, TransferError> {
-        Ok(Partial::hash_prefix(self)?)
+        Ok(self.partial.hash_prefix()?)
     }
 
     fn truncate(&mut self, length: u64) -> Result<(), TransferError> {
-        Ok(Partial::truncate(self, length)?)
+        Ok(self.partial.truncate(length)?)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
-        Ok(Partial::append(self, bytes)?)
+        Ok(self.partial.append(bytes)?)
     }
 
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
-        Partial::commit(*self, mode)?;
-        Ok(())
+        self.partial.commit(mode)?;
+        Ok(self.records.erase(&self.transfer, &self.name)?)
     }
 }

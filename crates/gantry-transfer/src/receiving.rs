@@ -106,9 +106,10 @@ fn check_whole(
     written: u64,
     hash: &blake3::Hash,
 ) -> Result<(), TransferError> {
-    if end.offset() != written || written != expected {
-        let message = format!("{written} bytes of {}", end.offset().max(expected));
-        return Err(TransferError::NotWhole(message));
+    for told in [end.offset(), expected] {
+        if written != told {
+            return Err(TransferError::NotWhole(format!("{written} bytes came, {told} were announced")));
+        }
     }
     if end.hash() != Some(*hash.as_bytes()) {
         return Err(TransferError::NotWhole("its hash is another one".into()));

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Denied,
     /// The gateway or the node is not reachable.
     Unreachable,
+    /// The gateway does not take a node's token.
+    Unauthorized,
     /// The call's deadline passed.
     Deadline,
 }
@@ -30,6 +32,7 @@ impl From<Exit> for ExitCode {
             Exit::Usage => 2,
             Exit::Denied => 3,
             Exit::Unreachable => 4,
+            Exit::Unauthorized => gantry_node::UNAUTHORIZED_EXIT,
             Exit::Deadline => 124,
         })
     }

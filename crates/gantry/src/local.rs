@@ -230,8 +230,14 @@ impl LazyAudit {
 }
 
 impl AuditSink for LazyAudit {
-    fn append(&self, record: &AuditRecord, durability: Durability) -> Result<(), AuditError> {
+    fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         self.open()?.append(record, durability)
+    }
+
+    fn settle(&self) {
+        if let Some(log) = self.log.get() {
+            log.settle();
+        }
     }
 
     fn flush(&self) -> Result<(), AuditError> {

@@ -66,7 +66,7 @@ impl Output {
 
     /// One line, of a listing for instance: a line break in it is somebody's attempt at another.
     pub(crate) fn line(&self, text: &str) {
-        self.write(&format!("{}\n", unstyled(text).replace('\n', "\\n")));
+        self.write(&format!("{}\n", one_line(text)));
     }
 
     /// A piece of a text that goes on.
@@ -323,6 +323,11 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// Neither a line break nor a carriage return, which would let the end of a line overwrite its beginning.
+fn one_line(text: &str) -> String {
+    unstyled(text).replace('\r', "\\r").replace('\n', "\\n")
+}
+
 /// As [`printable`], but for the colours that we put there ourselves.
 fn unstyled(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -369,4 +374,15 @@ const STYLES: [&str; 5] = ["1", "2", "32", "33", "1;31"];
 
 fn styled(text: &str, code: &str, color: bool) -> String {
     if color { format!("\u{1b}[{code}m{}\u{1b}[0m", printable(text)) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_cannot_be_overwritten_or_become_two() {
+        assert_eq!(one_line("good\r\nevil"), "good\\r\\nevil");
+        assert_eq!(one_line("good\revil\u{1b}[2K"), "good\\revil\\u{1b}[2K");
+    }
 }

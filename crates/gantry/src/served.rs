@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use gantry_agent::{Role, Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes,
+    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, PemFile,
     ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_mcp::client::Servers;
@@ -16,7 +16,7 @@ use gantry_net::GatewayUrl;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
-use gantry_toolsets::{LOCAL_NODE, Native, needs_no_machine, process_end, transfer_desk};
+use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, needs_no_machine, process_end, transfer_desk};
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -106,14 +106,15 @@ impl Served {
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
         }));
-        let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone());
+        let parts = PartsFolder { root: data.parts(), owner: LOCAL_NODE.to_owned() };
+        let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             registry: gate.registry().clone(),
             database: database.clone(),
             objects: native.objects().clone(),
             data: data.clone(),
-            local: (local == LocalNode::Included).then(desk),
+            local: (local == LocalNode::Included).then(desk).transpose()?,
             idle_limit: IDLE_LIMIT,
         });
         native.connect(Arc::new(GatewayHub(transfers.clone())));
@@ -145,7 +146,7 @@ impl Served {
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
-        let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates));
+        let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
         let serving = serve(gateway, config.gateway.listen, tls, connections).await?;
@@ -161,7 +162,7 @@ impl Served {
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
-        let following = tokio::spawn(follow(places.clone(), servers.clone(), notes));
+        let following = tokio::spawn(follow(places.clone(), servers.clone(), transfers, notes));
         Ok(Served {
             url,
             public_url: config.gateway.public_url,
@@ -240,9 +241,10 @@ fn roles(config: &Config) -> BTreeMap<String, Role> {
     roles
 }
 
-/// Servers whose tools change, and a configuration that does.
-async fn follow(places: Places, servers: Servers, notes: RunningNotes) {
-    tokio::join!(servers.follow(), mcp_servers::follow_configuration(&places, &servers, notes));
+/// Servers whose tools change, a configuration that does, and what transfers leave.
+async fn follow(places: Places, servers: Servers, transfers: Arc<Transfers>, notes: RunningNotes) {
+    let following = mcp_servers::follow_configuration(&places, &servers, notes);
+    tokio::join!(servers.follow(), following, transfers.keep_tidy());
 }
 
 /// With what gateways before this one left running.
@@ -338,7 +340,10 @@ fn tls_files(places: &Places, config: &GatewayConfig) -> Result<Option<TlsFiles>
     match (&config.tls_cert, &config.tls_key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => {
-            Ok(Some(TlsFiles { certificates: places.read_own(cert)?, key: places.read_own(key)? }))
+            let pem = |name: &PathBuf| {
+                Ok::<_, anyhow::Error>(PemFile { name: name.clone(), pem: places.read_own(name)? })
+            };
+            Ok(Some(TlsFiles { certificates: pem(cert)?, key: pem(key)? }))
         }
         _ => Err(UsageError("TLS takes both a certificate and a key".into()).into()),
     }

@@ -12,6 +12,7 @@ mod containment;
 mod crash;
 mod glob;
 mod partial;
+mod parts;
 mod patch;
 mod patch_oracle;
 mod race;

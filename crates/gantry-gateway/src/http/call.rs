@@ -4,30 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_store::{Begun, DatabaseError, StoredAnswer};
 use gantry_tool::{Answer, Call, Outcome, Refusal, RefusalCode, Reply, Surface};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::body::{Taken, read_body};
 use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
 use crate::nodes::OUTCOME_UNKNOWN;
 
-/// The longest input.
-pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-
 /// Headers of an answer that tell of the call.
 const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
-
-/// How long a body may take to arrive.
-const BODY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn call(
     State(gateway): State<Arc<Gateway>>,
@@ -36,17 +31,9 @@ pub(super) async fn call(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    match prepare(&gateway, &identity, &parts.headers, body).await {
-        Ok((call, body)) => {
-            let key = parts.headers.get("idempotency-key").map(|key| key.to_str().map(str::to_owned));
-            match key {
-                None => run(&gateway, call, &name, &body).await.0,
-                Some(Ok(key)) => keyed(gateway, call, name, body, key).await,
-                Some(Err(_)) => {
-                    problem(StatusCode::BAD_REQUEST, "bad_params", "Idempotency-Key is not text", None)
-                }
-            }
-        }
+    match prepare(&gateway, &identity, &name, &parts.headers, body).await {
+        Ok((call, body, None)) => run(&gateway, call, &name, body).await.0,
+        Ok((call, body, Some(key))) => keyed(gateway, call, name, body, key).await,
         Err(refused) => *refused,
     }
 }
@@ -54,11 +41,13 @@ pub(super) async fn call(
 async fn prepare(
     gateway: &Gateway,
     identity: &Identity,
+    name: &str,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Call, Bytes), Box<Response>> {
-    let wanted =
-        Wanted { agent: agent_of(headers)?, workspace: header_text(headers, "gantry-workspace")?, mcp: None };
+) -> Result<(Call, Taken, Option<Key>), Box<Response>> {
+    let workspace = header_text(headers, "gantry-workspace")?;
+    let key = header_text(headers, "idempotency-key")?;
+    let wanted = Wanted { agent: agent_of(headers)?, workspace, mcp: None };
     let mut call = gateway
         .call(identity, &wanted, Surface::Http)
         .map_err(|refusal| Box::new(refusal_response(&refusal)))?;
@@ -66,41 +55,24 @@ async fn prepare(
         let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
         call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
     }
-    let body = read_body(body).await?;
-    Ok((call, body))
-}
-
-pub(super) async fn read_body(body: Body) -> Result<Bytes, Box<Response>> {
-    let refused = |status, code, message: &str| Box::new(problem(status, code, message, None));
-    let too_large = || {
-        let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
-        refused(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message)
-    };
-    // A length that is declared need not be waited for.
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(err)) if err.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(err)) => {
-            Err(refused(StatusCode::BAD_REQUEST, "bad_frame", &format!("the body broke off: {err}")))
-        }
-        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "deadline", "the body did not arrive in time")),
-    }
+    let body = read_body(&gateway.accounts.of(identity), body).await?;
+    let key = key.map(|key| Key { text: key.to_owned(), hash: hash_of(name, &call, workspace, &body.bytes) });
+    Ok((call, body, key))
 }
 
 /// The answer, and whether the call may have had an effect.
-async fn run(gateway: &Gateway, call: Call, name: &str, body: &Bytes) -> (Response, Effect) {
-    match input(body) {
+async fn run(gateway: &Gateway, call: Call, name: &str, body: Taken) -> (Response, Effect) {
+    let Taken { bytes: body, share: _until_answered } = body;
+    match input(&body) {
         Ok(input) => {
+            drop(body);
             let outcome = gateway.run(call, name, input).await;
             let effect = effect(&outcome.answer);
             (outcome_response(outcome), effect)
         }
         Err(message) => {
             // Text that is no JSON is a violation like any other, and an unknown tool is told first.
-            let text = String::from_utf8_lossy(body);
+            let text = String::from_utf8_lossy(&body);
             let response = match gateway.gate.execute(call, name, &text).await {
                 outcome if matches!(outcome.answer, Answer::Refused(_)) => outcome_response(outcome),
                 _ => problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None),
@@ -141,14 +113,25 @@ fn input(body: &Bytes) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|err| format!("the body is not valid JSON: {err}"))
 }
 
-/// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
-async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key: String) -> Response {
-    let principal = call.principal.to_string();
+/// What makes a request the same request.
+struct Key {
+    text: String,
+    hash: blake3::Hash,
+}
+
+fn hash_of(name: &str, call: &Call, workspace: Option<&str>, body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
-    for part in [name.as_bytes(), call.agent.as_bytes(), &body] {
+    let workspace = workspace.map(str::as_bytes);
+    for part in [name.as_bytes(), call.agent.as_bytes(), body].into_iter().chain(workspace) {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
     }
-    let hash = hasher.finalize();
+    hasher.finalize()
+}
+
+/// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
+async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Taken, key: Key) -> Response {
+    let principal = call.principal.to_string();
+    let Key { text: key, hash } = key;
     let begun =
         gateway.database.begin_request(&principal, &key, &hash, &gateway.nodes.instance, now_ms()).await;
     match begun {
@@ -172,7 +155,7 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Bytes, key
         Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
     }
     let running = tokio::spawn(async move {
-        let (response, effect) = run(&gateway, call, &name, &body).await;
+        let (response, effect) = run(&gateway, call, &name, body).await;
         if effect == Effect::None {
             // The next try may find things mended: a node that is back, an input that is right.
             return match gateway.database.abandon_request(&principal, &key).await {
@@ -218,7 +201,7 @@ fn stored_response(gateway: &Gateway, mut stored: StoredAnswer) -> Response {
     let mut response = (status, headers, Body::from(stored.body)).into_response();
     for (name, value) in &stored.headers {
         let known = CALL_HEADERS.into_iter().find(|known| known == name);
-        if let (Some(name), Ok(value)) = (known, HeaderValue::from_str(value)) {
+        if let (Some(name), Ok(value)) = (known, HeaderValue::from_bytes(value.as_bytes())) {
             response.headers_mut().append(header::HeaderName::from_static(name), value);
         }
     }
@@ -230,7 +213,7 @@ fn told_of_the_call(headers: &HeaderMap) -> Vec<(String, String)> {
         headers
             .get_all(name)
             .iter()
-            .filter_map(move |value| Some((name.to_owned(), value.to_str().ok()?.to_owned())))
+            .map(move |value| (name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
     });
     values.collect()
 }
@@ -243,7 +226,7 @@ fn outcome_response(outcome: Outcome) -> Response {
     };
     let headers = response.headers_mut();
     let mut add = |name: &'static str, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
             headers.append(header::HeaderName::from_static(name), value);
         }
     };
@@ -283,7 +266,15 @@ pub(super) fn agent_of(headers: &HeaderMap) -> Result<Option<&str>, Box<Response
 }
 
 fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Box<Response>> {
-    headers.get(name).map(|value| value.to_str().map_err(|_| bad_header(name))).transpose()
+    let mut given = headers.get_all(name).iter();
+    match (given.next(), given.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| bad_header(name)),
+        (Some(_), Some(_)) => {
+            let message = format!("the header {name} is given twice");
+            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &message, None)))
+        }
+    }
 }
 
 fn bad_header(name: &str) -> Box<Response> {

@@ -115,7 +115,7 @@ pub(super) async fn complete(
     Extension(identity): Extension<Identity>,
     request: Request,
 ) -> Response {
-    let (asked, headers) = match parsed::<Asked>(request).await {
+    let (asked, headers, _room) = match parsed::<Asked>(&gateway, &identity, request).await {
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };

@@ -1,6 +1,5 @@
 //! `/mcp`: the Model Context Protocol over streamable HTTP. Hosts, origins and tokens are checked before, as everywhere.
 
-mod intake;
 mod sessions;
 
 use std::collections::{HashMap, HashSet};
@@ -8,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -23,12 +22,12 @@ use http_body_util::{BodyExt, Full};
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
 
-use super::call::{agent_of, read_body, refusal_response};
+use super::body::{Taken, read_body};
+use super::call::{agent_of, refusal_response};
 use super::{json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
-use intake::Intake;
 use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
 
 const SESSION: &str = "mcp-session-id";
@@ -49,7 +48,6 @@ pub(super) struct Mcp {
     service: HttpService<Served>,
     alive: HttpSessions,
     sessions: Sessions,
-    intake: Intake,
     /// Sessions are opened one after another, so that they can be counted.
     opening: tokio::sync::Mutex<()>,
 }
@@ -62,7 +60,6 @@ impl Mcp {
             service,
             alive,
             sessions: Sessions::default(),
-            intake: Intake::default(),
             opening: tokio::sync::Mutex::default(),
         });
         tokio::spawn(end_idle(Arc::downgrade(&mcp), gateway.mcp_idle));
@@ -138,8 +135,7 @@ async fn answer(
     }
     let in_use = session.map(|session| mcp.sessions.in_use(session));
     let opens = session.is_none() && text(&parts.headers, REVISION) != Some(WITHOUT_SESSIONS);
-    let room = mcp.intake.admit(body.size_hint().upper()).await?;
-    let body = read_body(body).await?;
+    let Taken { bytes: body, share } = read_body(&gateway.accounts.of(identity), body).await?;
     let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
     let leaving = match if opens { mcp.room(owner).await } else { Room::Free } {
         Room::Free => None,
@@ -178,7 +174,7 @@ async fn answer(
         };
         let chunks = body.into_data_stream().take_until(Box::pin(over));
         // In use, and counted, for as long as it is answered.
-        Body::from_stream(keeping(chunks, (in_use, room)))
+        Body::from_stream(keeping(chunks, (in_use, share)))
     }))
 }
 

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_agent::{Event, Sent, SessionKey, Sessions};
+use gantry_link::Share;
 use gantry_tool::Refusal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::call::{read_body, refusal_response};
+use super::body::{Taken, read_body};
+use super::call::refusal_response;
 use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settled};
@@ -90,8 +92,8 @@ pub(super) async fn answer(
     Named(key): Named,
     request: Request,
 ) -> Response {
-    match parsed::<AnswerParams>(request).await {
-        Ok((params, _)) => answered(gateway.answer_question(&identity, &key, params).await),
+    match parsed::<AnswerParams>(&gateway, &identity, request).await {
+        Ok((params, _, _share)) => answered(gateway.answer_question(&identity, &key, params).await),
         Err(refused) => *refused,
     }
 }
@@ -103,7 +105,7 @@ pub(super) async fn message(
     Named(key): Named,
     request: Request,
 ) -> Response {
-    let (params, headers) = match parsed::<MessageParams>(request).await {
+    let (params, headers, share) = match parsed::<MessageParams>(&gateway, &identity, request).await {
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };
@@ -113,7 +115,9 @@ pub(super) async fn message(
     };
     let events = sessions.listen(&key);
     let streams = wants_stream(&headers);
-    match gateway.say(&identity, sessions, &key, params).await {
+    let said = gateway.say(&identity, sessions, &key, params).await;
+    drop(share);
+    match said {
         Ok(Sent::Accepted { message }) if streams => {
             stream_until_settled(events, sessions.clone(), key, message)
         }
@@ -142,14 +146,19 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
     }
 }
 
-pub(super) async fn parsed<T: DeserializeOwned>(request: Request) -> Result<(T, HeaderMap), Box<Response>> {
+/// What was sent, and the room that it takes.
+pub(super) async fn parsed<T: DeserializeOwned>(
+    gateway: &Gateway,
+    identity: &Identity,
+    request: Request,
+) -> Result<(T, HeaderMap, Option<Share>), Box<Response>> {
     let (parts, body) = request.into_parts();
-    let body = read_body(body).await?;
-    let params = serde_json::from_slice(&body).map_err(|err| {
+    let Taken { bytes, share } = read_body(&gateway.accounts.of(identity), body).await?;
+    let params = serde_json::from_slice(&bytes).map_err(|err| {
         let message = format!("the body is not what is expected here: {err}");
         Box::new(problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None))
     })?;
-    Ok((params, parts.headers))
+    Ok((params, parts.headers, share))
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {

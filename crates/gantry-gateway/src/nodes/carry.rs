@@ -38,19 +38,20 @@ impl Nodes {
         tool: &str,
         input: Value,
     ) -> Result<Reply, ToolError> {
-        let first = node.live().ok_or_else(|| offline(node))?;
+        let first = node.live().ok_or_else(|| node.absent())?;
         let _slot = tokio::select! {
             slot = node.slots.acquire() => slot.map_err(|err| ToolError::internal(err.to_string()))?,
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         let _expected = Expected::new(node, call);
-        let params = NodeCallParams {
+        let params = raw(&NodeCallParams {
             call_id: call.id.clone(),
             tool: tool.to_owned(),
             input: raw(&input),
             caller: call.caller(),
-        };
-        let params = raw(&params);
+        });
+        // It may be large, and the wait long.
+        drop(input);
         if params.get().len() > MAX_FRAME_BYTES - ROOM_FOR_HEAD {
             let message = format!("the input has {} bytes, too many for a node", params.get().len());
             return Err(ToolError::Refused(Refusal::new(RefusalCode::InvalidInput, message)));
@@ -63,9 +64,7 @@ impl Nodes {
                 .request_until(method::TOOL_CALL, params.clone(), call.deadline, &call.cancel, CALL_OFF_GRACE)
                 .await;
             let answered = match answer {
-                Ok(result) => serde_json::from_str::<CallResult>(result.get()).map_err(|err| {
-                    WireError::new(ErrorCode::Internal, format!("the node's answer is no result: {err}"))
-                }),
+                Ok(result) => Ok(result),
                 Err(LinkError::Remote(error)) => Err(error),
                 Err(LinkError::Closed(reason)) => {
                     live = next_connection(node, call, &live.link, &reason).await?;
@@ -79,7 +78,11 @@ impl Nodes {
             return match answered {
                 Err(error) if error.code == ErrorCode::Cancelled => Err(given_up(call)),
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
-                answered => remote_reply(answered),
+                Err(error) => Err(ToolError::Refused(Refusal::from_wire(error))),
+                Ok(result) => serde_json::from_str::<CallResult>(result.get())
+                    .map_err(|err| err.to_string())
+                    .and_then(|result| remote_reply(result, call))
+                    .unwrap_or_else(|why| Err(no_result(node, &why))),
             };
         }
         let text =
@@ -124,13 +127,6 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Re
     }
 }
 
-fn offline(node: &Node) -> ToolError {
-    let seen = node.info().last_seen.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    let seen = seen.map_or("it was never connected".to_owned(), |seen| format!("last seen {seen:.0}"));
-    ToolError::unavailable(format!("the node \"{}\" is offline; {seen}", node.id))
-        .with_hint("start it there with `gantry node`, or see `gantry nodes`")
-}
-
 fn restarted(node: &Node) -> ToolError {
     let text = format!("the node \"{}\" was restarted during the call, {OUTCOME_UNKNOWN}", node.id);
     ToolError::unavailable(text)
@@ -162,6 +158,13 @@ fn is_own_fault(code: ErrorCode) -> bool {
 fn failed(node: &Node, error: &WireError) -> ToolError {
     let text = format!("the node \"{}\" failed at the call, {OUTCOME_UNKNOWN}: {}", node.id, error.message);
     ToolError::unavailable(text)
+}
+
+fn no_result(node: &Node, why: &str) -> ToolError {
+    let id = &node.id;
+    ToolError::unavailable(format!(
+        "the node \"{id}\" has done the call, {OUTCOME_UNKNOWN}: the node's answer is no result: {why}"
+    ))
 }
 
 /// A call the gateway waits for; a node that comes back is told which those are.

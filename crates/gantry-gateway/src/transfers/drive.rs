@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_protocol::{ErrorCode, SentKind, TransferOver, TransferPrepare, WireError, method};
-use gantry_toolsets::{Endpoint, Transferred};
+use gantry_protocol::{ErrorCode, TransferOver, WireError, method};
+use gantry_toolsets::Transferred;
 use serde_json::Value;
 
-use super::round::{Ledger, Round};
+use super::ledger::{Kept, Ledger};
+use super::round::Round;
 use super::session::{Failure, Session};
-use super::{Ended, Job, Transfers};
+use super::{Ended, Job, Resumed, Transfers};
 use crate::gateway::now_ms;
 
 /// How far a transfer is, is written down this often, or after so many bytes.
@@ -26,15 +27,16 @@ const MAX_RESTARTS: u32 = 5;
 /// And so is a transfer of which, with both ends there, nothing more arrives.
 const MAX_FRUITLESS: u32 = 40;
 
-/// How long an end that is there may take to remove its parts, and how long one that is away is waited for.
+/// How long an end that is there may take to remove its parts.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
-const CLEAN_UP_AWAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Transfers {
     pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
-        let mut ledger = Ledger::default();
-        ledger.resumed = job.resumed;
-        ledger.prepared = job.resumed;
+        let mut ledger = match &job.resumed {
+            Some(Resumed { ledger }) => Ledger::resumed(ledger.as_deref()),
+            None => Ledger::default(),
+        };
+        let kept = ledger.share();
         let ended = {
             // Dropped with this block, which calls off what was asked of both ends.
             let mut work = Box::pin(self.rounds(job, &mut ledger));
@@ -45,6 +47,7 @@ impl Transfers {
                     // In this order: callers that are sent away by a gateway that stops have not called it off.
                     biased;
                     () = self.nodes.stopping.cancelled() => {
+                        self.record(job, &kept).await;
                         let message = "the gateway is stopping; the transfer goes on when it is back";
                         return Err(WireError::new(ErrorCode::Unavailable, message));
                     }
@@ -58,31 +61,34 @@ impl Transfers {
                             let message = format!("nothing moved for {limit} seconds");
                             break Err(WireError::new(ErrorCode::Failed, message));
                         }
-                        self.record(job, &mut record).await;
+                        if record.is_due(job.meter.done()) {
+                            self.record(job, &kept).await;
+                        }
                     }
                 }
             }
         };
+        let mut arrived = std::mem::take(&mut *ledger.arrived());
         let noted = match &ended {
-            Ok(()) => Ok(ledger.bytes),
+            Ok(()) => Ok(arrived.bytes),
             Err(error) => Err(error.message.as_str()),
         };
         // The bytes are there, or the caller hears why not, whatever the record says.
         let _ = self.database.finish_transfer(&job.errand.id, noted, now_ms()).await;
         match ended {
             Ok(()) => {
-                job.meter.set_done(ledger.bytes);
-                job.meter.set_total(ledger.bytes);
-                let skipped = ledger.take_skipped();
+                job.meter.set_done(arrived.bytes);
+                job.meter.set_total(arrived.bytes);
+                let skipped = arrived.take_skipped();
                 Ok(Transferred {
-                    bytes_transferred: ledger.bytes,
-                    mime: ledger.mime,
-                    files: ledger.files,
+                    bytes_transferred: arrived.bytes,
+                    mime: arrived.mime,
+                    files: arrived.files,
                     skipped,
                 })
             }
             Err(error) => {
-                self.clean_up(job, ledger).await;
+                self.clean_up(job, arrived.partial).await;
                 Err(error)
             }
         }
@@ -133,84 +139,41 @@ impl Transfers {
         round.run(ledger).await
     }
 
-    /// Now and then, not with every frame.
-    async fn record(&self, job: &Job, record: &mut Record) {
-        let done = job.meter.done();
-        let due = record.at.elapsed() >= RECORD_PAUSE || done.abs_diff(record.bytes) >= RECORD_BYTES;
-        if due && done != record.bytes {
-            *record = Record { at: Instant::now(), bytes: done };
-            // A record that is behind costs nothing but an older number.
-            let _ = self.database.transfer_progress(&job.errand.id, job.meter.total(), done, now_ms()).await;
-        }
+    async fn record(&self, job: &Job, kept: &Kept) {
+        let (total, done, ledger) = (job.meter.total(), job.meter.done(), kept.text());
+        // A record that is behind costs nothing but an older number, and files that are sent again.
+        let noted = self.database.transfer_progress(&job.errand.id, total, done, ledger.as_deref(), now_ms());
+        let _ = noted.await;
     }
 
-    /// Removes what has come at the destination: at once when it is there, else when it is back.
-    async fn clean_up(self: &Arc<Self>, job: &Arc<Job>, ledger: Ledger) {
-        let over = TransferOver { transfer: job.errand.id.clone(), entries: ledger.partial };
-        let is_tree = ledger.files.is_some();
-        if !ledger.prepared {
-            return;
-        }
-        let (transfers, own_job, own_over) = (self.clone(), job.clone(), over.clone());
-        let cleaning = tokio::spawn(async move {
-            let clean = transfers.remove_parts(&own_job, &own_over, is_tree);
-            tokio::time::timeout(CLEAN_UP_AWAY, clean).await
-        });
-        // The caller should find nothing left where that can be had soon.
-        let _ = tokio::time::timeout(self.clean_up_wait(&job.errand.destination), cleaning).await;
-        if let Ok(source) = self.session_now(&job.errand.source).await {
-            let asked = source.request::<_, Value>(method::TRANSFER_ABANDON, &over);
-            let _ = tokio::time::timeout(CLEAN_UP_LIMIT, asked).await;
-        }
-    }
-
-    fn clean_up_wait(&self, endpoint: &Endpoint) -> Duration {
-        match endpoint {
-            Endpoint::Node { node, .. }
-                if self.nodes.find(node).is_some_and(|node| node.live().is_none()) =>
-            {
-                Duration::ZERO
-            }
-            _ => CLEAN_UP_LIMIT,
-        }
-    }
-
-    async fn session_now(&self, endpoint: &Endpoint) -> Result<Session, Failure> {
-        let session = Session::open(&self.nodes, &self.own, endpoint);
-        tokio::time::timeout(Duration::from_millis(500), session)
-            .await
-            .unwrap_or_else(|_| Err(Failure::Lost("it is away".into())))
-    }
-
-    /// Tries until the destination has said that nothing is left, or that it will not say.
-    async fn remove_parts(&self, job: &Job, over: &TransferOver, is_tree: bool) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.try_remove_parts(job, over, is_tree).await {
-                Err(Failure::Lost(_)) => {}
-                _ => return,
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    async fn try_remove_parts(&self, job: &Job, over: &TransferOver, is_tree: bool) -> Result<(), Failure> {
-        let destination = Session::open(&self.nodes, &self.own, &job.errand.destination).await?;
-        // It may have been restarted since, and know nothing of the transfer.
-        let kind = if is_tree { SentKind::Directory } else { SentKind::File };
-        let path = match &job.errand.destination {
-            Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path.clone(),
+    /// Has what has come removed at the destination, and the source forget. An end that is away hears it when it is back.
+    async fn clean_up(&self, job: &Job, entries: Vec<String>) {
+        let over = TransferOver { transfer: job.errand.id.clone(), entries };
+        let abandon = async |endpoint| {
+            let end = Session::open(&self.nodes, &self.own, endpoint).await?;
+            end.request::<_, Value>(method::TRANSFER_ABANDON, &over).await
         };
-        let caller = job.errand.caller.clone();
-        let prepare = TransferPrepare { transfer: job.errand.id.clone(), path, kind, caller, source: None };
-        let _: Value = destination.request(method::TRANSFER_PREPARE, &prepare).await?;
-        let _: Value = destination.request(method::TRANSFER_ABANDON, over).await?;
-        Ok(())
+        for endpoint in [&job.errand.destination, &job.errand.source] {
+            if self.check_present(endpoint).is_ok() {
+                let _ = tokio::time::timeout(CLEAN_UP_LIMIT, abandon(endpoint)).await;
+            }
+        }
     }
 }
 
 struct Record {
     at: Instant,
     bytes: u64,
+}
+
+impl Record {
+    /// Now and then, not with every frame.
+    fn is_due(&mut self, done: u64) -> bool {
+        let due = self.at.elapsed() >= RECORD_PAUSE || done.abs_diff(self.bytes) >= RECORD_BYTES;
+        if !due || done == self.bytes {
+            return false;
+        }
+        *self = Record { at: Instant::now(), bytes: done };
+        true
+    }
 }

@@ -1,4 +1,5 @@
-//! Passes frames from the sender of a stream to its receiver and back, as they are, and nobody else's.
+//! Passes frames from the sender of a stream to its receiver and back, as they are, and nobody else's. The end is held back until the
+//! sender has answered for it: only then may a file get its name.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -49,6 +50,8 @@ struct Passage {
     granted: AtomicU64,
     /// Told with the first credit: the receiver is ready.
     ready: Mutex<Option<oneshot::Sender<u64>>>,
+    /// Told with the sender's end, which is not passed on by itself.
+    ended: Mutex<Option<oneshot::Sender<StreamFrame>>>,
     broken: CancellationToken,
     reason: Mutex<Option<String>>,
 }
@@ -64,6 +67,7 @@ impl Relay {
     ) -> Opened {
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let (ready, first_credit) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
         let passage = Arc::new(Passage {
             source,
             destination,
@@ -71,11 +75,12 @@ impl Relay {
             passed: AtomicU64::new(from),
             granted: AtomicU64::new(0),
             ready: Mutex::new(Some(ready)),
+            ended: Mutex::new(Some(ended)),
             broken: CancellationToken::new(),
             reason: Mutex::default(),
         });
         self.passages().insert(number, passage.clone());
-        Opened { relay: self.clone(), number, passage, first_credit: Some(first_credit) }
+        Opened { relay: self.clone(), number, passage, first_credit: Some(first_credit), end: Some(end) }
     }
 
     /// A frame came. What does not belong to a stream of its sender is answered with an abort, and counted.
@@ -90,7 +95,16 @@ impl Relay {
                 Ok(()) => self.deliver(number, &passage, &passage.destination, frame),
                 Err(reason) => self.break_off(number, &passage, reason),
             },
-            StreamKind::End if is_source => self.deliver(number, &passage, &passage.destination, frame),
+            StreamKind::End if is_source => {
+                let ended = passage.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match ended {
+                    Some(ended) => {
+                        // Nobody may wait for it any more.
+                        let _ = ended.send(frame);
+                    }
+                    None => self.break_off(number, &passage, "it ended twice"),
+                }
+            }
             StreamKind::Credit if is_destination => {
                 let most = passage.passed.load(Ordering::Acquire).saturating_add(MAX_UNACKNOWLEDGED_BYTES);
                 if frame.offset() > most {
@@ -168,6 +182,9 @@ impl Passage {
     fn advance(&self, frame: &StreamFrame) -> Result<(), &'static str> {
         let length = frame.payload().len() as u64;
         let passed = self.passed.load(Ordering::Acquire);
+        if self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Err("bytes came after the end");
+        }
         if frame.offset() != passed {
             return Err("bytes came out of order");
         }
@@ -190,6 +207,7 @@ pub(crate) struct Opened {
     pub(crate) number: u32,
     passage: Arc<Passage>,
     first_credit: Option<oneshot::Receiver<u64>>,
+    end: Option<oneshot::Receiver<StreamFrame>>,
 }
 
 impl Opened {
@@ -198,11 +216,32 @@ impl Opened {
         self.first_credit.take()?.await.ok()
     }
 
+    /// Waits for the sender's end, which can be taken once.
+    pub(crate) async fn ended(&mut self) -> StreamFrame {
+        let end = match &mut self.end {
+            Some(end) => end.await,
+            None => std::future::pending().await,
+        };
+        self.end = None;
+        match end {
+            Ok(end) => end,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Passes the sender's end on.
+    pub(crate) fn release(&self, end: StreamFrame) {
+        self.relay.deliver(self.number, &self.passage, &self.passage.destination, end);
+    }
+
     /// Returns when the stream cannot go on, with the reason.
-    pub(crate) async fn broken(&self) -> String {
-        self.passage.broken.cancelled().await;
-        let reason = self.passage.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        reason.unwrap_or_default()
+    pub(crate) fn broken(&self) -> impl Future<Output = String> + use<> {
+        let passage = self.passage.clone();
+        async move {
+            passage.broken.cancelled().await;
+            let reason = passage.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            reason.unwrap_or_default()
+        }
     }
 
     /// Tells both ends that it is over.
@@ -297,6 +336,11 @@ mod tests {
             ("more than credit", vec![(1, credit(100)), (0, data(1, 0, 101))]),
             ("a hole", vec![(1, credit(100)), (0, data(1, 1, 10))]),
             ("too much credit", vec![(1, credit(MAX_UNACKNOWLEDGED_BYTES + 1))]),
+            ("two ends", vec![(0, StreamFrame::end(1, 0, &[0; 32])), (0, StreamFrame::end(1, 0, &[0; 32]))]),
+            (
+                "bytes after the end",
+                vec![(1, credit(9)), (0, StreamFrame::end(1, 0, &[0; 32])), (0, data(1, 0, 9))],
+            ),
         ] {
             assert_eq!(check(&frames).await, (0, 0, true), "{name}");
         }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake,
-    TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare, TransferPrepared,
-    TransferReceive, TransferSend, WireEntry, WireEntryKind, method,
+    Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, TransferDone, TransferHas, TransferHave,
+    TransferMake, TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare,
+    TransferPrepared, TransferReceive, TransferSend, WireEntry, WireEntryKind, WireError, method,
 };
 use gantry_toolsets::Endpoint;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::ledger::{Brought, Ledger};
 use super::meter::Meter;
 use super::relay::Relay;
 use super::session::{Failure, Session};
@@ -28,8 +29,7 @@ const LARGE_WEIGHT: u32 = WINDOW as u32 / 2;
 /// When one end has failed, the other gets this long to tell its side.
 const OTHER_END_LIMIT: Duration = Duration::from_secs(5);
 
-/// What was left out is told up to here, and then counted.
-const MAX_SKIPPED: usize = 200;
+const DISAGREE: &str = "the ends do not agree on what was sent";
 
 /// What is to be brought where.
 pub(crate) struct Errand {
@@ -37,28 +37,6 @@ pub(crate) struct Errand {
     pub(crate) caller: Caller,
     pub(crate) source: Endpoint,
     pub(crate) destination: Endpoint,
-}
-
-/// What is known over all rounds.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    /// Not the first round: parts may have come before.
-    pub(crate) resumed: bool,
-    /// The destination was prepared: something may have to be removed there.
-    pub(crate) prepared: bool,
-    /// What has come is not to be gone on with.
-    pub(crate) from_zero: bool,
-    pub(crate) mime: Option<String>,
-    /// Set when a directory is sent.
-    pub(crate) files: Option<u64>,
-    pub(crate) skipped: Vec<String>,
-    skipped_more: u64,
-    /// Bytes of files that are whole.
-    pub(crate) bytes: u64,
-    /// Everything up to this entry, in the order of manifests, is there.
-    done_to: Option<String>,
-    /// Entries on their way, of which parts may have come.
-    pub(crate) partial: Vec<String>,
 }
 
 pub(crate) struct Round<'a> {
@@ -72,8 +50,10 @@ pub(crate) struct Round<'a> {
 impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         let opened = self.open().await?;
+        if let Err(reason) = check_mode(opened.mode) {
+            return Err(at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, reason))));
+        }
         self.prepare(&opened).await?;
-        ledger.prepared = true;
         self.meter.moved();
         match opened.kind {
             SentKind::File => {
@@ -81,8 +61,9 @@ impl Round<'_> {
                 self.meter.set_done(0);
                 let from = if ledger.from_zero { Start::Zero } else { Start::WhatHasCome };
                 let done = self.bring(None, from, opened.mode, Some(opened.size)).await?;
-                ledger.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
-                ledger.bytes = done.bytes;
+                let mut arrived = ledger.arrived();
+                arrived.mime = opened.mime.or_else(|| mime_by_name(&opened.path));
+                arrived.bytes = done.bytes;
             }
             SentKind::Directory => self.bring_tree(ledger).await?,
         }
@@ -116,6 +97,10 @@ impl Round<'_> {
         // Everything has arrived: a source that cannot be told forgets by itself.
         let _: Result<Value, _> = self.source.request(method::TRANSFER_FINISH, &over).await;
         Ok(())
+    }
+
+    fn to_workspace(&self) -> bool {
+        matches!(self.errand.destination, Endpoint::Workspace { .. })
     }
 
     /// What only the machine itself can tell apart: the same place under two names.
@@ -175,10 +160,12 @@ impl Round<'_> {
         };
         let sending = self.source.request::<_, TransferDone>(method::TRANSFER_SEND, &send);
         let mut sending = std::pin::pin!(sending);
-        let (mut sent, mut received) = (None, None);
+        let (mut sent, mut received, mut end) = (None, None, None);
+        let mut broken = std::pin::pin!(stream.broken());
         while sent.is_none() || received.is_none() {
             let failed = matches!(sent, Some(Err(_))) || matches!(received, Some(Err(_)));
             tokio::select! {
+                frame = stream.ended(), if !failed => end = Some(frame),
                 done = &mut sending, if sent.is_none() => {
                     if let Err(Failure::Lost(reason) | Failure::Restart(reason)) = &done {
                         stream.abort(reason);
@@ -194,19 +181,28 @@ impl Round<'_> {
                     received = Some(done);
                 }
                 // Also of a source that says it has sent all: what has not arrived was not.
-                reason = stream.broken(), if !failed => sent = Some(Err(Failure::Lost(reason))),
+                reason = &mut broken, if !failed => sent = Some(Err(Failure::Lost(reason))),
                 () = tokio::time::sleep(OTHER_END_LIMIT), if failed => {
                     let silent = || Err(Failure::Lost("the other end did not answer".into()));
                     sent.get_or_insert_with(silent);
                     received.get_or_insert_with(silent);
                 }
             }
+            // The receiver gives the file its name when it hears the end: first the source has to stand by it.
+            if let Some(Ok(done)) = &sent
+                && let Some(frame) = end.take()
+            {
+                if stands_by(done, &frame) {
+                    stream.release(frame);
+                } else {
+                    stream.abort(DISAGREE);
+                    sent = Some(Err(Failure::Restart(DISAGREE.into())));
+                }
+            }
         }
         match (sent, received) {
             (Some(Ok(sent)), Some(Ok(received))) if sent == received => Ok(received),
-            (Some(Ok(_)), Some(Ok(_))) => {
-                Err(Failure::Restart("the ends do not agree on what was sent".into()))
-            }
+            (Some(Ok(_)), Some(Ok(_))) => Err(Failure::Restart(DISAGREE.into())),
             (Some(Err(sent)), Some(Err(received))) => {
                 Err(at(&self.errand.source, sent).or(at(&self.errand.destination, received)))
             }
@@ -217,8 +213,7 @@ impl Round<'_> {
     }
 
     async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
-        self.meter.set_done(ledger.bytes);
-        ledger.files.get_or_insert(0);
+        self.meter.set_done(ledger.arrived().begin_tree(self.to_workspace()));
         let room = Semaphore::new(WINDOW);
         let resumed = ledger.resumed;
         let mut page = VecDeque::new();
@@ -238,9 +233,9 @@ impl Round<'_> {
                     }
                     continue;
                 };
-                let done = ledger.is_done(&entry);
+                let done = ledger.arrived().has(&entry);
                 if !done && matches!(entry.kind, WireEntryKind::File { .. }) {
-                    ledger.begin(&entry.path);
+                    ledger.arrived().begin(&entry.path);
                 }
                 let room = &room;
                 flying.push_back(async move {
@@ -252,11 +247,13 @@ impl Round<'_> {
                     (entry, brought)
                 });
             }
-            let Some((entry, brought)) = flying.next().await else { return Ok(()) };
+            let Some((entry, brought)) = flying.next().await else {
+                ledger.arrived().end_tree();
+                return Ok(());
+            };
             let brought = brought.map_err(|failure| below(&entry.path, failure))?;
             self.meter.moved();
-            ledger.partial.retain(|path| *path != entry.path);
-            ledger.note(entry, brought);
+            ledger.arrived().note(entry, brought, self.to_workspace());
         }
     }
 
@@ -272,12 +269,17 @@ impl Round<'_> {
             mode,
             target,
         };
-        let to_workspace = matches!(self.errand.destination, Endpoint::Workspace { .. });
+        let to_workspace = self.to_workspace();
         match &entry.kind {
             WireEntryKind::File { .. } | WireEntryKind::Directory { .. }
                 if to_workspace && gantry_store::check_key(&entry.path).is_err() =>
             {
                 Ok(Brought::Skipped("the workspace takes no such name".into()))
+            }
+            WireEntryKind::File { mode, .. } | WireEntryKind::Directory { mode }
+                if let Err(reason) = check_mode(*mode) =>
+            {
+                Ok(Brought::Skipped(reason))
             }
             WireEntryKind::File { size, mode } => {
                 let weight = if *size > LARGE { LARGE_WEIGHT } else { 1 };
@@ -319,56 +321,6 @@ enum Start {
     WhatHasCome,
 }
 
-enum Brought {
-    File(u64),
-    Made,
-    Skipped(String),
-    /// In an earlier round.
-    Before,
-}
-
-impl Ledger {
-    fn begin(&mut self, path: &str) {
-        if !self.partial.iter().any(|known| known == path) {
-            self.partial.push(path.to_owned());
-        }
-    }
-
-    /// Directories are made again, which costs little: their modes may have to be set at the end.
-    fn is_done(&self, entry: &WireEntry) -> bool {
-        let in_order = |done: &String| entry.path.split('/').le(done.split('/'));
-        !matches!(entry.kind, WireEntryKind::Directory { .. }) && self.done_to.as_ref().is_some_and(in_order)
-    }
-
-    fn note(&mut self, entry: WireEntry, brought: Brought) {
-        match brought {
-            Brought::Before => return,
-            Brought::File(bytes) => {
-                self.bytes += bytes;
-                *self.files.get_or_insert(0) += 1;
-            }
-            Brought::Skipped(reason) if self.skipped.len() < MAX_SKIPPED => {
-                self.skipped.push(format!("{}: {reason}", entry.path));
-            }
-            Brought::Skipped(_) => self.skipped_more += 1,
-            Brought::Made => {}
-        }
-        let further = |done: &String| done.split('/').lt(entry.path.split('/'));
-        if self.done_to.as_ref().is_none_or(further) {
-            self.done_to = Some(entry.path);
-        }
-    }
-
-    /// What was left out, the last line counting the rest.
-    pub(crate) fn take_skipped(&mut self) -> Vec<String> {
-        let mut skipped = std::mem::take(&mut self.skipped);
-        if self.skipped_more > 0 {
-            skipped.push(format!("and {} more", self.skipped_more));
-        }
-        skipped
-    }
-}
-
 /// What an ending says for sure: for others the store falls back to text, which a file on a node need not be.
 fn mime_by_name(path: &str) -> Option<String> {
     let mime = gantry_store::content_type(path);
@@ -399,6 +351,17 @@ fn at(endpoint: &Endpoint, failure: Failure) -> Failure {
         }
         other => other,
     }
+}
+
+/// Permission bits, and those that are never set: anything else is no mode, and what it would come to nobody meant.
+fn check_mode(mode: u32) -> Result<(), String> {
+    if mode <= 0o7777 { Ok(()) } else { Err(format!("its mode is none: {mode}")) }
+}
+
+/// Whether the source's answer says the same as its end.
+fn stands_by(done: &TransferDone, end: &StreamFrame) -> bool {
+    let hash = end.hash().map(|hash| blake3::Hash::from_bytes(hash).to_hex());
+    done.bytes == end.offset() && hash.is_some_and(|hash| hash.as_str() == done.hash)
 }
 
 /// What the source itself cannot read.

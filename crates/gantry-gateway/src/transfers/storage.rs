@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use gantry_protocol::{
-    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferPrepare,
-    TransferPrepared, WireEntry, WireEntryKind, WireError,
+    Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferParts,
+    TransferPrepare, TransferPrepared, WireEntry, WireEntryKind, WireError,
 };
 use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, content_type};
 use gantry_tool::{Call, ToolError};
@@ -102,7 +102,7 @@ impl StorageBooks {
         let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
         let key = match ask.kind {
             SentKind::File => {
-                let path = WorkspacePath::file(&call, &ask.path).map_err(tool_error)?;
+                let path = WorkspacePath::written_file(&call, &ask.path).map_err(tool_error)?;
                 let below = format!("{}/", path.key());
                 let below = self.objects.list(&below, Depth::One).await.map_err(object_error)?;
                 if !below.objects.is_empty() || !below.prefixes.is_empty() {
@@ -142,10 +142,14 @@ impl StorageBooks {
         })
     }
 
-    fn staged(&self, transfer: &str, entry: Option<&str>) -> Result<Staged, TransferError> {
+    fn staged_ids(&self) -> Result<Vec<String>, TransferError> {
+        Staged::ids(&self.data).map_err(|err| staging("list the staged files", &err))
+    }
+
+    fn open_staged(&self, id: &str) -> Result<Staged, TransferError> {
         let until = Instant::now() + LOCK_LIMIT;
         loop {
-            match Staged::open(&self.data, &part_name(transfer, entry)) {
+            match Staged::open(&self.data, id) {
                 Err(err) if err.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
@@ -202,7 +206,7 @@ impl Books for StorageBooks {
 
     fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
         let key = self.key(transfer, entry)?;
-        let staged = self.staged(transfer, entry)?;
+        let staged = self.open_staged(&part_name(transfer, entry))?;
         Ok(Box::new(StagedLanding { staged, objects: self.objects.clone(), key }))
     }
 
@@ -220,17 +224,32 @@ impl Books for StorageBooks {
         Ok(())
     }
 
-    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
+    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
         lock(&self.sources).remove(transfer);
-        if lock(&self.destinations).remove(transfer).is_none() {
-            return Ok(());
-        }
-        let whole = entries.is_empty().then_some(None);
-        for entry in whole.into_iter().chain(entries.iter().map(|entry| Some(entry.as_str()))) {
-            self.staged(transfer, entry)?.discard().map_err(|err| staging("remove the staged file", &err))?;
+        lock(&self.destinations).remove(transfer);
+        for id in self.staged_ids()?.iter().filter(|id| transfer_of(id) == transfer) {
+            self.open_staged(id)?.discard().map_err(|err| staging("remove the staged file", &err))?;
         }
         Ok(())
     }
+
+    fn parts(&self) -> Result<TransferParts, TransferError> {
+        let mut transfers: Vec<String> =
+            self.staged_ids()?.iter().map(|id| transfer_of(id).to_owned()).collect();
+        transfers.sort_unstable();
+        transfers.dedup();
+        Ok(TransferParts { transfers, more: false })
+    }
+
+    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
+        Staged::sweep(&self.data, older_than).map_err(|err| staging("remove old staged files", &err))
+    }
+}
+
+/// The parts of a transfer have its id, and after it which file of a directory it is.
+fn transfer_of(staged: &str) -> &str {
+    const ID_CHARS: usize = uuid::fmt::Hyphenated::LENGTH;
+    staged.get(..ID_CHARS).unwrap_or(staged)
 }
 
 struct StoredOrigin {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
     method, raw,
@@ -18,6 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
+use crate::accounts::paid_by;
 use crate::callers::Wanted;
 
 /// Reports of progress a second, at most.
@@ -49,7 +50,8 @@ pub(super) async fn serve(
         follows,
         listens: sessions::Listens::default(),
     });
-    let (link, running) = Link::new(socket, client, LinkOptions::default());
+    let options = paid_by(gateway.accounts.of(&identity));
+    let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     let telling = tell_ends(&gateway, &link, &identity);
     let changes = tell_changes(&gateway, &link, following);
@@ -151,7 +153,10 @@ impl Client {
                 Some(answer) => answer,
                 None => Err(request.unknown()),
             },
-            method::NODES_LIST => Ok(raw(&json!({"nodes": self.gateway.node_infos()}))),
+            method::NODES_LIST => {
+                request.no_params()?;
+                Ok(raw(&json!({"nodes": self.gateway.node_infos()})))
+            }
             name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
                 Err(WireError::new(ErrorCode::Forbidden, format!("{name} is the operator's")))
             }
@@ -159,8 +164,10 @@ impl Client {
         }
     }
 
-    async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
-        let params: CallParams = request.parse()?;
+    async fn tool_call(&self, link: Link, mut request: Request) -> Result<RawJson, WireError> {
+        let mut params: CallParams = request.parse()?;
+        // A call may take long, and its input be large: it is not kept in three forms.
+        request.params = raw(&());
         let mut call = self.call(Wanted {
             agent: params.agent.as_deref(),
             workspace: params.workspace.as_deref(),
@@ -171,7 +178,7 @@ impl Client {
         let ending = call.cancel.clone();
         call.cancel = request.cancel.clone();
         call.progress = Some(progress(link, request.id));
-        let input = match &params.input {
+        let input = match params.input.take() {
             Some(input) => serde_json::from_str(input.get())
                 .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
             None => json!({}),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{
     CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
     method, raw,
@@ -13,6 +13,7 @@ use gantry_store::{DatabaseError, TokenCheck};
 use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
+use crate::accounts::paid_by;
 use crate::auth::AuthError;
 use crate::nodes::{Joining, Live, Node};
 use crate::remote_tools::check_hello;
@@ -56,7 +57,8 @@ pub(super) async fn serve(
         joined: OnceLock::new(),
     };
     let service = Arc::new(service);
-    let (link, running) = Link::new(socket, service.clone(), LinkOptions::default());
+    let options = paid_by(gateway.accounts.of_node(node.id()));
+    let (link, running) = Link::new(socket, service.clone(), options);
     let dismissed = async {
         let reason = node.dismissed().await;
         link.close(&reason);
@@ -111,10 +113,6 @@ async fn admit(
     let bad = |message: String| WireError::new(ErrorCode::BadParams, message);
     let hello = params.node.clone().ok_or_else(|| bad("a node says \"node\" in connect".into()))?;
     check_hello(&hello).map_err(bad)?;
-    let short = |text: &str| (1..=64).contains(&text.len());
-    if !short(&params.platform) || !short(&params.version) {
-        return Err(bad("\"platform\" and \"version\" have 1 to 64 characters".into()));
-    }
     let node = node.ok_or_else(|| unauthorized(&AuthError::Wrong))?;
     if hello.bulk && node.live().is_none_or(|live| live.instance != hello.instance) {
         let message = "a bulk connection belongs to a node that is connected, and this start of it is not";

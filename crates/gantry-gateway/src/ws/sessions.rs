@@ -38,7 +38,10 @@ pub(super) async fn answer(
 ) -> Result<RawJson, WireError> {
     let wire = |refusal: Refusal| refusal.to_wire();
     let answer: Value = match request.method.as_str() {
-        method::AGENTS_LIST => gateway.list_agents(identity).map_err(wire)?,
+        method::AGENTS_LIST => {
+            request.no_params()?;
+            gateway.list_agents(identity).map_err(wire)?
+        }
         method::SESSIONS_LIST => {
             let params: Params = request.parse()?;
             let (limit, offset) = (params.limit.unwrap_or(100), params.offset.unwrap_or(0));

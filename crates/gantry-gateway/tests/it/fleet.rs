@@ -11,13 +11,16 @@ use gantry_gateway::{
     Gateway, GatewayHub, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
 };
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, Token, TokenSource};
+use gantry_node::{
+    Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Phase, StreamSink, Token, TokenSource,
+};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Database, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface, ToolError};
 use gantry_toolsets::{
-    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, ShellSettings, Transferred, node_tools, transfer_desk,
+    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, PartsFolder, ShellSettings, Transferred, node_tools,
+    transfer_desk,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -79,7 +82,10 @@ impl Fleet {
             database: database.clone(),
             objects: objects.clone(),
             data: data.clone(),
-            local: Some(transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone())),
+            local: Some(
+                transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts(data.root()))
+                    .unwrap(),
+            ),
             idle_limit,
         });
         let gateway = Gateway::new(GatewayParts {
@@ -142,6 +148,25 @@ impl Fleet {
         process: &str,
         tools: Option<&[&str]>,
     ) -> CancellationToken {
+        self.start_with_streams(name, process, tools, |streams| streams).await
+    }
+
+    /// A node whose answers in transfers go through `meddle`.
+    pub(crate) async fn add_hostile(
+        &mut self,
+        name: &str,
+        meddle: impl FnOnce(Arc<dyn StreamSink>) -> Arc<dyn StreamSink>,
+    ) {
+        self.start_with_streams(name, name, None, meddle).await;
+    }
+
+    async fn start_with_streams(
+        &mut self,
+        name: &str,
+        process: &str,
+        tools: Option<&[&str]>,
+        meddle: impl FnOnce(Arc<dyn StreamSink>) -> Arc<dyn StreamSink>,
+    ) -> CancellationToken {
         let token = self.tokens[name].clone();
         let workspace = folder_of(&self.folder, name);
         let machine = machine(self.folder.path(), name);
@@ -153,7 +178,7 @@ impl Fleet {
         }
         let data = self.folder.path().join(format!("{process}-data"));
         let gate = gate(registry, vec![data.clone()]);
-        let desk = transfer_desk(&machine, &gate, None, workspace.clone());
+        let desk = transfer_desk(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
         let home = NodeHome::new(&data, name).unwrap();
         std::fs::create_dir_all(home.logs()).unwrap();
         let log = NodeLog::open(&home.logs(), name, None).unwrap();
@@ -170,7 +195,7 @@ impl Fleet {
             max_calls: 16,
             pace,
         };
-        let streams = Arc::new(gantry_node::Transfers(desk));
+        let streams = meddle(Arc::new(gantry_node::Transfers(desk)));
         let (gate, processes) = (Arc::new(gate), processes(&data));
         let node = Node { home, options, gate, processes, log, streams };
         let stop = CancellationToken::new();
@@ -210,6 +235,12 @@ impl Fleet {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path
+    }
+
+    /// All bits of a mode.
+    pub(crate) fn mode(&self, node: &str, path: &str) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(self.at(node, path)).unwrap().permissions().mode() & 0o7777
     }
 
     pub(crate) fn call(&self) -> Call {
@@ -283,6 +314,10 @@ fn machine(folder: &Path, name: &str) -> Arc<Machine> {
         web: gantry_toolsets::Web::default(),
         contain: false,
     }))
+}
+
+fn parts(data: &Path) -> PartsFolder {
+    PartsFolder { root: data.join("parts"), owner: "gateway".into() }
 }
 
 /// Nothing runs here: nodes of this fleet only send and take files.

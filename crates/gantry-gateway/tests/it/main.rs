@@ -7,6 +7,8 @@
 )]
 
 mod fleet;
+mod leftovers;
+mod liars;
 mod rivals;
 mod transfer_faults;
 mod transfers;

@@ -62,7 +62,8 @@ async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
     let before = (fleet.names("a"), fleet.names("b"));
     for (source, destination, expected) in [
         ("a:none", "b:dir/x", "on the node \"a\": no such file or directory: none"),
-        ("a:file", "b:folder", "not a regular file but a directory"),
+        ("a:file", "b:folder", "a directory is not replaced by a file"),
+        ("a:file", "gsv:skills", "\"skills\" is the directory of the skills"),
         ("a:tree", "b:taken", "not a directory: taken"),
         ("a:file", "b:taken/x", "not a directory"),
         ("a:file", "a:link", "source and destination are the same"),
@@ -117,6 +118,8 @@ async fn directories_travel_whole_with_modes_and_links() {
     mode("tree/large", 0o600);
     mode("tree/d1/e-1", 0o750);
     mode("tree/d2", 0o555);
+    mode("tree/d3", 0o1777);
+    mode("tree/d4", 0o2775);
     std::fs::create_dir(fleet.at("a", "tree/empty")).unwrap();
     symlink("d1/e-1", fleet.at("a", "tree/inner")).unwrap();
     symlink("/etc/passwd", fleet.at("a", "tree/outer")).unwrap();
@@ -132,15 +135,14 @@ async fn directories_travel_whole_with_modes_and_links() {
     assert!(std::fs::read(fleet.at("b", "copy/large")).unwrap() == content(9 << 20));
     assert_eq!(std::fs::read_link(fleet.at("b", "copy/inner")).unwrap().to_str(), Some("d1/e-1"));
     assert!(fleet.at("b", "copy/empty").is_dir());
-    for (path, mode) in [("large", 0o600), ("d1/e-1", 0o750), ("d2", 0o555)] {
-        let found = std::fs::metadata(fleet.at("b", &format!("copy/{path}"))).unwrap().permissions().mode();
-        assert_eq!(found & 0o777, mode, "{path}");
+    for (path, mode) in [("large", 0o600), ("d1/e-1", 0o750), ("d2", 0o555), ("d3", 0o1777), ("d4", 0o775)] {
+        assert_eq!(fleet.mode("b", &format!("copy/{path}")), mode, "{path}");
     }
     assert!(!fleet.names("b").iter().any(|name| name.contains(".gantry-")));
 
     fleet.write("a", "tree/new\nline", "a name that no workspace has");
     let stored = fleet.transfer("a:tree", "gsv:tree").await.unwrap();
-    assert_eq!((stored.files, stored.skipped.len()), (Some(301), 3), "{:?}", stored.skipped);
+    assert_eq!((stored.files, stored.skipped.len()), (Some(301), 4), "{:?}", stored.skipped);
     let back = fleet.transfer("gsv:tree", "b:back").await.unwrap();
     assert_eq!(back.bytes_transferred, done.bytes_transferred);
     for (name, content) in &expected {
@@ -179,4 +181,35 @@ async fn modes_come_out_of_storage_as_they_went_in() {
     fleet.transfer("gsv:written", "b:written").await.unwrap();
     let mode = std::fs::metadata(fleet.at("b", "written")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644, "what never was a file has no mode to keep");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_merged_into_one_that_is_there() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    fleet.write("a", "tree/common", "new");
+    fleet.write("a", "tree/sub/new", "new");
+    fleet.write("b", "copy/common", "old");
+    fleet.write("b", "copy/sub/other", "old");
+    fleet.transfer("a:tree", "b:copy").await.unwrap();
+    assert_eq!(std::fs::read(fleet.at("b", "copy/common")).unwrap(), b"new");
+    assert_eq!(fleet.names("b"), ["copy", "copy/common", "copy/sub", "copy/sub/new", "copy/sub/other"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_directories_that_storage_cannot_keep_are_told() {
+    let fleet = Fleet::start(&["a"]).await;
+    fleet.write("a", "tree/full/file", "x");
+    for name in ["empty", "full/empty", "full/file-empty", "z/inner", "nothing"] {
+        let below = if name == "nothing" { "nothing" } else { &format!("tree/{name}") };
+        std::fs::create_dir_all(fleet.at("a", below)).unwrap();
+    }
+    let why = "it is an empty directory, and the workspace keeps files only";
+    let done = fleet.transfer("a:tree", "gsv:tree").await.unwrap();
+    let expected: Vec<String> =
+        ["empty", "full/empty", "full/file-empty", "z/inner"].map(|name| format!("{name}: {why}")).to_vec();
+    assert_eq!((done.files, done.skipped), (Some(1), expected));
+    let done = fleet.transfer("a:nothing", "gsv:nothing").await.unwrap();
+    assert_eq!((done.files, done.skipped), (Some(0), vec![format!(".: {why}")]));
+    assert_eq!(fleet.transfer("a:tree", "local:tree").await.unwrap().skipped, [""; 0]);
+    assert!(fleet.at("local", "tree/z/inner").is_dir());
 }

@@ -19,11 +19,15 @@ use tokio_websockets::{CloseCode, Message};
 use super::outgoing::Queued;
 use super::{Link, sendable};
 use crate::handshake::close_reason;
+use crate::pool::{FREE_BYTES, Share};
 use crate::serve::{Event, Request, Service};
 use crate::socket::Socket;
 
 /// Frames that are no frames end the link after this many.
 const MAX_BAD_FRAMES: u32 = 64;
+
+/// How long a link works on what can be answered at once before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// How long a peer may take to hear that the link is closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -53,7 +57,7 @@ pub(super) async fn run<S, V>(
             reason = closing(&link) => reason,
         }
     };
-    let _ = link.inner.reason.set(ended);
+    let _ = link.inner.reason.set((CloseCode::NORMAL_CLOSURE, ended));
     link.inner.closed.cancel();
     link.inner.pending().clear();
     link.inner.serving().drain().for_each(|(_, cancel)| cancel.cancel());
@@ -68,11 +72,14 @@ pub(super) async fn run<S, V>(
                 return;
             }
         }
-        let close = Message::close(Some(CloseCode::NORMAL_CLOSURE), &close_reason(&link.reason()));
+        let code = link.inner.reason.get().map(|(code, _)| *code);
+        let close = Message::close(code, &close_reason(&link.reason()));
         let _ = sink.send(close).await;
         let _ = sink.flush().await;
     };
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
+    // A message that will never be whole.
+    drop(link.inner.intake.give_up());
 }
 
 /// Requests of the peer that are being worked on.
@@ -86,7 +93,13 @@ async fn work(link: &Link, working: &mut Working) -> Infallible {
             let arrived = link.inner.take_arrived();
             let nothing_new = arrived.is_empty();
             working.extend(arrived);
-            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {}
+            let mut since = None;
+            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {
+                if since.get_or_insert_with(Instant::now).elapsed() > TURN {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
             if nothing_new {
                 return Poll::Pending;
             }
@@ -129,9 +142,12 @@ where
                 Some(first) => async {
                     let mut next = Some(first);
                     while let Some(queued) = next {
-                        let (message, bytes) = queued.take();
+                        let (message, cost) = queued.take();
                         sink.feed(message).await?;
-                        link.inner.outgoing.written(bytes);
+                        if cost.is_large() {
+                            sink.flush().await?;
+                        }
+                        link.inner.outgoing.written(cost);
                         next = queue.try_recv().ok();
                     }
                     sink.flush().await
@@ -157,12 +173,18 @@ where
     V: Service,
 {
     let mut bad_frames = 0;
+    // The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
+    let mut large = None;
     loop {
         let message = tokio::select! {
             biased;
             // Nothing is heard any more; the writer has the last word.
             () = link.inner.closing.cancelled() => std::future::pending().await,
-            message = stream.next() => message,
+            message = std::future::poll_fn(|cx| {
+                let polled = stream.poll_next_unpin(cx);
+                large = None;
+                polled
+            }) => message,
         };
         let message = match message {
             Some(Ok(message)) => message,
@@ -170,10 +192,13 @@ where
             None => return "the peer closed the connection".into(),
         };
         link.hear();
+        let share = link.inner.intake.finished(&message);
+        // Pieces of streams come one after another, and are welcome to the same buffer.
+        large = (message.is_text() && message.as_payload().len() > FREE_BYTES).then(|| message.clone());
         let bad = if let Some(text) = message.as_text() {
             match Frame::parse(text) {
                 Ok(frame) => {
-                    dispatch(link, service, frame);
+                    dispatch(link, service, frame, share);
                     None
                 }
                 Err(err) => Some((err.id, WireError::new(ErrorCode::BadFrame, err.message))),
@@ -214,10 +239,11 @@ fn complain(link: &Link, id: Option<u64>, error: WireError) {
     }
 }
 
-fn dispatch<V: Service>(link: &Link, service: &Arc<V>, frame: Frame) {
+fn dispatch<V: Service>(link: &Link, service: &Arc<V>, frame: Frame, share: Option<Share>) {
     match frame {
         Frame::Request { id, method, params, deadline_ms } => {
-            serve(link, service, id, method, params, deadline_ms);
+            let asked = Asked { id, method, params, deadline_ms, share };
+            serve(link, service, asked);
         }
         Frame::Response { id, outcome } => {
             // Nobody waits for an answer that comes after its request was given up.
@@ -234,14 +260,16 @@ fn dispatch<V: Service>(link: &Link, service: &Arc<V>, frame: Frame) {
     }
 }
 
-fn serve<V: Service>(
-    link: &Link,
-    service: &Arc<V>,
+struct Asked {
     id: u64,
     method: String,
     params: RawJson,
     deadline_ms: Option<u64>,
-) {
+    share: Option<Share>,
+}
+
+fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
+    let Asked { id, method, params, deadline_ms, share } = asked;
     let cancel = CancellationToken::new();
     let refusal = {
         let mut serving = link.inner.serving();
@@ -269,11 +297,21 @@ fn serve<V: Service>(
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
         });
-        let text = sendable(Frame::Response { id, outcome }.to_text())
-            .unwrap_or_else(|error| Frame::Response { id, outcome: Err(error) }.to_text());
+        let refused = |error| Frame::Response { id, outcome: Err(error) }.to_text();
+        let mut text = sendable(Frame::Response { id, outcome }.to_text()).unwrap_or_else(refused);
+        // What was asked is forgotten, and makes room for the answer.
+        drop(share);
+        let outgoing = &link.inner.outgoing;
+        let admitted = match outgoing.admit(text.len()) {
+            Some(admitted) => admitted,
+            None => {
+                text = refused(no_room(text.len()));
+                outgoing.admit_small(text.len())
+            }
+        };
         // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
         let room = tokio::select! {
-            room = link.inner.outgoing.reserve(text.len()) => room,
+            room = outgoing.reserve(admitted) => room,
             () = link.inner.closed.cancelled() => return,
         };
         drop(serving);
@@ -282,6 +320,13 @@ fn serve<V: Service>(
         }
     };
     link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
+}
+
+/// It was done, but nobody gets to hear what came of it.
+fn no_room(length: usize) -> WireError {
+    let message =
+        format!("the request was worked on, but there is no room for its answer of {length} bytes now");
+    WireError::new(ErrorCode::Unavailable, message)
 }
 
 /// A request that is being worked on, counted until it is over.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_node::{Phase, TokenSource};
+use gantry_node::{NodeState, Over, Phase, TokenSource};
 use gantry_protocol::{ErrorCode, LogsParams, LogsResult, StreamFrame, StreamKind, WireError, method, raw};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ async fn the_token_is_written_nowhere() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let (mut socket, request) = gateway.knock().await;
-    request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "unknown token")).await;
+    request.refuse(&mut socket, WireError::new(ErrorCode::TooMany, "unknown token")).await;
     let peer = gateway.accept_all().await;
     peer.call("a", "Wait", json!({"ms": 0})).await.unwrap();
     world.stop.cancel();
@@ -53,7 +53,7 @@ async fn the_token_is_written_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_token_is_tried_again_slowly_and_then_taken_anew() {
+async fn a_node_that_is_sent_away_asks_once_more_and_then_ends() {
     let gateway = Gateway::bind().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -64,19 +64,41 @@ async fn a_refused_token_is_tried_again_slowly_and_then_taken_anew() {
     };
     write("old");
     let world = World::start_with(gateway.url(), |options| options.token = TokenSource::File(file.clone()));
-    let refuse = async || {
-        let (mut socket, request) = gateway.knock().await;
-        let token = request.params.token.clone();
-        request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token was revoked")).await;
-        token
-    };
-    assert_eq!(refuse().await, "old");
-    let refused = Instant::now();
+    let peer = gateway.accept_all().await;
+    // A new token is there before the old one is refused.
     write("new");
-    assert_eq!(refuse().await, "new");
-    // The slow pace of this world is 300 to 600 ms.
-    assert!(refused.elapsed() >= Duration::from_millis(250), "{:?}", refused.elapsed());
-    assert_eq!(world.state().last_error.as_deref(), Some("the token was revoked"));
+    peer.link.close("the node's token was renewed");
+    let peer = gateway.accept_all().await;
+    peer.link.close("the node was renamed to desk; start it with that id");
+    let (mut socket, request) = gateway.knock().await;
+    assert_eq!(request.params.token, "new");
+    request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
+    let reason = "the node was renamed to desk; start it with that id".to_owned();
+    let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
+    assert_eq!(over, Over::Unauthorized { reason, renewed: false });
+    let state = NodeState::read(&world.home).unwrap();
+    assert_eq!(state.phase, Phase::Stopped);
+    assert!(state.last_error.unwrap().contains("renamed to desk"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_refused_token_ends_a_node() {
+    let gateway = Gateway::bind().await;
+    let world = World::start(gateway.url());
+    for code in [ErrorCode::TooMany, ErrorCode::Internal, ErrorCode::Unavailable] {
+        let (mut socket, request) = gateway.knock().await;
+        request.refuse(&mut socket, WireError::new(code, "not now")).await;
+    }
+    let (mut socket, request) = gateway.knock().await;
+    request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token was revoked")).await;
+    let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
+    assert_eq!(over, Over::Unauthorized { reason: "the token was revoked".into(), renewed: false });
+    let world = World::start(gateway.url());
+    gateway.accept_all().await.link.close("the node's token was renewed");
+    let (mut socket, request) = gateway.knock().await;
+    request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
+    let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
+    assert_eq!(over, Over::Unauthorized { reason: "the node's token was renewed".into(), renewed: true });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, receive_connect};
+use gantry_link::{
+    Event, Link, LinkError, LinkOptions, Metered, Request, ServeFuture, Service, Socket, receive_connect,
+};
 use gantry_net::GatewayUrl;
 use gantry_protocol::{
     Caller, ConnectParams, ConnectResult, ErrorCode, NodeCallParams, NodeHello, ServerInfo, StreamFrame,
@@ -12,7 +14,7 @@ use gantry_protocol::{
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_websockets::{ServerBuilder, WebSocketStream};
+use tokio_websockets::ServerBuilder;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
@@ -45,10 +47,10 @@ impl Gateway {
     }
 
     /// The next node that dials, up to its `connect`.
-    pub(crate) async fn knock(&self) -> (WebSocketStream<TcpStream>, gantry_link::ConnectRequest) {
+    pub(crate) async fn knock(&self) -> (Socket<TcpStream>, gantry_link::ConnectRequest) {
         let knocking = async {
             let (stream, _) = self.listener.accept().await.unwrap();
-            let (_, mut socket) = ServerBuilder::new().accept(stream).await.unwrap();
+            let (_, mut socket) = ServerBuilder::new().accept(Metered::new(stream)).await.unwrap();
             let request = receive_connect(&mut socket, LIMIT).await.unwrap();
             (socket, request)
         };

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
-use gantry_node::{NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource};
+use gantry_node::{
+    NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Over, Pace, Token, TokenSource,
+};
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
 use gantry_tool::{Capability, Ctx, Gate, GateParts, Progress, Registry, Tool, ToolError, Toolset};
@@ -82,7 +84,7 @@ pub(crate) struct World {
     pub(crate) log: NodeLog,
     pub(crate) counts: Arc<Counts>,
     pub(crate) stop: CancellationToken,
-    pub(crate) running: JoinHandle<()>,
+    pub(crate) running: JoinHandle<Over>,
 }
 
 impl World {
@@ -126,7 +128,7 @@ impl World {
         let stopping = stop.clone();
         let running = tokio::spawn(async move {
             let _lock = lock;
-            gantry_node::run(node, stopping, CancellationToken::new()).await;
+            gantry_node::run(node, stopping, CancellationToken::new()).await
         });
         World { folder, home, log, counts, stop, running }
     }

@@ -23,6 +23,8 @@ pub struct TransferRow {
     /// Bytes in all, when known.
     pub size: Option<u64>,
     pub bytes_done: u64,
+    /// What of a directory has arrived, in its driver's own words.
+    pub ledger: Option<String>,
     pub error: Option<String>,
     pub created: i64,
     pub updated: i64,
@@ -90,15 +92,17 @@ impl Database {
         id: &str,
         size: Option<u64>,
         bytes_done: u64,
+        ledger: Option<&str>,
         now: i64,
     ) -> Result<(), DatabaseError> {
         sqlx::query(
-            "UPDATE transfers SET size = COALESCE($2, size), bytes_done = $3, updated = $4
-             WHERE id = $1 AND state = 'running'",
+            "UPDATE transfers SET size = COALESCE($2, size), bytes_done = $3, ledger = COALESCE($4, ledger),
+             updated = $5 WHERE id = $1 AND state = 'running'",
         )
         .bind(id)
         .bind(size.map(signed))
         .bind(signed(bytes_done))
+        .bind(ledger)
         .bind(now)
         .execute(&self.writer)
         .await
@@ -202,6 +206,7 @@ fn transfer_row(row: &SqliteRow) -> Result<TransferRow, DatabaseError> {
         state: TransferState::of(row.try_get("state").map_err(&failed)?),
         size: size.map(bytes),
         bytes_done: bytes(row.try_get("bytes_done").map_err(&failed)?),
+        ledger: row.try_get("ledger").map_err(&failed)?,
         error: row.try_get("error").map_err(&failed)?,
         created: row.try_get("created").map_err(&failed)?,
         updated: row.try_get("updated").map_err(&failed)?,
@@ -230,8 +235,8 @@ mod tests {
         let (folder, first) = database().await;
         first.insert_transfer(&new("t1", "main"), 1).await.unwrap();
         first.insert_transfer(&new("t2", "other"), 2).await.unwrap();
-        first.transfer_progress("t1", Some(100), 40, 3).await.unwrap();
-        first.transfer_progress("t1", None, 60, 4).await.unwrap();
+        first.transfer_progress("t1", Some(100), 40, Some("{}"), 3).await.unwrap();
+        first.transfer_progress("t1", None, 60, None, 4).await.unwrap();
         drop(first);
         let database = Database::open(&DataDir::new(folder.path().join("data"))).await.unwrap();
         let find = async |agent: &str| {
@@ -242,12 +247,13 @@ mod tests {
             (found.id.as_str(), found.size, found.bytes_done, found.updated, found.autonomy.as_str()),
             ("t1", Some(100), 60, 4, "guided")
         );
+        assert_eq!(found.ledger.as_deref(), Some("{}"));
         assert_eq!(find("stranger").await, None);
         assert_eq!(database.unfinished_transfers().await.unwrap().len(), 2);
 
         database.finish_transfer("t1", Ok(100), 5).await.unwrap();
         database.finish_transfer("t1", Err("late"), 6).await.unwrap();
-        database.transfer_progress("t1", None, 7, 7).await.unwrap();
+        database.transfer_progress("t1", None, 7, None, 7).await.unwrap();
         let done = database.transfer("t1").await.unwrap().unwrap();
         assert_eq!(
             (done.state, done.bytes_done, done.error, done.updated),

@@ -27,7 +27,7 @@ fn written(lines: usize) -> (tempfile::TempDir, PathBuf) {
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     for n in 0..lines {
-        log.append(&record(&format!("tool-{n}"), None), Durability::Soon).unwrap();
+        log.append(record(&format!("tool-{n}"), None), Durability::Soon).unwrap();
     }
     log.flush().unwrap();
     (folder, path)
@@ -106,7 +106,7 @@ fn a_cut_stays_to_be_seen_after_more_lines() {
     fs::write(&path, cut).unwrap();
     let log = AuditLog::open(&path).unwrap();
     for _ in 0..5 {
-        log.append(&record("after", None), Durability::Now).unwrap();
+        log.append(record("after", None), Durability::Now).unwrap();
     }
     assert_eq!(problems(&path), [ProblemKind::Removed { from: 5, to: 10 }]);
 }
@@ -117,12 +117,12 @@ fn a_cut_under_a_running_writer_stays_to_be_seen() {
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     for _ in 0..5 {
-        log.append(&record("before", None), Durability::Now).unwrap();
+        log.append(record("before", None), Durability::Now).unwrap();
     }
     let cut: String =
         fs::read_to_string(&path).unwrap().lines().take(2).map(|line| format!("{line}\n")).collect();
     fs::write(&path, cut).unwrap();
-    log.append(&record("after", None), Durability::Now).unwrap();
+    log.append(record("after", None), Durability::Now).unwrap();
     assert_eq!(problems(&path), [ProblemKind::Removed { from: 3, to: 5 }]);
 }
 
@@ -135,7 +135,7 @@ fn emptied_files_are_found_and_stay_found() {
         }
         assert!(problems(&path).contains(&ProblemKind::HeadForged), "{emptied:?}");
         let log = AuditLog::open(&path).unwrap();
-        log.append(&record("after", None), Durability::Now).unwrap();
+        log.append(record("after", None), Durability::Now).unwrap();
         assert!(
             matches!(problems(&path)[..], [ProblemKind::Removed { .. }]),
             "{emptied:?}: {:?}",
@@ -149,8 +149,8 @@ fn a_line_of_any_length_can_be_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let long = AuditRecord { error: Some("x".repeat(3 << 20)), ..record("long", None) };
-    AuditLog::open(&path).unwrap().append(&long, Durability::Now).unwrap();
-    AuditLog::open(&path).unwrap().append(&record("next", None), Durability::Now).unwrap();
+    AuditLog::open(&path).unwrap().append(long, Durability::Now).unwrap();
+    AuditLog::open(&path).unwrap().append(record("next", None), Durability::Now).unwrap();
     assert_eq!((verify(&path).unwrap().lines, problems(&path)), (2, vec![]));
 }
 
@@ -161,7 +161,7 @@ fn half_a_line_of_another_process_does_not_stop_a_running_one() {
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"seq\":4");
     fs::write(&path, bytes).unwrap();
-    log.append(&record("after", None), Durability::Now).unwrap();
+    log.append(record("after", None), Durability::Now).unwrap();
     assert_eq!((verify(&path).unwrap().lines, problems(&path)), (5, vec![]));
 }
 
@@ -181,7 +181,7 @@ fn half_a_line_left_by_a_crash_is_dropped_and_told() {
     fs::write(&path, bytes).unwrap();
     assert!(verify(&path).unwrap().is_intact(), "a line in the making is no damage");
     let log = AuditLog::open(&path).unwrap();
-    log.append(&record("after", None), Durability::Now).unwrap();
+    log.append(record("after", None), Durability::Now).unwrap();
     assert!(verify(&path).unwrap().is_intact());
     let lines = list(&path, &AuditFilter { limit: 2, ..AuditFilter::default() }).unwrap();
     assert_eq!(
@@ -202,7 +202,7 @@ fn many_writers_make_one_chain() {
                 let log = AuditLog::open(path).unwrap();
                 for n in 0..50 {
                     let durability = if n % 10 == 0 { Durability::Now } else { Durability::Soon };
-                    log.append(&record(&format!("writer-{writer}"), None), durability).unwrap();
+                    log.append(record(&format!("writer-{writer}"), None), durability).unwrap();
                 }
             });
         }
@@ -219,13 +219,13 @@ fn a_busy_writer_lets_others_in() {
     let longest = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                busy.append(&record("busy", None), Durability::Soon).unwrap();
+                busy.append(record("busy", None), Durability::Soon).unwrap();
             }
         });
         let waits = (0..8).map(|_| {
             std::thread::sleep(Duration::from_millis(20));
             let asked = Instant::now();
-            other.append(&record("other", None), Durability::Soon).unwrap();
+            other.append(record("other", None), Durability::Soon).unwrap();
             asked.elapsed()
         });
         let longest = waits.max().unwrap();
@@ -242,8 +242,8 @@ fn outcomes_are_written_in_order_and_soon_without_being_asked() {
     let (_folder, path) = written(0);
     let log = AuditLog::open(&path).unwrap();
     for _ in 0..3 {
-        log.append(&record("begin", None), Durability::Soon).unwrap();
-        log.append(&record("end", Some("success")), Durability::Later).unwrap();
+        log.append(record("begin", None), Durability::Soon).unwrap();
+        log.append(record("end", Some("success")), Durability::Later).unwrap();
     }
     let lines = || fs::read_to_string(&path).unwrap().lines().count();
     assert!(lines() >= 5, "a line is written no later than the next one");
@@ -257,11 +257,38 @@ fn outcomes_are_written_in_order_and_soon_without_being_asked() {
 }
 
 #[test]
+fn outcomes_that_were_put_off_keep_their_place_and_their_time() {
+    let (_folder, path) = written(0);
+    let log = AuditLog::open(&path).unwrap();
+    log.append(record("begin", None), Durability::Soon).unwrap();
+    log.append(record("end", Some("success")), Durability::Later).unwrap();
+    let ended = jiff::Timestamp::now();
+    std::thread::sleep(Duration::from_millis(2));
+    // Made into lines now or with the next one: it is the same log.
+    log.settle();
+    log.append(record("end", Some("success")), Durability::Later).unwrap();
+    log.append(record("next", None), Durability::Now).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let tools: Vec<_> = lines.iter().map(|line| line["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["begin", "end", "end", "next"]);
+    assert!(lines[1]["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap() <= ended);
+    // More than may be put off, and none lost.
+    for _ in 0..1_000 {
+        log.append(record("end", Some("success")), Durability::Later).unwrap();
+    }
+    drop(log);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1_004);
+    assert_eq!(problems(&path), []);
+}
+
+#[test]
 fn lines_reach_the_head_soon_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
-    log.append(&record("t", None), Durability::Soon).unwrap();
+    log.append(record("t", None), Durability::Soon).unwrap();
     // Promised within 50 ms; a busy machine may be slower to let the thread run.
     let until = Instant::now() + Duration::from_millis(500);
     while verify(&path).unwrap().head != Some(1) {
@@ -276,7 +303,7 @@ fn a_full_disk_is_an_error() {
     let path = folder.path().join("audit.log");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let log = AuditLog::open(&path).unwrap();
-    assert!(log.append(&record("t", None), Durability::Now).is_err());
+    assert!(log.append(record("t", None), Durability::Now).is_err());
 }
 
 #[test]
@@ -286,7 +313,7 @@ fn listing_filters_and_keeps_the_newest() {
     let log = AuditLog::open(&path).unwrap();
     for (tool, status) in [("read", "success"), ("exec", "denied"), ("read", "failure"), ("read", "success")]
     {
-        log.append(&record(tool, Some(status)), Durability::Soon).unwrap();
+        log.append(record(tool, Some(status)), Durability::Soon).unwrap();
     }
     let tools = |filter: AuditFilter| -> Vec<u64> {
         list(&path, &filter).unwrap().iter().map(|line| line["seq"].as_u64().unwrap()).collect()

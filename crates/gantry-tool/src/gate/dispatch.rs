@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fanned::Results;
 use super::{Answer, Gate, Outcome};
-use crate::call::Call;
+use crate::call::{Call, Found};
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
 use crate::registry::{OnNode, node_and_name};
@@ -131,7 +131,7 @@ impl Gate {
         let call_id = call.id.clone();
         let calls = nodes.into_iter().map(|found| {
             let mut own = Call { id: uuid::Uuid::now_v7().to_string(), ..call.clone() };
-            own.cancel = call.cancel.child_token();
+            (own.cancel, own.found) = (call.cancel.child_token(), Found::default());
             let input = input.clone();
             async move { (self.call(own, found.tool.name(), input).await, found.node) }
         });

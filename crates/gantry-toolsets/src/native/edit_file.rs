@@ -59,7 +59,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let objects = ctx.state.objects();
-    let path = WorkspacePath::file(&ctx.call, &input.path)?;
+    let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
     let shared = match path.global_key() {
         Some(key) => objects.get(&key, MAX_BYTES).await.map_err(object_error)?,
         None => None,

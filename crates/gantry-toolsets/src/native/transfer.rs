@@ -13,7 +13,9 @@ use super::workspace::{WorkspacePath, check_agent};
 use super::{Ctx, Done, Endpoint, Native, Transferred, done, object_error};
 
 /// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
-/// on where it was when it is asked for again. What has the destination's name is replaced once everything has arrived.
+/// on where it was when it is asked for again. A file at the destination is replaced once everything has arrived. A directory is
+/// merged into one that is there: each file is replaced when it has arrived whole, what else is there stays, and what had
+/// come stays when the transfer is cancelled.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -91,7 +93,7 @@ async fn copy(objects: &Objects, call: &Call, from: &str, to: &str) -> Result<Tr
     if !source.is_folder()
         && let Some((_, info)) = source.find(objects).await?
     {
-        let destination = WorkspacePath::file(call, to)?;
+        let destination = WorkspacePath::written_file(call, to)?;
         let bytes_transferred = objects.copy(&info.key, &destination.key()).await.map_err(object_error)?;
         let mime = Some(info.content_type);
         return Ok(Transferred { bytes_transferred, mime, files: None, skipped: Vec::new() });

@@ -70,6 +70,19 @@ impl WorkspacePath {
         Ok(path)
     }
 
+    /// As [`WorkspacePath::file`], for one that is made or replaced.
+    pub fn written_file(call: &Call, written: &str) -> Result<WorkspacePath, ToolError> {
+        let path = WorkspacePath::file(call, written)?;
+        // A file of that name would hide every skill, and none could be changed.
+        if path.path == SKILLS {
+            let message = format!("\"{SKILLS}\" is the directory of the skills and cannot be a file");
+            return Err(
+                ToolError::input(message).with_hint("write a file below it, such as skills/NAME/SKILL.md")
+            );
+        }
+        Ok(path)
+    }
+
     /// The path without slashes at its ends; `/` for the root.
     pub fn shown(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
@@ -143,6 +156,10 @@ mod tests {
         }
         assert!(WorkspacePath::file(&call("a"), "memory/").is_err());
         assert!(WorkspacePath::file(&call("a"), "/").is_err());
+        assert!(WorkspacePath::file(&call("a"), "skills").is_ok(), "one that is there can be removed");
+        let said = WorkspacePath::written_file(&call("a"), "skills").unwrap_err().to_string();
+        assert!(said.contains("cannot be a file"), "{said}");
+        assert!(WorkspacePath::written_file(&call("a"), "skills/x").is_ok());
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
-    let path = WorkspacePath::file(&ctx.call, &input.path)?;
+    let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
     let size = input.content.len();
     let key = path.key();
     let put = ctx.state.objects().put(&key, input.content, content_type(path.shown()));

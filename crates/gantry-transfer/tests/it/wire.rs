@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gantry_files::{FileError, Files, FilesOptions, Scope};
 use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, StreamFrame, StreamKind, TransferDone, TransferHas,
-    TransferMake, TransferOpen, TransferOpened, TransferPrepare, TransferPrepared, WireError, method, raw,
+    TransferMake, TransferOpen, TransferOpened, TransferParts, TransferPrepare, TransferPrepared, WireError,
+    method, raw,
 };
 use gantry_transfer::{
     Ask, Books, BooksFuture, Desk, FileBooks, FrameFuture, FrameOut, Gone, Landing, Origin, TransferError,
@@ -26,6 +28,13 @@ struct OpenBooks {
 }
 
 impl OpenBooks {
+    /// What is written down of parts lies beside the folder.
+    fn desk(root: PathBuf) -> Arc<Desk> {
+        let files = Files::new(FilesOptions::default()).unwrap();
+        let records = files.part_records(&root.with_extension("parts"), "gateway").unwrap();
+        Desk::new(Arc::new(OpenBooks { books: FileBooks::new(records), root }))
+    }
+
     fn scope(&self) -> Scope {
         Files::new(FilesOptions::default()).unwrap().contained(&self.root).unwrap()
     }
@@ -66,8 +75,16 @@ impl Books for OpenBooks {
         self.books.finish(transfer)
     }
 
-    fn abandon(&self, transfer: &str, entries: &[String]) -> Result<(), TransferError> {
-        self.books.abandon(transfer, entries)
+    fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
+        self.books.abandon(transfer)
+    }
+
+    fn parts(&self) -> Result<TransferParts, TransferError> {
+        self.books.parts()
+    }
+
+    fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
+        self.books.sweep(older_than)
     }
 }
 
@@ -127,15 +144,14 @@ impl World {
         let desk = |name: &str| {
             let root = folder.path().join(name);
             std::fs::create_dir_all(&root).unwrap();
-            Desk::new(Arc::new(OpenBooks { books: FileBooks::default(), root }))
+            OpenBooks::desk(root)
         };
         World { from: desk("from"), to: desk("to"), next: Mutex::new(0), folder }
     }
 
     /// The receiving side has lost its memory, not its files.
     pub(crate) fn restart_receiver(&mut self) {
-        let root = self.folder.path().join("to");
-        self.to = Desk::new(Arc::new(OpenBooks { books: FileBooks::default(), root }));
+        self.to = OpenBooks::desk(self.folder.path().join("to"));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

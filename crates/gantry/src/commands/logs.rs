@@ -41,7 +41,7 @@ pub(crate) fn run(places: Places, output: &Output, args: &LogsArgs) -> Result<Ex
         return Ok(Exit::Success);
     }
     for line in result["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.line(&crate::output::printable(line));
+        output.line(line);
     }
     if result["truncated"] == true {
         output.note("there are older lines; --lines shows more");

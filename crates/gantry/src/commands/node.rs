@@ -24,7 +24,8 @@ use crate::places::Places;
         gantry node install --gateway … --id laptop --token-file ~/.gantry-token\n  \
         gantry node status\n  \
         gantry node logs --id laptop --follow\n\n\
-        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line."
+        The gateway's operator makes the token with `gantry nodes add ID`. It is never given on the command line. When the\n\
+        gateway does not take it, the node ends with exit code 5, and its service is not started again."
 )]
 pub(crate) struct NodeCommand {
     #[command(subcommand)]

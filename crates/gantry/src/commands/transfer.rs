@@ -26,7 +26,9 @@ use crate::places::Places;
     gantry transfer laptop:/home/me/data.tar build-box:/tmp/data.tar\n  \
     gantry transfer laptop:photos gsv:photos         a directory, into storage\n  \
     gantry transfer gsv:report.pdf local:report.pdf\n\n\
-    A transfer that was cut goes on where it was. Ctrl-C calls it off.")]
+    A file at the destination is replaced once everything has arrived. A directory is merged into one that is there: each file\n\
+    is replaced when it has arrived whole, and what else is there stays.\n\
+    A transfer that was cut goes on where it was. Ctrl-C calls it off: nothing half-sent stays, files that had arrived do.")]
 pub(crate) struct TransferArgs {
     /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
     pub(crate) source: String,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gantry_store::DataDir;
+use gantry_store::{ConfigLock, DataDir};
 use gantry_tool::{Violation, nearest, parse_checked};
 use serde_json::{Map, Value};
 use toml_edit::DocumentMut;
@@ -88,6 +88,7 @@ impl Layers {
 
     /// Changes one key of the file, keeping its comments, if the whole is valid with the change.
     pub(crate) fn write(&self, key: &str, text: &str) -> Result<(), ConfigError> {
+        let _changing = self.lock()?;
         let mut document = self.document()?;
         let (table, last) = parent(&mut document, key)?;
         let mut value = toml_value(&parse_value(text));
@@ -106,6 +107,7 @@ impl Layers {
 
     /// Puts a section of its own in place of whatever stands under the key.
     pub(crate) fn write_section(&self, key: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
+        let _changing = self.lock()?;
         let mut document = self.document()?;
         let (table, last) = parent(&mut document, key)?;
         let mut section = toml_edit::Table::new();
@@ -118,6 +120,7 @@ impl Layers {
 
     /// Takes a key out of the file. False when it is not there.
     pub(crate) fn remove(&self, key: &str) -> Result<bool, ConfigError> {
+        let _changing = self.lock()?;
         let mut document = self.document()?;
         let (table, last) = parent(&mut document, key)?;
         if table.remove(last).is_none() {
@@ -125,6 +128,11 @@ impl Layers {
         }
         self.save(key, &document)?;
         Ok(true)
+    }
+
+    /// From reading to writing: a command beside this one would otherwise undo the change.
+    fn lock(&self) -> Result<ConfigLock, ConfigError> {
+        ConfigLock::take(&self.file).map_err(|cause| ConfigError::Write { path: self.file.clone(), cause })
     }
 
     fn document(&self) -> Result<DocumentMut, ConfigError> {

@@ -102,3 +102,20 @@ fn names_that_mean_nothing_are_refused_with_the_nearest() {
     world.configure("[agents.a]\ntools = [\"far__Raed\", \"x*\", \"node\"]\nmodel = \"ollama/x\"\n");
     assert_eq!(world.run(&["config", "show"]).code, 0);
 }
+
+#[test]
+fn commands_side_by_side_keep_each_others_changes() {
+    let world = World::new();
+    let mut children: Vec<_> = (0..20)
+        .map(|number| {
+            let key = format!("agents.a{number}.autonomy");
+            let mut command = world.command(&["config", "set", &key, "guided"]);
+            command.stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    let agents = world.run(&["config", "get", "agents"]).json();
+    assert_eq!(agents.as_object().unwrap().len(), 20, "{agents}");
+}

@@ -12,11 +12,13 @@ pub(crate) use raw_http::{Connection, Response};
 
 mod attack;
 mod documented;
+mod hoards;
 mod http;
 mod idempotency;
 mod liars;
 mod load;
 mod nodes;
+mod odd_nodes;
 pub(crate) mod peers;
 mod private;
 mod python;
@@ -25,6 +27,7 @@ mod reconnect;
 mod same;
 mod sockets;
 mod stopping;
+mod strict;
 mod tls;
 mod tokens;
 

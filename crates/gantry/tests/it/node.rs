@@ -238,6 +238,95 @@ fn a_service_file_has_no_token_and_keeps_background_processes() {
 }
 
 #[test]
+fn parts_that_nobody_wrote_to_for_a_week_go_also_without_any_gateway() {
+    let world = World::new();
+    let part = |transfer: &str, age: &str| {
+        let part = world.write(&format!(".gantry-{transfer}.part"), "some bytes");
+        let records = world.data().join("parts/gone-0123").join(transfer);
+        std::fs::create_dir_all(&records).unwrap();
+        let record = records.join(transfer);
+        std::os::unix::fs::symlink(&part, &record).unwrap();
+        for path in [&part, &record] {
+            let touched = Command::new("touch").args(["-h", "-d", age]).arg(path).status().unwrap();
+            assert!(touched.success());
+        }
+        part
+    };
+    let (old, young) = (part("old", "8 days ago"), part("young", "6 days ago"));
+    std::fs::set_permissions(world.data(), PermissionsExt::from_mode(0o700)).unwrap();
+    let args = ["node", "--gateway", "http://127.0.0.1:1", "--id", "a"];
+    let mut command = quiet(world.command(&args));
+    let node = Running(command.env("GANTRY_TOKEN", "gtn_x").spawn().unwrap());
+    eventually("the old one goes", || !old.exists());
+    drop(node);
+    assert!(young.exists());
+}
+
+/// A service manager that fails when it is asked for one word; what it was asked is in `asked`.
+fn manager_failing_at(world: &World, word: &str) -> String {
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> \"$HOME/asked\"\ncase \"$*\" in *{word}*) echo 'it is broken' >&2; exit 1;; esac\n"
+    );
+    let program = world.write("bin/systemctl", &script);
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    format!("{}:/usr/bin:/bin", program.parent().unwrap().display())
+}
+
+#[test]
+fn a_service_is_installed_whole_or_not_at_all() {
+    for (fails_at, told) in [
+        ("show-environment", "there is no systemd session of this user here (it is broken)"),
+        ("daemon-reload", "the service could not be started, and is not installed"),
+        ("enable", "`systemctl --user enable gantry-node-a.service` failed: it is broken"),
+        ("restart", "`systemctl --user restart gantry-node-a.service` failed: it is broken"),
+        ("nothing-at-all", ""),
+    ] {
+        let world = World::new();
+        let token = world.write("token", "gtn_secret");
+        std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+        let path = manager_failing_at(&world, fails_at);
+        let run = |args: &[&str]| world.run_with(args, &[("PATH", &path)]);
+        let file = token.to_str().unwrap();
+        let ran =
+            run(&["node", "install", "--gateway", "http://127.0.0.1:1", "--id", "a", "--token-file", file]);
+        let unit = world.folder.path().join(".config/systemd/user/gantry-node-a.service");
+        let asked = std::fs::read_to_string(world.folder.path().join("asked")).unwrap();
+        if told.is_empty() {
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            let said = std::fs::read_to_string(&unit).unwrap();
+            assert!(said.contains("RestartPreventExitStatus=5\n"), "{said}");
+            std::fs::create_dir_all(world.data().join("nodes/a")).unwrap();
+            assert!(run(&["node", "status"]).stdout.contains("installed"));
+            assert_eq!(run(&["node", "uninstall"]).code, 0);
+        } else {
+            assert!(ran.code == 1 && ran.stderr.contains(told), "{fails_at}: {}", ran.stderr);
+            let undone = asked.contains("disable --now gantry-node-a.service");
+            assert_eq!(undone, fails_at != "show-environment", "{asked}");
+        }
+        assert!(!unit.exists(), "{fails_at}");
+    }
+}
+
+#[test]
+fn systemd_takes_the_unit() {
+    let world = World::new();
+    let token = world.write("token with spaces", "gtn_secret");
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    let file = token.to_str().unwrap();
+    let args =
+        ["node", "install", "--print", "--gateway", "http://127.0.0.1:1", "--id", "a", "--token-file", file];
+    let unit = world.write("gantry-node-a.service", &world.run(&args).stdout);
+    let checked = Command::new("systemd-analyze")
+        .args(["verify", "--user", unit.to_str().unwrap()])
+        .env("XDG_RUNTIME_DIR", world.folder.path())
+        .output()
+        .expect("systemd-analyze is needed for this test");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    let about_ours: Vec<&str> = said.lines().filter(|line| line.contains("gantry-node-a")).collect();
+    assert!(about_ours.is_empty(), "{said}");
+}
+
+#[test]
 fn a_second_process_takes_the_place_and_the_first_says_so() {
     let joined = Joined::new();
     let said = joined.machine.folder.path().join("said");

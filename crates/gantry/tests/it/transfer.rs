@@ -241,7 +241,52 @@ fn not_waited_for(word: &str, waits: Duration) {
     assert_eq!(code, 1, "{said} {errors}");
     let why = if word == "revoke" { "revoked" } else { "forgotten" };
     assert!(said.contains(why), "{said} {errors}");
-    assert!(!fleet.folder("b").join("large").exists());
+    assert!(fleet.names("b").iter().any(|name| name.ends_with(".part")), "it was away");
+    // A node whose token is refused ends, and leaves nothing of what had come.
+    fleet.start_node(1);
+    assert_eq!(ended_by_itself(&mut fleet.nodes[1].child), Some(5));
+    assert_eq!(fleet.names("b"), [""; 0]);
+}
+
+/// With which code a node ended that nobody stopped.
+fn ended_by_itself(child: &mut Option<Child>) -> Option<i32> {
+    let mut child = child.take().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    end(&mut Some(child));
+    panic!("the node goes on");
+}
+
+#[test]
+fn a_connected_node_that_is_sent_away_leaves_no_part_and_ends() {
+    for word in ["revoke", "forget", "renew"] {
+        let mut fleet = Fleet::start();
+        let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        let transfer = fleet.transfer("a:large", "b:deep/large");
+        let part = fleet.folder("b").join("deep");
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::fs::read_dir(&part).map_or(0, Iterator::count) == 0 {
+            assert!(Instant::now() < until, "nothing arrives");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(fleet.world.run(&["nodes", word, "b"]).code, 0);
+        assert_eq!(ended_by_itself(&mut fleet.nodes[1].child), Some(5), "{word}");
+        let parts = std::fs::read_dir(&part).unwrap().count();
+        if word == "renew" {
+            // It is expected back with its new token, and goes on from what it has.
+            assert_eq!(parts, 1);
+            end(&mut Some(transfer));
+        } else {
+            assert_eq!(finished(transfer).0, 1, "{word}");
+            assert_eq!(parts, 0, "{word}");
+        }
+    }
 }
 
 #[test]

@@ -72,6 +72,10 @@ impl Backend for InProcess {
         Box::pin(self.0.local.gate.dispatch(call, &asked.tool, asked.input)).await
     }
 
+    fn settle(&self) {
+        self.0.local.gate.settle();
+    }
+
     fn changes(&self) -> watch::Receiver<u64> {
         self.0.local.gate.registry().changes()
     }

@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Level, Node, NodeHome, NodeLog, NodeOptions, Pace, Token, TokenSource, Transfers, check_address,
+    Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers, check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
-use gantry_toolsets::transfer_desk;
+use gantry_toolsets::{PartsFolder, transfer_desk};
 use gantry_transfer::Desk;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,9 +52,28 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
-        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk)));
-        gantry_node::run(Node { home, options, gate, processes, log, streams }, stop, abort).await;
-        Ok(Exit::Success)
+        let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk.clone())));
+        let id = home.id().to_owned();
+        let node = Node { home, options, gate, processes, log: log.clone(), streams };
+        let over = tokio::select! {
+            over = gantry_node::run(node, stop, abort) => over,
+            never = desk.keep_tidy() => match never {},
+        };
+        match over {
+            Over::Stopped => Ok(Exit::Success),
+            Over::Unauthorized { reason, renewed } => {
+                // Nobody will go on with what has come, unless the node is expected back.
+                if !renewed && let Err(err) = desk.abandon_all().await {
+                    log.warning("partsNotRemoved", json!({"error": err.to_string()}));
+                }
+                let _ = log.flush();
+                output.error(&format!(
+                    "the gateway does not let this node in: {reason}; `gantry nodes renew {id}` on the gateway makes a new \
+                     token (`gantry nodes add {id}` if it is not known there), and the node is then started again"
+                ));
+                Ok(Exit::Unauthorized)
+            }
+        }
     })
 }
 
@@ -105,6 +124,12 @@ impl Joining {
 }
 
 impl Joining {
+    /// Whose the parts of files are that come: another gateway knows nothing of them.
+    fn parts_owner(&self) -> String {
+        let gateway = blake3::hash(self.options.gateway.to_string().as_bytes()).to_hex();
+        format!("{}-{}", self.id, &gateway[..16])
+    }
+
     /// Whether there are all the tools that were named.
     pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
         let setup = Setup {
@@ -199,7 +224,8 @@ fn gate(
         results,
         max_result_chars: config.max_tool_result_chars,
     });
-    let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone());
+    let parts = PartsFolder { root: places.data.parts(), owner: joining.parts_owner() };
+    let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
     Ok((gate, desk))
 }
 

@@ -52,24 +52,21 @@ pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: 
         return Ok(Exit::Success);
     }
     runner.check_session(places, &joining.id)?;
+    let was_installed = UserService::is_installed(&file);
     service.write(&file)?;
-    match manager {
-        ServiceManager::Systemd => {
-            runner.manage(&["systemctl", "--user", "daemon-reload"])?;
-            let name = UserService::name(manager, &joining.id);
-            runner.manage(&["systemctl", "--user", "enable", &name])?;
-            runner.manage(&["systemctl", "--user", "restart", &name])?;
-            output.line(&format!("{name} is installed and started ({})", file.display()));
-            output.line("To keep it running while you are not logged in: loginctl enable-linger");
+    let name = UserService::name(manager, &joining.id);
+    if let Err(err) = runner.take_up(manager, &name, &file) {
+        // What was there before is the operator's to keep; what is new is not left half done.
+        if !was_installed {
+            let _ = runner.give_up(manager, &name);
+            UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+            return Err(err.context("the service could not be started, and is not installed"));
         }
-        ServiceManager::Launchd => {
-            let name = UserService::name(manager, &joining.id);
-            let domain = launchd_domain();
-            // One that is loaded already would be refused.
-            let _ = runner.manage(&["launchctl", "bootout", &format!("{domain}/{name}")]);
-            runner.manage(&["launchctl", "bootstrap", &domain, &file.display().to_string()])?;
-            output.line(&format!("{name} is installed and started ({})", file.display()));
-        }
+        return Err(err);
+    }
+    output.line(&format!("{name} is installed and started ({})", file.display()));
+    if manager == ServiceManager::Systemd {
+        output.line("To keep it running while you are not logged in: loginctl enable-linger");
     }
     Ok(Exit::Success)
 }
@@ -82,12 +79,7 @@ pub(super) fn uninstall(places: &Places, output: &Output, home: &NodeHome) -> Re
     let manager = ServiceManager::current();
     let name = UserService::name(manager, home.id());
     let runner = Runner::new(places)?;
-    let stopped = match manager {
-        ServiceManager::Systemd => runner.manage(&["systemctl", "--user", "disable", "--now", &name]),
-        ServiceManager::Launchd => {
-            runner.manage(&["launchctl", "bootout", &format!("{}/{name}", launchd_domain())])
-        }
-    };
+    let stopped = runner.give_up(manager, &name);
     UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     if let Err(err) = stopped {
         output.warning(&format!("the service manager could not be told: {err:#}"));
@@ -249,6 +241,33 @@ impl Runner {
         command.timeout = Some(limit);
         command.capture = Capture::Separate { stdout: SAID_BYTES, stderr: SAID_BYTES };
         Ok(self.block_on(self.processes.run(command, CancellationToken::new()))?)
+    }
+
+    /// Has a service that was written started, now and at login.
+    fn take_up(&self, manager: ServiceManager, name: &str, file: &Path) -> Result<()> {
+        match manager {
+            ServiceManager::Systemd => {
+                self.manage(&["systemctl", "--user", "daemon-reload"])?;
+                self.manage(&["systemctl", "--user", "enable", name])?;
+                self.manage(&["systemctl", "--user", "restart", name])
+            }
+            ServiceManager::Launchd => {
+                let domain = launchd_domain();
+                // One that is loaded already would be refused.
+                let _ = self.manage(&["launchctl", "bootout", &format!("{domain}/{name}")]);
+                self.manage(&["launchctl", "bootstrap", &domain, &file.display().to_string()])
+            }
+        }
+    }
+
+    /// Has it stopped, and not started again.
+    fn give_up(&self, manager: ServiceManager, name: &str) -> Result<()> {
+        match manager {
+            ServiceManager::Systemd => self.manage(&["systemctl", "--user", "disable", "--now", name]),
+            ServiceManager::Launchd => {
+                self.manage(&["launchctl", "bootout", &format!("{}/{name}", launchd_domain())])
+            }
+        }
     }
 
     fn manage(&self, words: &[&str]) -> Result<()> {

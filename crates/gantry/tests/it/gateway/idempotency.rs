@@ -125,3 +125,29 @@ fn a_request_that_never_began_does_not_use_its_key_up() {
     assert_eq!(ask().header("idempotency-replayed"), Some("true"));
     assert_eq!(node.runs(), 1);
 }
+
+#[test]
+fn another_workspace_is_another_request_and_a_header_is_given_once() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let other = world.workspace().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    let input = json!({"command": "pwd"});
+    let first = keyed(&up, "k", &input);
+    assert_eq!(first.status, 200, "{}", first.text());
+    let elsewhere = [("Idempotency-Key", "k"), ("Gantry-Workspace", other)];
+    let answer = up.call_with("local__Bash", &input, &elsewhere);
+    assert_eq!((answer.status, answer.code().as_str()), (422, "conflict"), "{}", answer.text());
+    let bearer = format!("Bearer {}", up.token);
+    for twice in [
+        [("Idempotency-Key", "a"), ("Idempotency-Key", "b")],
+        [("Authorization", bearer.as_str()), ("Authorization", bearer.as_str())],
+        [("Gantry-Workspace", other), ("Gantry-Workspace", other)],
+    ] {
+        let answer = up.call_with("local__Bash", &counting("true"), &twice);
+        assert_eq!((answer.status, answer.code().as_str()), (400, "bad_params"), "{twice:?}");
+        assert!(answer.text().contains("given twice"), "{}", answer.text());
+    }
+    assert_eq!(count(&world), 0, "none of them ran");
+}

@@ -210,6 +210,40 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
 }
 
 #[test]
+fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let runtime = runtime();
+    for (action, now_called) in [
+        (&["nodes", "revoke", "box"][..], "box"),
+        (&["nodes", "renew", "box"], "box"),
+        (&["nodes", "rename", "box", "other"], "other"),
+    ] {
+        let token = up.add_node(&world, "box", &[]);
+        let node = Node::new("box", &token);
+        let link = runtime.block_on(node.join(&up));
+        std::thread::sleep(Duration::from_millis(50));
+        let before = jiff::Timestamp::now().as_millisecond();
+        assert_eq!(world.run(action).code, 0);
+        eventually("it is closed", Duration::from_secs(1), || link.is_closed());
+        let seen = up.node(now_called)["lastSeen"].as_i64().unwrap();
+        assert!((before..before + 2000).contains(&seen), "{action:?}: {}", seen - before);
+        let told = up.call(&format!("{now_called}__Echo"), &json!({"text": "x"})).text().to_owned();
+        match action[1] {
+            "revoke" => assert!(told.contains("is revoked") && told.contains("nodes renew box"), "{told}"),
+            _ => assert!(told.contains("is offline; last seen"), "{told}"),
+        }
+        if action[1] == "revoke" {
+            let ran = world.run(&["transfer", "local:x", "box:x"]);
+            assert!(ran.stdout.contains("is revoked") || ran.stderr.contains("is revoked"), "{}", ran.stderr);
+            let ran = world.run(&["logs", "box"]);
+            assert!(ran.stdout.contains("is revoked") || ran.stderr.contains("is revoked"), "{}", ran.stderr);
+        }
+        assert_eq!(world.run(&["nodes", "forget", now_called]).code, 0);
+    }
+}
+
+#[test]
 fn cancel_and_deadline_travel_to_the_node() {
     let world = World::new();
     let up = Up::start(&world);

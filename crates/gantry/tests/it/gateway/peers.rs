@@ -396,7 +396,12 @@ impl Raw {
                         return Err(format!("closed with {} {reason}", u16::from(code)));
                     }
                     if let Some(text) = message.as_text() {
-                        return Ok(serde_json::from_str(text).unwrap());
+                        let heard: Value = serde_json::from_str(text).unwrap();
+                        // Every node is asked that once it is there; these answer nothing.
+                        if heard["method"] == "transfer.parts" {
+                            continue;
+                        }
+                        return Ok(heard);
                     }
                     if message.is_binary() {
                         return Ok(json!({"binary": message.as_payload()[0]}));

@@ -147,6 +147,11 @@ impl Response {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// All headers of that name.
+    pub(crate) fn header_values(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

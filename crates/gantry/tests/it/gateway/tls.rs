@@ -79,12 +79,31 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
 fn a_certificate_that_cannot_be_used_is_told() {
     let world = World::new();
     let (cert, key) = certificate(&world);
-    for (cert, key, code) in [("missing.pem", key.as_str(), 2), (cert.as_str(), cert.as_str(), 1)] {
+    let nothing = world.write("nothing.pem", "hello").to_str().unwrap().to_owned();
+    let half = world.write("half.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n").to_str().unwrap().to_owned();
+    for (cert, key, code, told) in [
+        ("missing.pem", key.as_str(), 2, "cannot read missing.pem".to_owned()),
+        (&cert, &cert, 1, format!("cannot use {cert}: there is no private key in it")),
+        (&nothing, &key, 1, format!("cannot use {nothing}: there is no certificate in it")),
+        (&half, &key, 1, format!("cannot use {half}: it is not PEM (")),
+        (&cert, &nothing, 1, format!("cannot use {nothing}: there is no private key in it")),
+    ] {
         let ran = world.run(&["up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
         assert_eq!(ran.code, code, "{} {}", ran.stdout, ran.stderr);
-        assert!(ran.stderr.contains(cert) || ran.stderr.contains("certificate"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&told), "{told}: {}", ran.stderr);
     }
     assert_eq!(world.run(&["up", "--tls-cert", &cert]).code, 2);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_once() {
+    let world = World::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ran = world.run(&["up", "--listen", &address]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("cannot listen on {address}")), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("in use").count(), 1, "{}", ran.stderr);
 }
 
 /// The certificate is for the public name: commands on the gateway's own machine know it by what it wrote down.

@@ -1,0 +1,205 @@
+//! Parts of transfers, written down before they are made, so that none stays for ever beside somebody's file.
+//!
+//! Each owner (a gateway, for one node) has a folder, in it each transfer, in it a link for each part: named as the part is, leading to it.
+//! A link comes and goes in one step and is never torn. What it says is only a hint: what is removed must be a part by its name, a
+//! regular file, and this user's.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::FileError;
+use crate::files::Files;
+use crate::handle;
+use crate::partial::{is_part_id, part_file_name};
+use crate::scope::SWAP_TRIES;
+
+/// The parts of one owner.
+#[derive(Debug, Clone)]
+pub struct PartRecords {
+    files: Files,
+    root: PathBuf,
+    folder: PathBuf,
+}
+
+impl Files {
+    /// The records below `root` that belong to `owner`. Nothing is made by naming them.
+    pub fn part_records(&self, root: &Path, owner: &str) -> Result<PartRecords, FileError> {
+        check_id(root, owner)?;
+        Ok(PartRecords { files: self.clone(), root: root.to_owned(), folder: root.join(owner) })
+    }
+}
+
+impl PartRecords {
+    /// Writes down that `part` is about to be made. What the same name was before, somewhere else, goes.
+    pub fn note(&self, transfer: &str, name: &str, part: &Path) -> Result<(), FileError> {
+        check_id(part, transfer).and_then(|()| check_id(part, name))?;
+        let (folder, record) = (self.folder.join(transfer), self.folder.join(transfer).join(name));
+        let fail = |err: io::Error| FileError::io("write down the part", part, err);
+        for _ in 0..SWAP_TRIES {
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
+            match std::os::unix::fs::symlink(part, &record) {
+                Ok(()) => return Ok(()),
+                // The last other part of this transfer has just gone, and its folder with it.
+                Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => match std::fs::read_link(&record) {
+                    Ok(known) if known == part => return Ok(()),
+                    _ => self.remove_part(&record, OsStr::new(name))?,
+                },
+                Err(err) => return Err(fail(err)),
+            }
+        }
+        Err(fail(io::Error::other("its record is changed again and again")))
+    }
+
+    /// The part has its final name, or is gone.
+    pub fn erase(&self, transfer: &str, name: &str) -> Result<(), FileError> {
+        let folder = self.folder.join(transfer);
+        erase(&folder.join(name))?;
+        remove_empty(&folder);
+        Ok(())
+    }
+
+    /// Transfers of which there are parts, at most so many.
+    pub fn transfers(&self, most: usize) -> Result<Vec<String>, FileError> {
+        let names = names_in(&self.folder)?.filter_map(|name| name.into_string().ok());
+        Ok(names.filter(|name| is_part_id(name)).take(most).collect())
+    }
+
+    /// Removes all parts of a transfer. What cannot be removed stays written down.
+    pub fn remove(&self, transfer: &str) -> Result<(), FileError> {
+        check_id(&self.folder, transfer)?;
+        let folder = self.folder.join(transfer);
+        let mut failed = None;
+        for name in names_in(&folder)? {
+            if let Err(err) = self.remove_part(&folder.join(&name), &name) {
+                failed.get_or_insert(err);
+            }
+        }
+        remove_empty(&folder);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes parts, of any owner, that nobody has written to for so long; returns how many. What cannot be removed is tried
+    /// again by the next sweep.
+    pub fn sweep(&self, older_than: Duration) -> Result<usize, FileError> {
+        let mut swept = 0;
+        for owner in names_in(&self.root)? {
+            let owner = self.root.join(owner);
+            for transfer in names_in(&owner)? {
+                let transfer = owner.join(transfer);
+                for name in names_in(&transfer)? {
+                    let record = transfer.join(&name);
+                    if self.is_left(&record, older_than) && self.remove_part(&record, &name).is_ok() {
+                        swept += 1;
+                    }
+                }
+                remove_empty(&transfer);
+            }
+            remove_empty(&owner);
+        }
+        Ok(swept)
+    }
+
+    /// Whether neither the record nor its part was touched for so long, and nobody receives it now.
+    fn is_left(&self, record: &Path, older_than: Duration) -> bool {
+        let old = |modified: io::Result<SystemTime>| {
+            modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age >= older_than))
+        };
+        if !std::fs::symlink_metadata(record).is_ok_and(|meta| old(meta.modified())) {
+            return false;
+        }
+        let Ok(part) = std::fs::read_link(record) else { return true };
+        let Some((dir, name)) = self.parent(&part).ok().flatten() else { return true };
+        let flags = handle::FILE_FLAGS | OFlags::RDONLY;
+        match rustix::fs::openat(&dir, name, flags, Mode::empty()).map(File::from) {
+            Ok(file) => {
+                let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+                free && file.metadata().is_ok_and(|meta| old(meta.modified()))
+            }
+            Err(err) => err == Errno::NOENT,
+        }
+    }
+
+    /// Removes what a record names, then the record.
+    fn remove_part(&self, record: &Path, name: &OsStr) -> Result<(), FileError> {
+        let Ok(part) = std::fs::read_link(record) else { return erase(record) };
+        let ours = name.to_str().filter(|name| is_part_id(name)).map(part_file_name);
+        if part.is_absolute() && ours.as_deref().map(OsStr::new) == part.file_name() {
+            let fail = |err: Errno| FileError::io("remove the received part", &part, err);
+            if let Some((dir, name)) = self.parent(&part)? {
+                match handle::stat_at(&dir, name) {
+                    Ok(stat)
+                        if handle::kind_name(&stat).is_none()
+                            && stat.st_uid == rustix::process::geteuid().as_raw() =>
+                    {
+                        rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(fail)?;
+                    }
+                    // What has taken its name is somebody else's.
+                    Ok(_) | Err(Errno::NOENT) => {}
+                    Err(err) => return Err(fail(err)),
+                }
+            }
+        }
+        erase(record)
+    }
+
+    /// The directory of a part, reached without following any link; `None` when it is not there any more.
+    fn parent<'a>(&self, part: &'a Path) -> Result<Option<(std::os::fd::OwnedFd, &'a OsStr)>, FileError> {
+        let (Some(above), Some(name)) = (part.parent(), part.file_name()) else { return Ok(None) };
+        let plain = |component: Component<'_>| match component {
+            Component::Normal(name) => Some(OsString::from(name)),
+            _ => None,
+        };
+        let Some(names) = above.components().skip(1).map(plain).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        match self.files.open_plain_dir(&names) {
+            Ok(dir) => {
+                self.files.inner.closed.check_dir(&dir, above)?;
+                Ok(Some((dir, name)))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(err) => Err(FileError::io("look for the received part", part, err)),
+        }
+    }
+}
+
+fn check_id(path: &Path, id: &str) -> Result<(), FileError> {
+    if is_part_id(id) {
+        return Ok(());
+    }
+    let shown: String = id.chars().take(80).collect();
+    let message = format!("{shown:?} cannot name a transfer");
+    Err(FileError::io("receive", path, io::Error::new(io::ErrorKind::InvalidInput, message)))
+}
+
+fn erase(record: &Path) -> Result<(), FileError> {
+    match std::fs::remove_file(record) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::io("erase the record", record, err))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Folders come with what they hold, and go with it.
+fn remove_empty(folder: &Path) {
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// What a folder holds; one that is not there holds nothing.
+fn names_in(folder: &Path) -> Result<impl Iterator<Item = OsString> + use<>, FileError> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => Some(entries),
+        Err(err) if matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
+        Err(err) => return Err(FileError::io("read", folder, err)),
+    };
+    Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name())))
+}

@@ -1,0 +1,197 @@
+//! Bodies: those of requests are bounded in length and time, and large ones are paid for with room that all connections
+//! share; so are answers until the peer has taken them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use gantry_link::{Account, FREE_BYTES, Share};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+
+use super::problem;
+
+/// The longest input.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_LIMIT: Duration = Duration::from_secs(60);
+
+/// A body counts twice: as it came, and as what is made of it.
+const WEIGHT: usize = 2;
+
+/// Room for a body of unknown length is taken in such steps.
+const STEP: usize = 1 << 20;
+
+/// An answer is handed on in such pieces, so that what is left of it is known.
+const PIECE: usize = 64 << 10;
+
+/// What was sent, and the room that it takes.
+pub(super) struct Taken {
+    pub(super) bytes: Bytes,
+    pub(super) share: Option<Share>,
+}
+
+pub(super) async fn read_body(account: &Account, body: Body) -> Result<Taken, Box<Response>> {
+    // A length that is declared need not be waited for.
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_large());
+    }
+    let reading = tokio::time::timeout(BODY_LIMIT, collect(account, body));
+    reading.await.unwrap_or_else(|_| {
+        let message = "the body did not arrive in time";
+        Err(Box::new(problem(StatusCode::REQUEST_TIMEOUT, "deadline", message, None)))
+    })
+}
+
+async fn collect(account: &Account, mut body: Body) -> Result<Taken, Box<Response>> {
+    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let mut share = None;
+    if let Some(length) = declared {
+        make_room(account, &mut share, length).await?;
+    }
+    let mut bytes = BytesMut::with_capacity(declared.unwrap_or(0));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|err| {
+            let message = format!("the body broke off: {err}");
+            Box::new(problem(StatusCode::BAD_REQUEST, "bad_frame", &message, None))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        if declared.is_none() {
+            make_room(account, &mut share, length.next_multiple_of(STEP).min(MAX_BODY_BYTES)).await?;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Taken { bytes: bytes.freeze(), share })
+}
+
+/// Sees to it that the share is enough for a body of this length.
+async fn make_room(account: &Account, share: &mut Option<Share>, length: usize) -> Result<(), Box<Response>> {
+    let wanted = length.saturating_sub(FREE_BYTES) * WEIGHT;
+    let more = wanted.saturating_sub(share.as_ref().map_or(0, Share::bytes));
+    if more == 0 {
+        return Ok(());
+    }
+    let message = "there is no room for a large body now";
+    let more = account.take(more).await.ok_or_else(|| Box::new(no_room(message)))?;
+    match share {
+        Some(share) => share.join(more),
+        None => *share = Some(more),
+    }
+    Ok(())
+}
+
+fn too_large() -> Box<Response> {
+    let message = format!("an input has at most {MAX_BODY_BYTES} bytes");
+    Box::new(problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None))
+}
+
+fn no_room(message: &str) -> Response {
+    let hint = "other large requests are under way: send it again in a moment";
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message, Some(hint));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// A large answer has its room until the peer has taken all of it.
+pub(super) fn held(account: &Account, response: Response) -> Response {
+    let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    match length {
+        Some(length) if length > FREE_BYTES => match account.try_take(length) {
+            Some(share) => response.map(|body| Body::new(Held { body, piece: Bytes::new(), share })),
+            None => no_room("the request was worked on, but there is no room for its answer now"),
+        },
+        _ => response,
+    }
+}
+
+struct Held {
+    body: Body,
+    /// What came of the body and was not handed on yet.
+    piece: Bytes,
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    share: Share,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        if this.piece.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.piece = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let next = this.piece.split_to(this.piece.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(next))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.piece.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.body.size_hint().exact().unwrap_or(0) + self.piece.len() as u64;
+        SizeHint::with_exact(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_link::Pool;
+
+    use super::*;
+
+    fn unknown_length(bytes: usize) -> Body {
+        let pieces = (0..bytes / 1000).map(|_| Ok::<_, axum::Error>(Bytes::from(vec![b'x'; 1000])));
+        Body::from_stream(futures_util::stream::iter(pieces))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_wait_for_room_and_are_asked_to_come_again() {
+        let account = Pool::new(4 << 20).whole();
+        let first = read_body(&account, Body::from(vec![b'x'; 1_500_000])).await.map_err(|_| ()).unwrap();
+        assert_eq!(first.bytes.len(), 1_500_000);
+        for body in [Body::from(vec![b'x'; 1_500_000]), unknown_length(1_500_000)] {
+            let refused = read_body(&account, body).await.map(|_| ()).unwrap_err();
+            assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert!(refused.headers().contains_key(header::RETRY_AFTER));
+        }
+        for small in [Body::from(vec![b'x'; FREE_BYTES]), Body::empty()] {
+            assert!(read_body(&account, small).await.is_ok(), "small ones pass");
+        }
+        drop(first);
+        let second = read_body(&account, unknown_length(1_500_000)).await.map_err(|_| ()).unwrap();
+        assert_eq!(second.bytes.len(), 1_500_000, "what is over makes room");
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_its_room_until_it_is_taken() {
+        let account = Pool::new(1 << 20).whole();
+        let text: Vec<u8> = (0..600_000_u32).map(|number| u8::try_from(number % 251).unwrap()).collect();
+        let answer = held(&account, Response::new(Body::from(text.clone())));
+        assert_eq!(answer.body().size_hint().exact(), Some(600_000));
+        let refused = held(&account, Response::new(Body::from(text.clone())));
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(held(&account, Response::new(Body::from("small"))).status(), StatusCode::OK);
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), text);
+        assert_eq!(held(&account, Response::new(Body::from(text))).status(), StatusCode::OK);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the protocol says of requests and of `connect` is held to the letter.
+
+use gantry_protocol::{ErrorCode, MAX_LISTED_CALLS, NodeHello, Role};
+use serde_json::json;
+
+use super::Up;
+use super::peers::{Client, Raw, hello, params, runtime};
+use crate::run::World;
+
+#[test]
+fn methods_without_parameters_take_none() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.client_token(&world, "ci", &[]);
+    runtime().block_on(async {
+        let (operator, client) = (Client::operator(&up).await, Client::connect(&up, &token).await.unwrap());
+        for (who, method) in [
+            (&operator, "nodes.list"),
+            (&operator, "tokens.list"),
+            (&operator, "agents.list"),
+            (&client, "nodes.list"),
+        ] {
+            let refused = who.ask(method, json!({"x": 1})).await.unwrap_err();
+            assert_eq!(refused.code, ErrorCode::BadParams, "{method}: {refused:?}");
+            who.ask(method, json!({})).await.unwrap_or_else(|err| panic!("{method}: {err:?}"));
+        }
+    });
+}
+
+#[test]
+fn connect_says_what_it_must_and_no_more() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "box", &[]);
+    runtime().block_on(async {
+        for version in [String::new(), "1".repeat(65)] {
+            let mut params = params(Role::Client, "c", &up.token, None);
+            params.version = version;
+            let mut raw = Raw::open(&up).await;
+            raw.say(&json!({"type": "req", "id": 1, "method": "connect", "params": params}).to_string())
+                .await;
+            let answer = raw.hear().await.unwrap();
+            assert_eq!(answer["error"]["code"], "bad_params", "{answer}");
+        }
+        let mut raw = Raw::open(&up).await;
+        raw.say("[1, 2]").await;
+        let event = raw.hear().await.unwrap();
+        assert_eq!((&event["event"], &event["seq"]), (&json!("error"), &json!(1)), "{event}");
+        let message = event["data"]["message"].as_str().unwrap();
+        assert!(message.starts_with("connect comes first: not a frame"), "{message}");
+        // As many calls as a node may name do fit.
+        for (number, accepted) in [(MAX_LISTED_CALLS, true), (MAX_LISTED_CALLS + 1, false)] {
+            let calls = (0..number).map(|number| format!("0198c1f2-0000-7000-8000-{number:012}")).collect();
+            let said = params(Role::Node, "box", &token, Some(NodeHello { calls, ..hello() }));
+            let mut raw = Raw::open(&up).await;
+            raw.say(&json!({"type": "req", "id": 1, "method": "connect", "params": said}).to_string()).await;
+            let answer = raw.hear().await.unwrap();
+            assert_eq!(answer["ok"], accepted, "{answer}");
+        }
+    });
+}
