@@ -18,6 +18,7 @@ pub(crate) struct Output {
     stdout_color: bool,
     stderr_color: bool,
     lost: Cell<bool>,
+    left: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,7 @@ impl Output {
             stdout_color: wanted(stdout_terminal),
             stderr_color: wanted(std::io::stderr().is_terminal()),
             lost: Cell::new(false),
+            left: Cell::new(false),
         }
     }
 
@@ -198,12 +200,21 @@ impl Output {
         !self.lost.get()
     }
 
+    /// Whether somebody is there to read more.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.lost.get() && !self.left.get()
+    }
+
     /// A reader that went away (`gantry tools | head`) is no error of ours; a full disk is, and is told once.
     fn write(&self, text: &str) {
-        if let Err(err) = print(text)
-            && !self.lost.replace(true)
-        {
-            self.error(&unwritten(&err));
+        match print(text) {
+            Ok(()) => {}
+            Err(err) if is_gone(&err) => self.left.set(true),
+            Err(err) => {
+                if !self.lost.replace(true) {
+                    self.error(&unwritten(&err));
+                }
+            }
         }
     }
 }
@@ -253,14 +264,16 @@ fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// All of it, now; a reader that has seen enough has seen all.
+/// All of it, now.
 fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    read_enough(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }
 
-fn read_enough(written: std::io::Result<()>) -> std::io::Result<()> {
-    written.or_else(|err| if err.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(err) })
+/// Whether the reader has seen enough.
+fn is_gone(err: &std::io::Error) -> bool {
+    err.kind() == ErrorKind::BrokenPipe
 }
 
 fn unwritten(err: &std::io::Error) -> String {
@@ -269,11 +282,13 @@ fn unwritten(err: &std::io::Error) -> String {
 
 /// Help or the version, as the parser words it. False when it did not get there.
 pub(crate) fn print_help(help: &clap::Error) -> bool {
-    let written = read_enough(help.print().and_then(|()| std::io::stdout().flush()));
-    if let Err(err) = &written {
-        say(&format!("error: {}", unwritten(err)));
+    match help.print().and_then(|()| std::io::stdout().flush()) {
+        Err(err) if !is_gone(&err) => {
+            say(&format!("error: {}", unwritten(&err)));
+            false
+        }
+        _ => true,
     }
-    written.is_ok()
 }
 
 /// The parser's own words on standard error, the error object on standard output.
@@ -283,7 +298,9 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
     let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = paragraph.join(" ");
     let object = error_object("usage", message.trim_start_matches("error: "));
-    if let Err(err) = print(&format!("{object}\n")) {
+    if let Err(err) = print(&format!("{object}\n"))
+        && !is_gone(&err)
+    {
         say(&format!("error: {}", unwritten(&err)));
     }
     let _ = err.print();

@@ -274,6 +274,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_result_that_does_not_fit_leaves_the_others() {
+        let text = "x".repeat(MAX_RESULTS_BYTES / 2);
+        let all = ask(&gate(), "Echo", json!({"text": text, "node": "tag:web"})).await.unwrap();
+        let results = all["results"].as_array().unwrap();
+        let kept: Vec<_> = results.iter().filter(|one| one["ok"] == true).collect();
+        assert_eq!((results.len(), kept.len()), (2, 1));
+        assert_eq!(kept[0]["result"]["text"].as_str().map(str::len), Some(text.len()));
+        let error = results.iter().find_map(|one| one.get("error")).unwrap();
+        assert_eq!(error["code"], "too_large", "{error}");
+    }
+
+    #[tokio::test]
     async fn nobody_is_chosen_while_two_could_answer_and_the_only_one_is_named() {
         let gate = gate();
         let two = ask(&gate, "Echo", json!({})).await.unwrap_err();

@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(ok, [true, false, true, false, true]);
         assert_eq!(results[1]["error"]["code"], "too_large");
         let told = results[1]["error"]["message"].as_str().unwrap();
-        assert!(told.contains("the result has 9039 bytes"), "{told}");
+        assert!(told.contains("the result has 9035 bytes"), "{told}");
         assert_eq!(results[4], json!({"node": "n4", "ok": true, "result": "x".repeat(40)}));
         assert!(encoded_bytes(&Value::Array(results)) <= 10_000 + 10);
     }

@@ -97,3 +97,18 @@ fn a_gateway_goes_on_when_it_cannot_say_where_it_is() {
     eventually("it stops", Duration::from_secs(20), || up.0.try_wait().unwrap().is_some());
     assert_eq!(up.0.wait().unwrap().code(), Some(1), "what it said was lost, and that is told in the end");
 }
+
+#[test]
+fn a_log_is_followed_only_while_somebody_reads() {
+    let world = World::new();
+    let args = ["node", "--gateway", "http://127.0.0.1:3", "--id", "zz"];
+    let mut command = world.command(&args);
+    command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
+    let _node = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let log = world.data().join("nodes/zz/logs/node.log");
+    eventually("the node has a log", Duration::from_secs(20), || log.exists());
+    let mut command = world.command(&["node", "logs", "--follow"]);
+    let mut following = Running(command.stdin(Stdio::null()).stdout(unread()).spawn().unwrap());
+    eventually("it has ended", Duration::from_secs(20), || following.0.try_wait().unwrap().is_some());
+    assert_eq!(following.0.wait().unwrap().code(), Some(0));
+}

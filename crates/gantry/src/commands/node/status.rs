@@ -60,7 +60,7 @@ pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool)
     while let Some(following) = &mut following {
         std::thread::sleep(LOOK_EVERY);
         following.lines().with_context(failed)?.iter().for_each(|line| output.line(line));
-        if !output.is_complete() {
+        if !output.is_read() {
             break;
         }
     }
