@@ -1,4 +1,5 @@
-//! Who may have how much of the room for messages under way: the operator all of it, everybody else half.
+//! Who may have how much of the room for messages under way. The operator, clients and nodes have room of their own each, so
+//! that none of them is kept waiting by the others; one client or node may have half of theirs.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,23 +18,31 @@ const SETTLING_TIMES: usize = 3;
 const SETTLING_PAUSE: Duration = Duration::from_millis(1_200);
 const LARGE_BLOCK: usize = 8 << 20;
 
-#[derive(Default)]
 pub(crate) struct Accounts {
-    pool: Pool,
+    operator: Pool,
+    clients: Pool,
+    nodes: Pool,
     known: Mutex<HashMap<String, Account>>,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        let operator = Pool::default();
+        Accounts { clients: operator.beside(), nodes: operator.beside(), operator, known: Mutex::default() }
+    }
 }
 
 impl Accounts {
     /// Over all connections and requests with one token.
     pub(crate) fn of(&self, identity: &Identity) -> Account {
         match identity {
-            Identity::Operator => self.find("operator", Pool::whole),
-            Identity::Client(token) => self.find(&format!("client {}", token.id), Pool::half),
+            Identity::Operator => self.find("operator", || self.operator.whole()),
+            Identity::Client(token) => self.find(&format!("client {}", token.id), || self.clients.half()),
         }
     }
 
     pub(crate) fn of_node(&self, id: &str) -> Account {
-        self.find(&format!("node {id}"), Pool::half)
+        self.find(&format!("node {id}"), || self.nodes.half())
     }
 
     /// After a burst the memory it took goes back to the system also if nothing else happens: an allocator that waits a while
@@ -41,7 +50,7 @@ impl Accounts {
     pub(crate) async fn settle(&self, stop: CancellationToken) {
         let settling = async {
             loop {
-                self.pool.given_back().await;
+                self.operator.given_back().await;
                 for _ in 0..SETTLING_TIMES {
                     tokio::time::sleep(SETTLING_PAUSE).await;
                     drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BLOCK)));
@@ -54,7 +63,7 @@ impl Accounts {
         }
     }
 
-    fn find(&self, name: &str, open: impl FnOnce(&Pool) -> Account) -> Account {
+    fn find(&self, name: &str, open: impl FnOnce() -> Account) -> Account {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(account) = known.get(name) {
             return account.clone();
@@ -62,7 +71,7 @@ impl Accounts {
         if known.len() >= REMEMBERED {
             known.retain(|_, account| !account.is_unused());
         }
-        known.entry(name.to_owned()).or_insert_with(|| open(&self.pool)).clone()
+        known.entry(name.to_owned()).or_insert_with(open).clone()
     }
 }
 

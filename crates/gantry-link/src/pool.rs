@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// What all connections of a process may hold together of messages that are unfinished, worked on, or not yet written.
+/// What connections of one kind may hold together of messages that are unfinished, worked on, or not yet written.
 pub const POOL_BYTES: u32 = 256 << 20;
 
 /// What a connection may hold in either direction without asking: small messages pass also when there is no room.
@@ -18,7 +18,7 @@ pub const ROOM_WAIT: Duration = Duration::from_secs(10);
 /// A share of which it is told when it is given back.
 const MUCH: usize = 1 << 20;
 
-/// The room of one process.
+/// The room of one process, or of those of its peers who share theirs.
 #[derive(Debug, Clone)]
 pub struct Pool {
     room: Arc<Semaphore>,
@@ -37,7 +37,12 @@ impl Pool {
         Pool { room: semaphore(bytes), given_back: Arc::default(), bytes }
     }
 
-    /// Returns when much was given back since the last time.
+    /// As much room again, for others: whatever these do, those have theirs. Told of together.
+    pub fn beside(&self) -> Pool {
+        Pool { room: semaphore(self.bytes), given_back: self.given_back.clone(), bytes: self.bytes }
+    }
+
+    /// Returns when much was given back since the last time, here or beside.
     pub async fn given_back(&self) {
         self.given_back.notified().await;
     }
@@ -157,6 +162,15 @@ mod tests {
         assert_eq!(three.try_take(50).map(|share| share.bytes()), Some(50));
         drop(second);
         assert!(three.try_take(100).is_some(), "what is dropped is there again");
+    }
+
+    #[test]
+    fn who_is_beside_has_room_of_their_own() {
+        let pool = Pool::new(100);
+        let beside = pool.beside();
+        let _all = pool.whole().try_take(100).unwrap();
+        assert!(pool.whole().try_take(1).is_none());
+        assert!(beside.whole().try_take(100).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -236,10 +236,11 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
     let length = up.call("read", &read["input"]).body.len();
     // What is not taken is more than a token may have, in either case.
     let calls = if soak() { 12 } else { 7 };
+    let (all_done, done) = tokio::sync::watch::channel(false);
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let mut wire = runtime.block_on(Wire::open(&up, &token));
-            let read = read.clone();
+            let (read, mut done) = (read.clone(), done.clone());
             runtime.spawn(async move {
                 for id in 1..=calls {
                     let call =
@@ -247,7 +248,7 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
                     wire.begin(0x81, call.len()).await;
                     wire.stream.write_all(call.as_bytes()).await.unwrap();
                 }
-                tokio::time::sleep(WATCHED + Duration::from_secs(6)).await;
+                done.wait_for(|done| *done).await.unwrap();
                 let mut heard = vec![0; 64 * MB];
                 let mut length = 0;
                 // What there was no room for is said instead of the answer.
@@ -263,10 +264,48 @@ fn answers_that_are_not_taken_are_bounded_in_all() {
     let most = watched(&up, &operator, &runtime);
     println!("{} MB of answers: {before} KB before, {most} KB at most", 20 * calls * length / MB);
     assert!(most < before + MOST_KB);
+    // One was asked before.
+    let ran = format!("tool_execution_total{{tool=\"read\",status=\"success\"}} {}\n", 20 * calls + 1);
+    eventually("every call has run", Duration::from_secs(100), || {
+        String::from_utf8_lossy(&up.get("/metrics").body).contains(&ran)
+    });
+    all_done.send_replace(true);
     let refused: usize = asking.into_iter().map(|asked| runtime.block_on(asked).unwrap()).sum();
     assert!(refused > 0, "none was refused");
     drop(runtime);
     recovers(&up, &token, before, &self::runtime());
+}
+
+#[test]
+fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let runtime = runtime();
+    let hoards: Vec<Wire> = ["one", "two"]
+        .into_iter()
+        .map(|name| {
+            let token = up.client_token(&world, name, &["--read-only"]);
+            runtime.block_on(async {
+                let mut wire = Wire::open(&up, &token).await;
+                // The head says how much is to come; that takes room, and comes to nothing.
+                wire.begin(0x81, 60 * MB).await;
+                wire.stream.write_all(&vec![b'x'; MB]).await.unwrap();
+                wire
+            })
+        })
+        .collect();
+    let text = "0123456789abcde\n".repeat(4 * MB / 16);
+    let written = up.call("write", &json!({"path": "large", "data": text}));
+    assert_eq!(written.status, 200, "{}", String::from_utf8_lossy(&written.body));
+    let read = up.call("read", &json!({"path": "large"}));
+    assert_eq!(read.status, 200);
+    assert!(read.body.len() > 4 * MB, "{}", read.body.len());
+    // A third client waits in vain.
+    let third = up.client_token(&world, "three", &[]);
+    let bearer = format!("Bearer {third}");
+    let posted = up.ask("POST", "/v1/tools/read", &[("Authorization", &bearer)], &vec![b'x'; 4 * MB]);
+    assert_eq!(posted.status, 503);
+    drop(hoards);
 }
 
 #[test]
