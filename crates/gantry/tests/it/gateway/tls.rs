@@ -1,11 +1,21 @@
 //! TLS with a certificate of one's own.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::run::World;
 
 use super::{Up, eventually};
+
+/// A child that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 fn certificate(world: &World) -> (String, String) {
     certificate_for(world, "DNS:localhost,IP:127.0.0.1")
@@ -141,12 +151,12 @@ fn a_node_believes_the_authority_of_the_environment() {
     let machine = World::new();
     let mut command = machine.command(&["node", "--gateway", &up.url, "--id", "box"]);
     command.envs([("GANTRY_TOKEN", token.as_str()), ("GANTRY_TLS_CA", cert.as_str())]);
-    let mut node = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let node = Ended(command.spawn().unwrap());
     eventually("the node is connected", Duration::from_secs(20), || {
         machine.run(&["node", "status"]).code == 0
     });
-    node.kill().unwrap();
-    node.wait().unwrap();
+    drop(node);
     // A service has no environment of its owner's.
     let token_file = machine.folder.path().join("token");
     std::fs::write(&token_file, token).unwrap();
