@@ -303,7 +303,7 @@ fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
     // A third client waits in vain.
     let third = up.client_token(&world, "three", &[]);
     let bearer = format!("Bearer {third}");
-    let posted = up.ask("POST", "/v1/tools/read", &[("Authorization", &bearer)], &vec![b'x'; 4 * MB]);
+    let posted = up.ask("POST", "/v1/tools/read", &[("Authorization", &bearer)], &vec![b'x'; 30 * MB]);
     assert_eq!(posted.status, 503);
     drop(hoards);
 }
