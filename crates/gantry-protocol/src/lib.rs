@@ -7,6 +7,7 @@ mod methods;
 mod names;
 mod stream;
 mod transfer;
+mod values;
 
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
@@ -27,6 +28,7 @@ pub use transfer::{
     TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,
     TransferReceive, TransferSend, WireEntry, WireEntryKind,
 };
+pub use values::{MAX_VALUES, VALUE_BYTES, count_values};
 
 /// The version this code speaks.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use gantry_link::{Account, FREE_BYTES, Share};
+use gantry_protocol::{MAX_VALUES, VALUE_BYTES, count_values};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
@@ -70,12 +71,22 @@ async fn collect(account: &Account, mut body: Body) -> Result<Taken, Box<Respons
         }
         bytes.extend_from_slice(&data);
     }
+    let values = count_values(&bytes);
+    if values > MAX_VALUES {
+        let message = format!("the body has {values} names and values; {MAX_VALUES} are allowed");
+        return Err(Box::new(problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None)));
+    }
+    let read = (values * VALUE_BYTES).saturating_sub(FREE_BYTES);
+    grow(account, &mut share, read).await?;
     Ok(Taken { bytes: bytes.freeze(), share })
 }
 
 /// Sees to it that the share is enough for a body of this length.
 async fn make_room(account: &Account, share: &mut Option<Share>, length: usize) -> Result<(), Box<Response>> {
-    let wanted = length.saturating_sub(FREE_BYTES) * WEIGHT;
+    grow(account, share, length.saturating_sub(FREE_BYTES) * WEIGHT).await
+}
+
+async fn grow(account: &Account, share: &mut Option<Share>, wanted: usize) -> Result<(), Box<Response>> {
     let more = wanted.saturating_sub(share.as_ref().map_or(0, Share::bytes));
     if more == 0 {
         return Ok(());
@@ -180,6 +191,20 @@ mod tests {
         drop(first);
         let second = read_body(&account, unknown_length(1_500_000)).await.map_err(|_| ()).unwrap();
         assert_eq!(second.bytes.len(), 1_500_000, "what is over makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_many_values_pay_for_what_is_made_of_them() {
+        let account = Pool::new(8 << 20).whole();
+        let many = |objects: usize| Body::from(format!("[{}0]", r#"{"":0},"#.repeat(objects)));
+        let first = read_body(&account, many(8_000)).await.map_err(|_| ()).unwrap();
+        assert!(first.share.is_some_and(|share| share.bytes() > 4 << 20), "56 KB of text");
+        for (objects, status) in
+            [(20_000, StatusCode::SERVICE_UNAVAILABLE), (200_000, StatusCode::PAYLOAD_TOO_LARGE)]
+        {
+            let refused = read_body(&account, many(objects)).await.map(|_| ()).unwrap_err();
+            assert_eq!(refused.status(), status);
+        }
     }
 
     #[tokio::test]

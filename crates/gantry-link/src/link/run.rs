@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use gantry_protocol::{ErrorCode, Frame, RawJson, StreamFrame, WireError, raw};
+use gantry_protocol::{
+    ErrorCode, Frame, MAX_VALUES, RawJson, StreamFrame, VALUE_BYTES, WireError, count_values, raw,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +27,9 @@ use crate::socket::Socket;
 
 /// Frames that are no frames end the link after this many.
 const MAX_BAD_FRAMES: u32 = 64;
+
+/// Values of messages up to this length are not counted.
+const SHORT: usize = 1024;
 
 /// How long a link works on what can be answered at once before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
@@ -198,7 +203,10 @@ where
         let bad = if let Some(text) = message.as_text() {
             match Frame::parse(text) {
                 Ok(frame) => {
-                    dispatch(link, service, frame, share);
+                    match pay_for_values(link, text, share) {
+                        Ok(share) => dispatch(link, service, frame, share),
+                        Err(error) => turn_back(link, frame, error),
+                    }
                     None
                 }
                 Err(err) => Some((err.id, WireError::new(ErrorCode::BadFrame, err.message))),
@@ -223,6 +231,47 @@ where
             }
             complain(link, id, error);
         }
+    }
+}
+
+/// What is made of a message takes room by its values: what its text has not paid for is paid here, and goes along with it.
+fn pay_for_values(link: &Link, text: &str, share: Option<Share>) -> Result<Option<Share>, WireError> {
+    if text.len() <= SHORT {
+        return Ok(share);
+    }
+    let values = count_values(text.as_bytes());
+    if values > MAX_VALUES {
+        let message = format!("the message has {values} names and values; {MAX_VALUES} are allowed");
+        return Err(WireError::new(ErrorCode::TooLarge, message));
+    }
+    let paid = share.as_ref().map_or(FREE_BYTES, Share::bytes);
+    let Some(more) = (values * VALUE_BYTES).checked_sub(paid).filter(|more| *more > 0) else {
+        return Ok(share);
+    };
+    let Some(account) = &link.inner.options.account else { return Ok(share) };
+    let Some(more) = account.try_take(more) else {
+        let message = format!("there is no room for a message of {values} names and values now");
+        return Err(WireError::new(ErrorCode::Unavailable, message));
+    };
+    match share {
+        Some(mut share) => {
+            share.join(more);
+            Ok(Some(share))
+        }
+        None => Ok(Some(more)),
+    }
+}
+
+/// A message that is not worked on. Who waits for what it would have told hears why.
+fn turn_back(link: &Link, frame: Frame, error: WireError) {
+    match frame {
+        Frame::Request { id, .. } => complain(link, Some(id), error),
+        Frame::Response { id, .. } => {
+            if let Some(waiting) = link.inner.pending().remove(&id) {
+                let _ = waiting.send(Err(error));
+            }
+        }
+        Frame::Event { .. } | Frame::Cancel { .. } => complain(link, None, error),
     }
 }
 

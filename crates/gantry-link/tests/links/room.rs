@@ -145,3 +145,29 @@ async fn fragments_that_can_never_fit_are_refused_at_once() {
     let (code, reason) = last_words(wire).await;
     assert_eq!(code, 1009, "{reason}");
 }
+
+/// What comes back for a request with so many values, and for our own question whose answer has so many.
+#[tokio::test]
+async fn many_small_values_pay_for_what_is_made_of_them() {
+    let pool = Pool::new(16 << 20);
+    let (link, wire) = paid_by(pool.whole());
+    let mut socket = ClientBuilder::new().take_over(Metered::new(wire));
+    let many = |objects: usize| format!("[{}0]", r#"{"":0},"#.repeat(objects));
+    for (id, objects, code) in
+        [(1, 1_000, None), (2, 60_000, Some("unavailable")), (3, 200_000, Some("too_large"))]
+    {
+        let frame = format!(r#"{{"type":"req","id":{id},"method":"echo","params":{}}}"#, many(objects));
+        socket.send(Message::text(frame)).await.unwrap();
+        let message = socket.next().await.unwrap().unwrap();
+        let told: serde_json::Value = serde_json::from_str(message.as_text().unwrap()).unwrap();
+        assert_eq!((told["id"].as_u64(), told["error"]["code"].as_str()), (Some(id), code), "{objects}");
+    }
+    let asking = tokio::spawn(async move { link.request("x", gantry_protocol::raw(&1), None).await });
+    let question = socket.next().await.unwrap().unwrap();
+    let question: serde_json::Value = serde_json::from_str(question.as_text().unwrap()).unwrap();
+    let answer = format!(r#"{{"type":"res","id":{},"ok":true,"result":{}}}"#, question["id"], many(200_000));
+    socket.send(Message::text(answer)).await.unwrap();
+    let refused = asking.await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("names and values"), "{refused}");
+    assert!(pool.whole().try_take(16 << 20).is_some(), "what is over is given back");
+}
