@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was left out is told up to here, and then counted.
 const MAX_SKIPPED: usize = 200;
+const MAX_SHOWN_CHARS: usize = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -135,7 +136,7 @@ impl Arrived {
 
     fn skip(&mut self, path: &str, reason: &str) {
         if self.skipped.len() < MAX_SKIPPED {
-            self.skipped.push(format!("{path}: {reason}"));
+            self.skipped.push(format!("{}: {}", shortened(path), shortened(reason)));
         } else {
             self.skipped_more += 1;
         }
@@ -148,5 +149,13 @@ impl Arrived {
             skipped.push(format!("and {} more", self.skipped_more));
         }
         skipped
+    }
+}
+
+/// Names and reasons come from a source, which may say anything.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
+        None => text.to_owned(),
     }
 }
