@@ -27,7 +27,7 @@ mod session;
 mod storage;
 
 use leftovers::{End, remove_leftovers};
-use meter::Meter;
+use meter::{Meter, Meters};
 use round::Errand;
 use session::OwnDesks;
 use storage::StorageBooks;
@@ -59,6 +59,7 @@ pub struct Transfers {
     registry: Registry,
     database: Database,
     own: OwnDesks,
+    meters: Meters,
     idle_limit: Duration,
     running: Mutex<HashMap<Key, Arc<Job>>>,
     /// One is started at a time, so that the same one asked for twice is one.
@@ -95,12 +96,14 @@ struct Job {
 
 impl Transfers {
     pub fn new(parts: TransfersParts) -> Arc<Transfers> {
-        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data)));
+        let meters = Meters::default();
+        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
         Arc::new(Transfers {
             nodes: parts.nodes,
             registry: parts.registry,
             database: parts.database,
             own: OwnDesks { storage, local: parts.local },
+            meters,
             idle_limit: parts.idle_limit,
             running: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
@@ -193,9 +196,11 @@ impl Transfers {
 
     fn spawn(self: &Arc<Self>, job: Arc<Job>) {
         self.running().insert(job.key.clone(), job.clone());
+        self.meters.add(&job.errand.id, &job.meter);
         let transfers = self.clone();
         tokio::spawn(async move {
             let outcome = transfers.drive(&job).await;
+            transfers.meters.remove(&job.errand.id);
             let mut running = transfers.running();
             if running.get(&job.key).is_some_and(|known| Arc::ptr_eq(known, &job)) {
                 running.remove(&job.key);

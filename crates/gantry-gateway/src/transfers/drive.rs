@@ -109,6 +109,12 @@ impl Transfers {
                     }
                     ledger.from_zero = true;
                 }
+                // A new transfer waits for nobody.
+                Err(Failure::Away(reason)) if !ledger.begun => {
+                    return Err(WireError::new(ErrorCode::Unavailable, reason));
+                }
+                // Nothing moves meanwhile, and that has its own limit.
+                Err(Failure::Away(_)) => ledger.from_zero = false,
                 Err(Failure::Lost(reason)) => {
                     ledger.from_zero = false;
                     fruitless = if job.meter.done() > furthest { 0 } else { fruitless + 1 };

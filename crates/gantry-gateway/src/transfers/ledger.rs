@@ -13,6 +13,8 @@ const MAX_SHOWN_CHARS: usize = 500;
 pub(crate) struct Ledger {
     /// Not the first round: parts may have come before.
     pub(crate) resumed: bool,
+    /// Both ends were there, if only once.
+    pub(crate) begun: bool,
     /// What has come is not to be gone on with.
     pub(crate) from_zero: bool,
     /// Written down now and then while the rounds go on.
@@ -50,7 +52,7 @@ impl Ledger {
     /// Of a transfer that goes on from an earlier start. One that cannot be read costs nothing but what is sent again.
     pub(crate) fn resumed(kept: Option<&str>) -> Ledger {
         let arrived: Arrived = kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
-        Ledger { resumed: true, from_zero: false, arrived: Arc::new(Mutex::new(arrived)) }
+        Ledger { resumed: true, begun: true, from_zero: false, arrived: Arc::new(Mutex::new(arrived)) }
     }
 
     /// Held for moments only, never while anything is waited for.

@@ -50,12 +50,26 @@ pub(crate) struct Round<'a> {
 
 impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+        let opened = self.begin(ledger).await?;
+        // A store that is there when it is asked, and away when it is used, counts as any end that brings nothing.
+        self.bring_all(opened, ledger).await.map_err(|failure| match failure {
+            Failure::Away(reason) => Failure::Lost(reason),
+            other => other,
+        })
+    }
+
+    async fn begin(&self, ledger: &mut Ledger) -> Result<TransferOpened, Failure> {
         let opened = self.open().await?;
         if let Err(reason) = check_mode(opened.mode) {
             return Err(at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, reason))));
         }
         self.prepare(&opened).await?;
         self.meter.moved();
+        ledger.begun = true;
+        Ok(opened)
+    }
+
+    async fn bring_all(&self, opened: TransferOpened, ledger: &mut Ledger) -> Result<(), Failure> {
         match opened.kind {
             SentKind::File => {
                 self.meter.set_total(opened.size);
@@ -168,7 +182,7 @@ impl Round<'_> {
             tokio::select! {
                 frame = stream.ended(), if !failed => end = Some(frame),
                 done = &mut sending, if sent.is_none() => {
-                    if let Err(Failure::Lost(reason) | Failure::Restart(reason)) = &done {
+                    if let Err(Failure::Lost(reason) | Failure::Away(reason) | Failure::Restart(reason)) = &done {
                         stream.abort(reason);
                     } else if done.is_err() {
                         stream.abort("the source failed");
