@@ -304,12 +304,11 @@ impl Job {
             other => other.clone(),
         };
         let mut errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
-        *errand = Arc::new(Errand {
-            id: errand.id.clone(),
-            caller: errand.caller.clone(),
-            source: renamed(&errand.source),
-            destination: renamed(&errand.destination),
-        });
+        let (source, destination) = (renamed(&errand.source), renamed(&errand.destination));
+        if (&source, &destination) != (&errand.source, &errand.destination) {
+            let (id, caller) = (errand.id.clone(), errand.caller.clone());
+            *errand = Arc::new(Errand { id, caller, source, destination });
+        }
     }
 
     fn progress(&self) -> Progress {
