@@ -3,6 +3,7 @@
 //! The pieces go into a file of their own beside the destination, which outlives this process on purpose. Only
 //! [`Partial::commit`] gives it the final name. Whether the bytes are the right ones is for the receiver to say.
 
+use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -216,6 +217,11 @@ pub(crate) fn is_part_id(name: &str) -> bool {
 
 pub(crate) fn part_file_name(name: &str) -> String {
     format!(".gantry-{name}.part")
+}
+
+/// The name in a part's file name.
+pub(crate) fn part_id(file_name: &OsStr) -> Option<&str> {
+    file_name.to_str()?.strip_prefix(".gantry-")?.strip_suffix(".part").filter(|name| is_part_id(name))
 }
 
 /// Opens the part file, private and locked against a second receiver.

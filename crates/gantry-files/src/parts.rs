@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::error::FileError;
 use crate::files::Files;
 use crate::handle;
-use crate::partial::{is_part_id, part_file_name};
+use crate::partial::{is_part_id, part_file_name, part_id};
 use crate::scope::SWAP_TRIES;
 
 /// The parts of one owner.
@@ -56,6 +56,23 @@ impl PartRecords {
             }
         }
         Err(fail(io::Error::other("its record is changed again and again")))
+    }
+
+    /// Whether a file is a part that is written down here, for whomever it comes. What only has a part's name is somebody's file.
+    pub fn holds(&self, part: &Path) -> Result<bool, FileError> {
+        let Some(name) = part.file_name().and_then(part_id) else { return Ok(false) };
+        for owner in names_in(&self.root)? {
+            let owner = self.root.join(owner);
+            for transfer in names_in(&owner)? {
+                let is_its = transfer.to_str().is_some_and(|transfer| name.starts_with(transfer));
+                if is_its
+                    && std::fs::read_link(owner.join(&transfer).join(name)).is_ok_and(|known| known == part)
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The part has its final name, or is gone.

@@ -1,7 +1,7 @@
 //! The machines that may join: who is here, what each can do, and calls that are carried there and back.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gantry_link::Link;
@@ -46,7 +46,11 @@ pub struct Nodes {
     pub(crate) relay: Arc<Relay>,
     /// Transfers go on with the next start.
     pub(crate) stopping: CancellationToken,
+    /// Told the old and the new name before the node's connections are closed.
+    on_rename: OnceLock<RenameHook>,
 }
+
+type RenameHook = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 pub(crate) struct Node {
     id: String,
@@ -108,6 +112,7 @@ impl Nodes {
             known: Mutex::default(),
             relay: Arc::default(),
             stopping: CancellationToken::new(),
+            on_rename: OnceLock::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -343,12 +348,22 @@ impl Nodes {
         Ok(())
     }
 
-    pub(crate) async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
+    /// Gives a node another id, under which it has to connect. What is under way with it goes on then.
+    pub async fn rename(self: &Arc<Self>, id: &str, new_id: &str) -> Result<(), DatabaseError> {
         self.refuse_servers_name(new_id)?;
         self.database.rename_node(id, new_id).await?;
+        self.reload(new_id).await?;
+        if let Some(told) = self.on_rename.get() {
+            told(id, new_id);
+        }
         self.dismiss(id, &format!("the node was renamed to {new_id}; start it with that id"), new_id).await;
         self.forget_in_memory(id);
-        self.reload(new_id).await
+        Ok(())
+    }
+
+    /// One listener, for good.
+    pub(crate) fn when_renamed(&self, told: impl Fn(&str, &str) + Send + Sync + 'static) {
+        let _ = self.on_rename.set(Box::new(told));
     }
 
     pub(crate) async fn revoke(&self, id: &str) -> Result<(), DatabaseError> {

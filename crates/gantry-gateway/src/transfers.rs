@@ -27,7 +27,7 @@ mod session;
 mod storage;
 
 use leftovers::{End, remove_leftovers};
-use meter::Meter;
+use meter::{Meter, Meters};
 use round::Errand;
 use session::OwnDesks;
 use storage::StorageBooks;
@@ -59,6 +59,7 @@ pub struct Transfers {
     registry: Registry,
     database: Database,
     own: OwnDesks,
+    meters: Meters,
     idle_limit: Duration,
     running: Mutex<HashMap<Key, Arc<Job>>>,
     /// One is started at a time, so that the same one asked for twice is one.
@@ -82,8 +83,9 @@ struct Resumed {
 type Ended = Result<Transferred, WireError>;
 
 struct Job {
-    key: Key,
-    errand: Errand,
+    id: String,
+    /// Another one when a node at one end was renamed.
+    errand: Mutex<Arc<Errand>>,
     /// Goes on from an earlier start of the gateway.
     resumed: Option<Resumed>,
     meter: Arc<Meter>,
@@ -95,16 +97,34 @@ struct Job {
 
 impl Transfers {
     pub fn new(parts: TransfersParts) -> Arc<Transfers> {
-        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data)));
-        Arc::new(Transfers {
+        let meters = Meters::default();
+        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
+        let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
             registry: parts.registry,
             database: parts.database,
             own: OwnDesks { storage, local: parts.local },
+            meters,
             idle_limit: parts.idle_limit,
             running: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
-        })
+        });
+        let told = Arc::downgrade(&transfers);
+        transfers.nodes.when_renamed(move |old, new| {
+            if let Some(transfers) = told.upgrade() {
+                transfers.rename(old, new);
+            }
+        });
+        transfers
+    }
+
+    /// What runs with a node goes on under its new name.
+    fn rename(&self, old: &str, new: &str) {
+        let mut running = self.running();
+        for job in std::mem::take(&mut *running).into_values() {
+            job.rename(old, new);
+            running.insert(job.key(), job);
+        }
     }
 
     /// Goes on with what an earlier start of the gateway did not finish; returns how many.
@@ -165,11 +185,12 @@ impl Transfers {
         let caller = call.caller();
         let errand = Errand { id: uuid::Uuid::now_v7().to_string(), caller, source, destination };
         let job = Job::new(errand, None);
-        let known = self.running().get(&job.key).filter(|known| !known.cancel.is_cancelled()).cloned();
+        let (key, errand) = (job.key(), job.errand());
+        let known = self.running().get(&key).filter(|known| !known.cancel.is_cancelled()).cloned();
         if let Some(known) = known {
             return Ok(Waiting::new(known));
         }
-        for endpoint in [&job.errand.source, &job.errand.destination] {
+        for endpoint in [&errand.source, &errand.destination] {
             self.check_present(endpoint)?;
         }
         if self.running().len() >= MAX_RUNNING {
@@ -177,12 +198,12 @@ impl Transfers {
             return Err(ToolError::unavailable(text).with_hint("try again later"));
         }
         let new = NewTransfer {
-            id: job.errand.id.clone(),
-            agent: job.key.agent.clone(),
-            principal: job.key.principal.clone(),
-            autonomy: job.errand.caller.autonomy.clone(),
-            source: job.key.source.clone(),
-            destination: job.key.destination.clone(),
+            id: job.id.clone(),
+            agent: key.agent,
+            principal: key.principal,
+            autonomy: errand.caller.autonomy.clone(),
+            source: key.source,
+            destination: key.destination,
         };
         let recorded = self.database.insert_transfer(&new, now_ms()).await;
         recorded.map_err(|err| ToolError::failed(format!("the transfer cannot be recorded: {err}")))?;
@@ -192,13 +213,16 @@ impl Transfers {
     }
 
     fn spawn(self: &Arc<Self>, job: Arc<Job>) {
-        self.running().insert(job.key.clone(), job.clone());
+        self.running().insert(job.key(), job.clone());
+        self.meters.add(&job.id, &job.meter);
         let transfers = self.clone();
         tokio::spawn(async move {
             let outcome = transfers.drive(&job).await;
+            transfers.meters.remove(&job.id);
             let mut running = transfers.running();
-            if running.get(&job.key).is_some_and(|known| Arc::ptr_eq(known, &job)) {
-                running.remove(&job.key);
+            let key = job.key();
+            if running.get(&key).is_some_and(|known| Arc::ptr_eq(known, &job)) {
+                running.remove(&key);
             }
             drop(running);
             job.outcome.send_replace(Some(outcome));
@@ -246,20 +270,44 @@ fn unknown_node(node: &str) -> ToolError {
 
 impl Job {
     fn new(errand: Errand, resumed: Option<Resumed>) -> Job {
-        let key = Key {
-            principal: errand.caller.principal.clone(),
-            agent: errand.caller.agent.clone(),
-            source: errand.source.to_string(),
-            destination: errand.destination.to_string(),
-        };
         Job {
-            key,
-            errand,
+            id: errand.id.clone(),
+            errand: Mutex::new(Arc::new(errand)),
             resumed,
             meter: Arc::new(Meter::new()),
             cancel: CancellationToken::new(),
             outcome: watch::channel(None).0,
             waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// As it is now.
+    fn errand(&self) -> Arc<Errand> {
+        self.errand.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn key(&self) -> Key {
+        let errand = self.errand();
+        Key {
+            principal: errand.caller.principal.clone(),
+            agent: errand.caller.agent.clone(),
+            source: errand.source.to_string(),
+            destination: errand.destination.to_string(),
+        }
+    }
+
+    fn rename(&self, old: &str, new: &str) {
+        let renamed = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Node { node, path } if node == old => {
+                Endpoint::Node { node: new.to_owned(), path: path.clone() }
+            }
+            other => other.clone(),
+        };
+        let mut errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
+        let (source, destination) = (renamed(&errand.source), renamed(&errand.destination));
+        if (&source, &destination) != (&errand.source, &errand.destination) {
+            let (id, caller) = (errand.id.clone(), errand.caller.clone());
+            *errand = Arc::new(Errand { id, caller, source, destination });
         }
     }
 

@@ -101,6 +101,24 @@ pub enum ObjectError {
     Config(String),
 }
 
+impl ObjectError {
+    /// The store does not answer now, or says itself that it cannot: later it may.
+    pub fn is_passing(&self) -> bool {
+        let ObjectError::Store { cause, .. } = self else { return false };
+        let mut link: Option<&(dyn std::error::Error + 'static)> = Some(&**cause);
+        while let Some(error) = link {
+            if error.is::<object_store::client::HttpError>() {
+                return true;
+            }
+            link = error.source();
+        }
+        // The status is told in words only.
+        let text = cause.to_string();
+        matches!(**cause, object_store::Error::Generic { .. })
+            && ["status code: 5", "status code: 429"].iter().any(|status| text.contains(status))
+    }
+}
+
 /// Reads an object block by block; always the version that was opened.
 #[derive(Debug)]
 pub struct ObjectReader {
@@ -194,21 +212,32 @@ impl Objects {
     }
 
     /// Makes or replaces an object by a staged file of any size, which is gone afterwards. When it fails, the file stays.
-    /// The mode is kept beside it, where the file system of a folder can.
+    /// The mode is kept beside it, where the file system of a folder can. On the way into a bucket `moved` hears of each part that
+    /// is there; the next try goes on after those.
     pub async fn put_staged(
         &self,
         key: &str,
         staged: Staged,
         content_type: &str,
         mode: Option<u32>,
+        moved: &(dyn Fn() + Send + Sync),
     ) -> Result<(), ObjectError> {
         check_key(key)?;
         match &self.home {
             Home::Folder(folder) => {
                 in_folder(folder, key, move |folder, key| folder.put_staged(key, &staged, mode)).await
             }
-            Home::S3(s3) => s3.put_staged(key, staged, content_type, mode).await,
+            Home::S3(s3) => s3.put_staged(key, staged, content_type, mode, moved).await,
         }
+    }
+
+    /// Removes a staged file, and what of it lies in a bucket already. When that fails, the file stays, to be tried again.
+    pub async fn discard_staged(&self, staged: Staged) -> Result<(), ObjectError> {
+        if let Home::S3(s3) = &self.home {
+            s3.discard_staged(&staged.id(), &staged).await?;
+        }
+        let key = staged.id();
+        staged.discard().map_err(|cause| ObjectError::Io { doing: "remove the staged file of", key, cause })
     }
 
     /// Changes an object as one step: `change` gets what is there and says what to put. It may be asked again when somebody else

@@ -18,6 +18,8 @@ const MAX_ID_BYTES: usize = 64;
 pub struct Staged {
     file: File,
     path: PathBuf,
+    /// What is known of its way into a bucket.
+    upload_record: PathBuf,
     length: u64,
 }
 
@@ -39,7 +41,7 @@ impl Staged {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "another transfer is writing it"))?;
         let length = file.metadata()?.len();
-        Ok(Staged { file, path, length })
+        Ok(Staged { file, path, upload_record: data.uploads().join(id), length })
     }
 
     /// Removes staged files that nobody wrote for so long; returns how many.
@@ -62,15 +64,13 @@ impl Staged {
         Ok(swept)
     }
 
-    /// The ids under which something is staged.
+    /// The ids under which something is staged, or lies in a bucket half-way.
     pub fn ids(data: &DataDir) -> io::Result<Vec<String>> {
-        let entries = match std::fs::read_dir(data.staging()) {
-            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        entries
-            .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
-            .collect()
+        let mut ids = names_in(&data.staging())?;
+        ids.extend(names_in(&data.uploads())?.into_iter().filter(|name| !name.contains('.')));
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
     }
 
     /// How many bytes have come.
@@ -119,9 +119,27 @@ impl Staged {
         self.file.sync_data()
     }
 
-    /// Removes what has come.
+    /// Removes what has come, and what was written down of its way into a bucket.
     pub fn discard(self) -> io::Result<()> {
+        match std::fs::remove_file(&self.upload_record) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+            _ => {}
+        }
         std::fs::remove_file(&self.path)
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn upload_record(&self) -> &Path {
+        &self.upload_record
+    }
+
+    /// When it was last written, in nanoseconds since 1970.
+    pub(crate) fn written(&self) -> io::Result<u128> {
+        let modified = self.file.metadata()?.modified()?;
+        Ok(modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -138,6 +156,19 @@ impl DataDir {
     pub fn staging(&self) -> PathBuf {
         self.root().join("staging")
     }
+
+    /// What is known of uploads into a bucket that are under way.
+    pub fn uploads(&self) -> PathBuf {
+        self.root().join("uploads")
+    }
+}
+
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
 }
 
 #[cfg(test)]

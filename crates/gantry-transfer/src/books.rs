@@ -72,12 +72,17 @@ pub trait Landing: Send + 'static {
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError>;
 }
 
+/// The longest path below a directory that is sent.
+pub const MAX_ENTRY_BYTES: usize = 4096;
+
 /// A path below a directory, as another machine tells it: only plain names.
 pub fn check_entry(entry: &str) -> Result<&str, TransferError> {
     let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');
-    if entry.len() <= 4096 && entry.split('/').all(plain) {
-        return Ok(entry);
+    if !entry.split('/').all(plain) {
+        return Err(TransferError::BadEntry(entry.chars().take(200).collect()));
     }
-    let shown: String = entry.chars().take(200).collect();
-    Err(TransferError::Violation(format!("{shown:?} is no path below a directory")))
+    if entry.len() > MAX_ENTRY_BYTES {
+        return Err(TransferError::EntryTooLong(entry.len()));
+    }
+    Ok(entry)
 }

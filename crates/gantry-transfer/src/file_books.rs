@@ -148,12 +148,11 @@ impl FileBooks {
                 page.last = true;
                 break;
             };
-            // Parts of transfers are nobody's files.
-            let own = |name: &str| name.starts_with(".gantry-") && name.ends_with(".part");
-            if entry.path.rsplit('/').next().is_some_and(own) {
-                continue;
-            }
             let kind = match entry.kind {
+                // By its name first: few files have such a one.
+                ManifestKind::File if self.records.holds(&manifest.root().join(&entry.path))? => {
+                    WireEntryKind::Skipped { reason: "it is the part of a file that is still coming".into() }
+                }
                 ManifestKind::File => WireEntryKind::File { size: entry.size, mode: entry.mode },
                 ManifestKind::Directory => WireEntryKind::Directory { mode: entry.mode },
                 ManifestKind::Symlink { target } => WireEntryKind::Link { target },

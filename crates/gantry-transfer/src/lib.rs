@@ -12,7 +12,7 @@ mod receiving;
 mod sending;
 mod streams;
 
-pub use books::{Books, BooksFuture, Landing, Origin, check_entry};
+pub use books::{Books, BooksFuture, Landing, MAX_ENTRY_BYTES, Origin, check_entry};
 pub use desk::{Ask, Desk};
 pub use error::TransferError;
 pub use file_books::{Beneath, FileBooks, part_name};

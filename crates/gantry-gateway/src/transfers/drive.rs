@@ -8,7 +8,7 @@ use gantry_toolsets::Transferred;
 use serde_json::Value;
 
 use super::ledger::{Kept, Ledger};
-use super::round::Round;
+use super::round::{Errand, Round};
 use super::session::{Failure, Session};
 use super::{Ended, Job, Resumed, Transfers};
 use crate::gateway::now_ms;
@@ -74,7 +74,7 @@ impl Transfers {
             Err(error) => Err(error.message.as_str()),
         };
         // The bytes are there, or the caller hears why not, whatever the record says.
-        let _ = self.database.finish_transfer(&job.errand.id, noted, now_ms()).await;
+        let _ = self.database.finish_transfer(&job.id, noted, now_ms()).await;
         match ended {
             Ok(()) => {
                 job.meter.set_done(arrived.bytes);
@@ -99,8 +99,11 @@ impl Transfers {
         let (mut restarts, mut fruitless, mut furthest) = (0, 0, 0);
         loop {
             let before = job.meter.done();
-            match self.round(job, ledger).await {
+            let errand = job.errand();
+            match self.round(&errand, job, ledger).await {
                 Ok(()) => return Ok(()),
+                // A node was renamed: what was said of its old name does not count.
+                Err(_) if !Arc::ptr_eq(&errand, &job.errand()) => ledger.from_zero = false,
                 Err(Failure::Final(error) | Failure::Source(error)) => return Err(error),
                 Err(Failure::Restart(reason)) => {
                     restarts += 1;
@@ -109,6 +112,12 @@ impl Transfers {
                     }
                     ledger.from_zero = true;
                 }
+                // A new transfer waits for nobody.
+                Err(Failure::Away(reason)) if !ledger.begun => {
+                    return Err(WireError::new(ErrorCode::Unavailable, reason));
+                }
+                // Nothing moves meanwhile, and that has its own limit.
+                Err(Failure::Away(_)) => ledger.from_zero = false,
                 Err(Failure::Lost(reason)) => {
                     ledger.from_zero = false;
                     fruitless = if job.meter.done() > furthest { 0 } else { fruitless + 1 };
@@ -125,35 +134,30 @@ impl Transfers {
         }
     }
 
-    async fn round(&self, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
+    async fn round(&self, errand: &Errand, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
         let session = |endpoint| Session::open(&self.nodes, &self.own, endpoint);
-        let (source, destination) =
-            tokio::try_join!(session(&job.errand.source), session(&job.errand.destination))?;
-        let round = Round {
-            errand: &job.errand,
-            source,
-            destination,
-            relay: self.nodes.relay.clone(),
-            meter: job.meter.clone(),
-        };
+        let (source, destination) = tokio::try_join!(session(&errand.source), session(&errand.destination))?;
+        let round =
+            Round { errand, source, destination, relay: self.nodes.relay.clone(), meter: job.meter.clone() };
         round.run(ledger).await
     }
 
     async fn record(&self, job: &Job, kept: &Kept) {
         let (total, done, ledger) = (job.meter.total(), job.meter.done(), kept.text());
         // A record that is behind costs nothing but an older number, and files that are sent again.
-        let noted = self.database.transfer_progress(&job.errand.id, total, done, ledger.as_deref(), now_ms());
+        let noted = self.database.transfer_progress(&job.id, total, done, ledger.as_deref(), now_ms());
         let _ = noted.await;
     }
 
     /// Has what has come removed at the destination, and the source forget. An end that is away hears it when it is back.
     async fn clean_up(&self, job: &Job, entries: Vec<String>) {
-        let over = TransferOver { transfer: job.errand.id.clone(), entries };
+        let over = TransferOver { transfer: job.id.clone(), entries };
         let abandon = async |endpoint| {
             let end = Session::open(&self.nodes, &self.own, endpoint).await?;
             end.request::<_, Value>(method::TRANSFER_ABANDON, &over).await
         };
-        for endpoint in [&job.errand.destination, &job.errand.source] {
+        let errand = job.errand();
+        for endpoint in [&errand.destination, &errand.source] {
             if self.check_present(endpoint).is_ok() {
                 let _ = tokio::time::timeout(CLEAN_UP_LIMIT, abandon(endpoint)).await;
             }

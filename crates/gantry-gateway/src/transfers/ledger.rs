@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 
 /// What was left out is told up to here, and then counted.
 const MAX_SKIPPED: usize = 200;
+const MAX_SHOWN_CHARS: usize = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Not the first round: parts may have come before.
     pub(crate) resumed: bool,
+    /// Both ends were there, if only once.
+    pub(crate) begun: bool,
     /// What has come is not to be gone on with.
     pub(crate) from_zero: bool,
     /// Written down now and then while the rounds go on.
@@ -49,7 +52,7 @@ impl Ledger {
     /// Of a transfer that goes on from an earlier start. One that cannot be read costs nothing but what is sent again.
     pub(crate) fn resumed(kept: Option<&str>) -> Ledger {
         let arrived: Arrived = kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
-        Ledger { resumed: true, from_zero: false, arrived: Arc::new(Mutex::new(arrived)) }
+        Ledger { resumed: true, begun: true, from_zero: false, arrived: Arc::new(Mutex::new(arrived)) }
     }
 
     /// Held for moments only, never while anything is waited for.
@@ -135,7 +138,7 @@ impl Arrived {
 
     fn skip(&mut self, path: &str, reason: &str) {
         if self.skipped.len() < MAX_SKIPPED {
-            self.skipped.push(format!("{path}: {reason}"));
+            self.skipped.push(format!("{}: {}", shortened(path), shortened(reason)));
         } else {
             self.skipped_more += 1;
         }
@@ -148,5 +151,13 @@ impl Arrived {
             skipped.push(format!("and {} more", self.skipped_more));
         }
         skipped
+    }
+}
+
+/// Names and reasons come from a source, which may say anything.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
+        None => text.to_owned(),
     }
 }

@@ -1,6 +1,8 @@
 //! How far a transfer is, and when it last moved.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
@@ -53,5 +55,27 @@ impl Meter {
 
     pub(crate) fn idle_for(&self) -> Duration {
         self.started.elapsed().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
+    }
+}
+
+/// The meters of transfers that run, by the transfer's id.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meters(Arc<Mutex<HashMap<String, Arc<Meter>>>>);
+
+impl Meters {
+    pub(crate) fn add(&self, transfer: &str, meter: &Arc<Meter>) {
+        self.table().insert(transfer.to_owned(), meter.clone());
+    }
+
+    pub(crate) fn remove(&self, transfer: &str) {
+        self.table().remove(transfer);
+    }
+
+    pub(crate) fn find(&self, transfer: &str) -> Option<Arc<Meter>> {
+        self.table().get(transfer).cloned()
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<String, Arc<Meter>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

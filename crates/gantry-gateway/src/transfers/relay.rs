@@ -283,10 +283,11 @@ mod tests {
     use gantry_store::{DataDir, Objects};
 
     use super::*;
+    use crate::transfers::meter::Meters;
     use crate::transfers::storage::StorageBooks;
 
     fn desk(data: &DataDir) -> Arc<Desk> {
-        Desk::new(Arc::new(StorageBooks::new(Objects::folder(data), data.clone())))
+        Desk::new(Arc::new(StorageBooks::new(Objects::folder(data), data.clone(), Meters::default())))
     }
 
     fn data(stream: u32, offset: u64, length: usize) -> StreamFrame {

@@ -11,6 +11,7 @@ use gantry_protocol::{
     TransferPrepared, TransferReceive, TransferSend, WireEntry, WireEntryKind, WireError, method,
 };
 use gantry_toolsets::Endpoint;
+use gantry_transfer::{TransferError, check_entry};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -49,12 +50,26 @@ pub(crate) struct Round<'a> {
 
 impl Round<'_> {
     pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+        let opened = self.begin(ledger).await?;
+        // A store that is there when it is asked, and away when it is used, counts as any end that brings nothing.
+        self.bring_all(opened, ledger).await.map_err(|failure| match failure {
+            Failure::Away(reason) => Failure::Lost(reason),
+            other => other,
+        })
+    }
+
+    async fn begin(&self, ledger: &mut Ledger) -> Result<TransferOpened, Failure> {
         let opened = self.open().await?;
         if let Err(reason) = check_mode(opened.mode) {
             return Err(at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, reason))));
         }
         self.prepare(&opened).await?;
         self.meter.moved();
+        ledger.begun = true;
+        Ok(opened)
+    }
+
+    async fn bring_all(&self, opened: TransferOpened, ledger: &mut Ledger) -> Result<(), Failure> {
         match opened.kind {
             SentKind::File => {
                 self.meter.set_total(opened.size);
@@ -167,7 +182,7 @@ impl Round<'_> {
             tokio::select! {
                 frame = stream.ended(), if !failed => end = Some(frame),
                 done = &mut sending, if sent.is_none() => {
-                    if let Err(Failure::Lost(reason) | Failure::Restart(reason)) = &done {
+                    if let Err(Failure::Lost(reason) | Failure::Away(reason) | Failure::Restart(reason)) = &done {
                         stream.abort(reason);
                     } else if done.is_err() {
                         stream.abort("the source failed");
@@ -225,7 +240,16 @@ impl Round<'_> {
                     let ask = TransferManifest { transfer: self.errand.id.clone() };
                     let next: ManifestPage = self.source.request(method::TRANSFER_MANIFEST, &ask).await?;
                     self.meter.moved();
-                    (page, last) = (next.entries.into(), next.last);
+                    if next.entries.is_empty() && !next.last {
+                        return Err(self
+                            .source_breaks_rules("it sent a page without entries, and says that more come"));
+                    }
+                    last = next.last;
+                    page = next
+                        .entries
+                        .into_iter()
+                        .map(|entry| self.checked(entry))
+                        .collect::<Result<_, _>>()?;
                 }
                 let Some(entry): Option<WireEntry> = page.pop_front() else {
                     if last {
@@ -257,7 +281,41 @@ impl Round<'_> {
         }
     }
 
+    /// A name that a source told is judged before anything else sees it.
+    fn checked(&self, mut entry: WireEntry) -> Result<WireEntry, Failure> {
+        match check_entry(&entry.path) {
+            Ok(_) => {}
+            Err(err @ TransferError::EntryTooLong(_)) => {
+                entry.kind = WireEntryKind::Skipped { reason: err.to_string() };
+            }
+            Err(err) => {
+                return Err(self.source_breaks_rules(&format!("it names an entry that cannot be: {err}")));
+            }
+        }
+        Ok(entry)
+    }
+
+    fn source_breaks_rules(&self, how: &str) -> Failure {
+        let message = format!("the source breaks the rules of transfers: {how}");
+        at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, message)))
+    }
+
+    /// Brings one entry over. What its destination cannot have under that name is left out, and told.
     async fn bring_entry(
+        &self,
+        entry: &WireEntry,
+        room: &Semaphore,
+        resumed: bool,
+    ) -> Result<Brought, Failure> {
+        match self.try_entry(entry, room, resumed).await {
+            Err(Failure::Final(error)) if error.code == ErrorCode::InvalidInput => {
+                Ok(Brought::Skipped(error.message))
+            }
+            brought => brought,
+        }
+    }
+
+    async fn try_entry(
         &self,
         entry: &WireEntry,
         room: &Semaphore,

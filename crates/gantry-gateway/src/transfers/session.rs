@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::relay::{DeskOut, Port, Relay};
+use super::storage::is_store_away;
 use crate::nodes::{Node, Nodes};
 
 const BULK_LIMIT: Duration = Duration::from_secs(20);
@@ -21,6 +22,8 @@ const BULK_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) enum Failure {
     /// Try again when both ends are there, from what has come.
     Lost(String),
+    /// The workspace's store is away. Try again when it is back, however often that takes.
+    Away(String),
     /// Begin this file anew.
     Restart(String),
     /// The source cannot be read; below a directory that one entry is left out.
@@ -38,6 +41,7 @@ impl Failure {
             (_, Failure::Source(_)) => other,
             (Failure::Restart(_), _) => self,
             (_, Failure::Restart(_)) => other,
+            (_, Failure::Away(_)) => other,
             _ => self,
         }
     }
@@ -136,12 +140,16 @@ impl Session {
                 // A task of its own: what is called off still ends in order.
                 let desk = desk.clone();
                 let answer = tokio::spawn(async move { desk.answer(ask).await }).await;
-                answer.map_err(|err| {
+                let answer = answer.map_err(|err| {
                     Failure::Final(WireError::new(
                         ErrorCode::Internal,
                         format!("the transfer's end failed: {err}"),
                     ))
-                })??
+                })?;
+                answer.map_err(|error| match is_store_away(&error) {
+                    true => Failure::Away(error.message),
+                    false => error.into(),
+                })?
             }
         };
         serde_json::from_str(answer.get()).map_err(|err| {

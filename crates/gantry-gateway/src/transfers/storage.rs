@@ -17,6 +17,11 @@ use gantry_transfer::{Books, BooksFuture, Landing, Origin, TransferError, check_
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::meter::{Meter, Meters};
+
+/// Among the details of an error: not the transfer is at fault, nor its end.
+const STORE_AWAY: &str = "the store is away";
+
 const PAGE_ENTRIES: usize = 512;
 
 /// What was written in the workspace has no mode, and files of a storage that keeps none neither.
@@ -32,6 +37,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct StorageBooks {
     objects: Objects,
     data: DataDir,
+    meters: Meters,
     sources: Mutex<HashMap<String, StoredSource>>,
     /// The key of a file, or of a directory without its final slash.
     destinations: Mutex<HashMap<String, String>>,
@@ -44,8 +50,8 @@ enum StoredSource {
 }
 
 impl StorageBooks {
-    pub(crate) fn new(objects: Objects, data: DataDir) -> StorageBooks {
-        StorageBooks { objects, data, sources: Mutex::default(), destinations: Mutex::default() }
+    pub(crate) fn new(objects: Objects, data: DataDir, meters: Meters) -> StorageBooks {
+        StorageBooks { objects, data, meters, sources: Mutex::default(), destinations: Mutex::default() }
     }
 
     async fn open_source(&self, ask: TransferOpen) -> Result<TransferOpened, WireError> {
@@ -207,7 +213,8 @@ impl Books for StorageBooks {
     fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
         let key = self.key(transfer, entry)?;
         let staged = self.open_staged(&part_name(transfer, entry))?;
-        Ok(Box::new(StagedLanding { staged, objects: self.objects.clone(), key }))
+        let meter = self.meters.find(transfer);
+        Ok(Box::new(StagedLanding { staged, objects: self.objects.clone(), key, meter }))
     }
 
     /// Directories are there as soon as something lies in them.
@@ -228,7 +235,8 @@ impl Books for StorageBooks {
         lock(&self.sources).remove(transfer);
         lock(&self.destinations).remove(transfer);
         for id in self.staged_ids()?.iter().filter(|id| transfer_of(id) == transfer) {
-            self.open_staged(id)?.discard().map_err(|err| staging("remove the staged file", &err))?;
+            let discard = self.objects.discard_staged(self.open_staged(id)?);
+            Handle::current().block_on(discard).map_err(stored)?;
         }
         Ok(())
     }
@@ -306,6 +314,8 @@ struct StagedLanding {
     staged: Staged,
     objects: Objects,
     key: String,
+    /// On the way into a bucket a file moves once more.
+    meter: Option<Arc<Meter>>,
 }
 
 impl Landing for StagedLanding {
@@ -326,8 +336,9 @@ impl Landing for StagedLanding {
     }
 
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
-        let StagedLanding { staged, objects, key } = *self;
-        let put = objects.put_staged(&key, staged, content_type(&key), Some(mode));
+        let StagedLanding { staged, objects, key, meter } = *self;
+        let moved = || meter.iter().for_each(|meter| meter.moved());
+        let put = objects.put_staged(&key, staged, content_type(&key), Some(mode), &moved);
         Handle::current().block_on(put).map_err(stored)
     }
 }
@@ -352,7 +363,17 @@ fn stored(err: ObjectError) -> TransferError {
     TransferError::Other(object_error(err))
 }
 
+/// Whether the store was away, and nothing else is wrong.
+pub(crate) fn is_store_away(error: &WireError) -> bool {
+    error.code == ErrorCode::Unavailable
+        && error.details.as_ref().is_some_and(|details| *details == STORE_AWAY)
+}
+
 fn object_error(err: ObjectError) -> WireError {
+    if err.is_passing() {
+        let error = WireError::new(ErrorCode::Unavailable, err.to_string());
+        return WireError { details: Some(STORE_AWAY.into()), ..error };
+    }
     let code = match err {
         ObjectError::BadKey(_) => ErrorCode::InvalidInput,
         ObjectError::Changed { .. } => ErrorCode::Conflict,

@@ -34,6 +34,7 @@ pub(crate) struct Fleet {
     pub(crate) objects: Objects,
     pub(crate) database: Database,
     pub(crate) transfers: Arc<Transfers>,
+    nodes: Arc<Nodes>,
     tokens: BTreeMap<&'static str, String>,
     serving: tokio::sync::Mutex<Option<Serving>>,
     members: Members,
@@ -49,14 +50,25 @@ impl Fleet {
     pub(crate) async fn start_with(names: &[&str], idle_limit: Duration) -> Fleet {
         let folder = tempfile::tempdir().unwrap();
         let wire = Wire::start().await;
-        let mut fleet = Fleet::gateway(folder, wire, idle_limit).await;
+        let mut fleet = Fleet::gateway(folder, wire, idle_limit, None).await;
         for name in names {
             fleet.add_node(name, None).await;
         }
         fleet
     }
 
-    async fn gateway(folder: tempfile::TempDir, wire: Arc<Wire>, idle_limit: Duration) -> Fleet {
+    /// A gateway whose workspaces are in a bucket, and no nodes.
+    pub(crate) async fn start_on(objects: Objects) -> Fleet {
+        let folder = tempfile::tempdir().unwrap();
+        Fleet::gateway(folder, Wire::start().await, Duration::from_secs(60), Some(objects)).await
+    }
+
+    async fn gateway(
+        folder: tempfile::TempDir,
+        wire: Arc<Wire>,
+        idle_limit: Duration,
+        objects: Option<Objects>,
+    ) -> Fleet {
         let data = DataDir::new(folder.path().join("gateway"));
         data.create().unwrap();
         let database = Database::open(&data).await.unwrap();
@@ -75,7 +87,7 @@ impl Fleet {
             registry.register(tool.on_node(LOCAL_NODE)).unwrap();
         }
         let gate = Arc::new(gate(registry, vec![data.root().to_owned()]));
-        let objects = Objects::folder(&data);
+        let objects = objects.unwrap_or_else(|| Objects::folder(&data));
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             registry: gate.registry().clone(),
@@ -92,7 +104,7 @@ impl Fleet {
             public_url: None,
             sessions: None,
             gate,
-            nodes,
+            nodes: nodes.clone(),
             database: database.clone(),
             results: Arc::new(KeptResults::new(data.results())),
             operator_token: "operator".into(),
@@ -114,6 +126,7 @@ impl Fleet {
             objects,
             database,
             transfers,
+            nodes,
             tokens,
             serving,
             members: Members::default(),
@@ -132,8 +145,15 @@ impl Fleet {
         self.database.close().await;
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         let members = std::mem::take(&mut self.members);
-        let fleet = Fleet::gateway(folder, self.wire.clone(), self.idle_limit).await;
+        let fleet = Fleet::gateway(folder, self.wire.clone(), self.idle_limit, None).await;
         Fleet { members, ..fleet }
+    }
+
+    /// Gives a node another name; its token goes with it.
+    pub(crate) async fn rename(&mut self, name: &str, new_name: &'static str) {
+        self.nodes.rename(name, new_name).await.unwrap();
+        let token = self.tokens.remove(name).unwrap();
+        self.tokens.insert(new_name, token);
     }
 
     /// A node that may join, and does; with these tools only, if any are named.

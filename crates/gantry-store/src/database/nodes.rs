@@ -200,9 +200,15 @@ impl Database {
             .map_err(query_error(DOING))?;
         found(id, renamed.rows_affected())?;
         // A node that had the new name before may have left reports with the same ids; they are not this one's.
-        for statement in
-            ["DELETE FROM process_ends WHERE node = $2", "UPDATE process_ends SET node = $2 WHERE node = $1"]
-        {
+        // Transfers under way go on under the new name.
+        for statement in [
+            "DELETE FROM process_ends WHERE node = $2",
+            "UPDATE process_ends SET node = $2 WHERE node = $1",
+            "UPDATE transfers SET source = $2 || substr(source, length($1) + 1)
+             WHERE state = 'running' AND substr(source, 1, length($1) + 1) = $1 || ':'",
+            "UPDATE transfers SET destination = $2 || substr(destination, length($1) + 1)
+             WHERE state = 'running' AND substr(destination, 1, length($1) + 1) = $1 || ':'",
+        ] {
             let moved = sqlx::query(statement).bind(id).bind(new_id).execute(&mut *transaction);
             moved.await.map_err(query_error(DOING))?;
         }

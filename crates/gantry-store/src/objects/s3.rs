@@ -1,8 +1,6 @@
 //! Objects in a bucket of an S3-compatible store. Large ones go up in parts, changes are compared by etag.
 
 use std::fmt;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +19,10 @@ use super::{
     ReaderInner, content_type, mode,
 };
 use crate::staged::Staged;
+
+mod upload;
+
+use upload::read_block;
 
 /// Parts of a large object; S3 takes at least 5 MiB each and at most 10,000.
 const PART: usize = 8 << 20;
@@ -199,11 +201,17 @@ impl S3 {
         staged: Staged,
         content_type: &str,
         mode: Option<u32>,
+        moved: &(dyn Fn() + Send + Sync),
     ) -> Result<(), ObjectError> {
         let staged = Arc::new(staged);
-        let size = staged.length();
-        let blocks = Blocks::Staged { staged: Arc::clone(&staged), offset: 0 };
-        self.upload(key, size, attributes(content_type, mode), blocks).await?;
+        if staged.length() > PART as u64 {
+            self.upload_staged(key, &staged, content_type, mode, moved).await?;
+        } else {
+            let whole = read_block(key, &staged, 0, staged.length()).await?;
+            let _lock = self.lock(key).await;
+            let put = self.put_if(key, whole, attributes(content_type, mode), PutMode::Overwrite).await;
+            put.map_err(store_error("write", key))?;
+        }
         std::fs::remove_file(staged.path()).map_err(|cause| ObjectError::Io {
             doing: "remove the staged file of",
             key: key.to_owned(),
@@ -211,30 +219,25 @@ impl S3 {
         })
     }
 
-    /// Sends blocks: in one request when they are few, in parts otherwise. A failure leaves nothing behind.
+    pub(super) async fn discard_staged(&self, key: &str, staged: &Staged) -> Result<(), ObjectError> {
+        self.abort_upload(key, staged).await
+    }
+
+    /// Sends an object that is read as it goes. A failure leaves nothing behind.
     async fn upload(
         &self,
         key: &str,
         size: u64,
         attributes: Attributes,
-        mut blocks: Blocks,
+        mut reader: ObjectReader,
     ) -> Result<(), ObjectError> {
-        if size <= PART as u64 {
-            let mut whole = Vec::new();
-            while let Some(block) = blocks.next(key).await? {
-                whole.extend_from_slice(&block);
-            }
-            let _lock = self.lock(key).await;
-            let put = self.put_if(key, whole.into(), attributes, PutMode::Overwrite).await;
-            return put.map_err(store_error("write", key));
-        }
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let upload = self.store.put_multipart_opts(&self.path(key)?, options).await;
         let part = usize::try_from(size.div_ceil(MAX_PARTS)).unwrap_or(usize::MAX).max(PART);
         let mut writer =
             WriteMultipart::new_with_chunk_size(upload.map_err(store_error("write", key))?, part);
         let sent = async {
-            while let Some(block) = blocks.next(key).await? {
+            while let Some(block) = reader.next().await? {
                 writer.wait_for_capacity(PARTS_AT_ONCE).await.map_err(store_error("write", key))?;
                 writer.put(block);
             }
@@ -301,7 +304,7 @@ impl S3 {
         }
         let reader = self.open(from, 0, Some(&info.etag)).await?.ok_or_else(missing)?;
         let attributes = attributes(&info.content_type, info.mode);
-        self.upload(to, info.size, attributes, Blocks::Object(reader)).await?;
+        self.upload(to, info.size, attributes, reader).await?;
         Ok(info.size)
     }
 
@@ -364,34 +367,6 @@ impl S3 {
     fn parsed(&self, key: &str) -> Result<Path, Error> {
         // Not `from`, which would turn characters into percent signs.
         Path::parse(format!("{}{key}", self.before())).map_err(Error::from)
-    }
-}
-
-/// Where the bytes of an upload come from.
-enum Blocks {
-    Staged { staged: Arc<Staged>, offset: u64 },
-    Object(ObjectReader),
-}
-
-impl Blocks {
-    async fn next(&mut self, key: &str) -> Result<Option<Bytes>, ObjectError> {
-        let (staged, offset) = match self {
-            Blocks::Object(reader) => return reader.next().await,
-            Blocks::Staged { staged, offset } => (staged, offset),
-        };
-        let wanted = usize::try_from(staged.length() - *offset).unwrap_or(PART).min(PART);
-        if wanted == 0 {
-            return Ok(None);
-        }
-        let (file, at) = (Arc::clone(staged), *offset);
-        let read = tokio::task::spawn_blocking(move || {
-            let mut block = vec![0; wanted];
-            file.file().read_exact_at(&mut block, at).map(|()| Bytes::from(block))
-        });
-        let block = read.await.map_err(io::Error::other).and_then(|read| read);
-        *offset += wanted as u64;
-        let doing = "read the staged file of";
-        block.map(Some).map_err(|cause| ObjectError::Io { doing, key: key.to_owned(), cause })
     }
 }
 

@@ -6,3 +6,5 @@ mod audit;
 mod crash;
 mod objects;
 mod s3_server;
+mod s3_wire;
+mod uploads;

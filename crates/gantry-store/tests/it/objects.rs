@@ -167,7 +167,7 @@ mod check {
             blake3::Hasher::new().finalize_xof().fill(&mut content);
             let mut staged = Staged::open(&home.data, "t1").unwrap();
             staged.append(&content).unwrap();
-            home.objects.put_staged("big/file.png", staged, "image/png", None).await.unwrap();
+            home.objects.put_staged("big/file.png", staged, "image/png", None, &|| ()).await.unwrap();
             let info = home.objects.head("big/file.png").await.unwrap().unwrap();
             assert_eq!((info.size, info.content_type.as_str()), (size as u64, "image/png"));
             assert_eq!(
@@ -243,7 +243,7 @@ mod check {
         let stage = async |key: &str, size: usize, mode| {
             let mut staged = Staged::open(&home.data, "t1").unwrap();
             staged.append(&vec![b'1'; size]).unwrap();
-            home.objects.put_staged(key, staged, "text/plain", mode).await.unwrap();
+            home.objects.put_staged(key, staged, "text/plain", mode, &|| ()).await.unwrap();
         };
         // In one request and in parts.
         for size in [3, (8 << 20) + 1] {

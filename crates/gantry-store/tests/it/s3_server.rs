@@ -52,6 +52,15 @@ impl S3Server {
         }
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What the server keeps of uploads that nobody has completed or aborted.
+    pub(crate) fn open_uploads(&self) -> Vec<String> {
+        self.files().into_iter().filter(|file| file.contains("upload")).collect()
+    }
+
     /// The server's own files, to see what a test left there.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut found = Vec::new();

@@ -15,7 +15,8 @@ use super::{Ctx, Done, Endpoint, Native, Transferred, done, object_error};
 /// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
 /// on where it was when it is asked for again. A file at the destination is replaced once everything has arrived. A directory is
 /// merged into one that is there: each file is replaced when it has arrived whole, what else is there stays, and what had
-/// come stays when the transfer is cancelled.
+/// come stays when the transfer is cancelled. What cannot be sent, or lies deeper than 128 directories, is left out and told in
+/// `skipped`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

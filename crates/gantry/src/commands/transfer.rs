@@ -77,8 +77,13 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
 }
 
 fn show(output: &Output, glyphs: Glyphs, result: &Value) {
+    let skipped: Vec<&str> =
+        result["skipped"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let left_out = (!skipped.is_empty() && !output.json)
+        .then(|| format!("{} left out; everything else has arrived", left_out(&skipped)));
     if output.json || !output.is_terminal() {
-        return output.value(result);
+        output.value(result);
+        return left_out.iter().for_each(|told| output.warning(told));
     }
     let bytes = HumanBytes(result["bytesTransferred"].as_u64().unwrap_or(0));
     let files = result["files"].as_u64().map(|files| format!(" in {files} files")).unwrap_or_default();
@@ -88,9 +93,18 @@ fn show(output: &Output, glyphs: Glyphs, result: &Value) {
         Glyphs::Ascii => "->",
     };
     output.line(&format!("{source} {arrow} {destination}: {bytes}{files}"));
-    for skipped in result["skipped"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for skipped in &skipped {
         output.warning(&format!("left out: {skipped}"));
     }
+    left_out.iter().for_each(|told| output.warning(told));
+}
+
+/// How many were left out: the last line may count those that have none.
+fn left_out(skipped: &[&str]) -> u64 {
+    let more =
+        skipped.last().and_then(|last| last.strip_prefix("and ")?.strip_suffix(" more")?.parse::<u64>().ok());
+    let lines = skipped.len() as u64;
+    more.map_or(lines, |more| lines - 1 + more)
 }
 
 /// Asks until there is an answer. The same transfer asked for again is the same transfer.
@@ -139,4 +153,16 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
     };
     watching.abort();
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::left_out;
+
+    #[test]
+    fn those_without_a_line_are_counted() {
+        assert_eq!(left_out(&["a: no", "b: no"]), 2);
+        assert_eq!(left_out(&["a: no", "b: no", "and 40 more"]), 42);
+        assert_eq!(left_out(&["and x more: no"]), 1);
+    }
 }

@@ -1,0 +1,102 @@
+//! What lies between a store's client and its server: it can be cut, and counts the parts of uploads that go through.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use gantry_store::S3Config;
+
+use crate::s3_server::S3Server;
+
+const PART: &[u8] = b"partNumber=";
+
+pub(crate) struct S3Wire {
+    port: u16,
+    to: u16,
+    down: AtomicBool,
+    parts: AtomicUsize,
+    /// Goes down with this part.
+    last_part: AtomicUsize,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl S3Wire {
+    pub(crate) fn to(server: &S3Server) -> Arc<S3Wire> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wire = Arc::new(S3Wire {
+            port: listener.local_addr().unwrap().port(),
+            to: server.port(),
+            down: false.into(),
+            parts: 0.into(),
+            last_part: usize::MAX.into(),
+            open: Mutex::default(),
+        });
+        let own = wire.clone();
+        std::thread::spawn(move || {
+            for here in listener.incoming().map_while(Result::ok) {
+                if !own.down.load(Ordering::SeqCst) {
+                    own.carry(here);
+                }
+            }
+        });
+        wire
+    }
+
+    pub(crate) fn config(&self, server: &S3Server) -> S3Config {
+        S3Config { endpoint: Some(format!("http://127.0.0.1:{}", self.port)), ..server.config() }
+    }
+
+    /// Goes down when the upload's `count`th part from now on is sent.
+    pub(crate) fn cut_with_part(&self, count: usize) {
+        self.last_part.store(self.parts() + count, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn heal(&self) {
+        self.last_part.store(usize::MAX, Ordering::SeqCst);
+        self.down.store(false, Ordering::SeqCst);
+    }
+
+    /// Parts that were sent, or tried to.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.load(Ordering::SeqCst)
+    }
+
+    fn carry(self: &Arc<Self>, mut here: TcpStream) {
+        let Ok(mut there) = TcpStream::connect(("127.0.0.1", self.to)) else { return };
+        let (mut here_out, mut there_in) = (here.try_clone().unwrap(), there.try_clone().unwrap());
+        self.open.lock().unwrap().extend([here.try_clone().unwrap(), there.try_clone().unwrap()]);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut there_in, &mut here_out);
+            let _ = here_out.shutdown(Shutdown::Both);
+        });
+        let wire = self.clone();
+        std::thread::spawn(move || {
+            let mut block = vec![0; 64 * 1024];
+            // A request's first line comes whole, at the beginning of a block.
+            while let Ok(count @ 1..) = here.read(&mut block) {
+                let line = &block[..count.min(1024)];
+                if line.windows(PART.len()).any(|window| window == PART)
+                    && wire.parts.fetch_add(1, Ordering::SeqCst) + 1 >= wire.last_part.load(Ordering::SeqCst)
+                {
+                    wire.cut();
+                }
+                if there.write_all(&block[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = there.shutdown(Shutdown::Both);
+        });
+    }
+
+    fn cut(&self) {
+        self.down.store(true, Ordering::SeqCst);
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}

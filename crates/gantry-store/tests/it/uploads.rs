@@ -1,0 +1,128 @@
+//! Staged files on their way into a bucket whose server goes away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gantry_store::{DataDir, Objects, Staged};
+
+use crate::s3_server::S3Server;
+use crate::s3_wire::S3Wire;
+
+const MIB: usize = 1 << 20;
+/// Of 8 MiB each.
+const PARTS: usize = 5;
+
+struct World {
+    _folder: tempfile::TempDir,
+    data: DataDir,
+    server: S3Server,
+    wire: Arc<S3Wire>,
+    objects: Objects,
+}
+
+fn world() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let data = DataDir::new(folder.path().join("data"));
+    data.create().unwrap();
+    let server = S3Server::start();
+    let wire = S3Wire::to(&server);
+    let objects = Objects::s3(wire.config(&server)).unwrap();
+    World { _folder: folder, data, server, wire, objects }
+}
+
+fn content(seed: u8) -> Vec<u8> {
+    (0..PARTS * 8 * MIB - 1234).map(|at| (at / 1000) as u8 ^ seed).collect()
+}
+
+impl World {
+    fn stage(&self, bytes: &[u8]) {
+        let mut staged = Staged::open(&self.data, "t-1").unwrap();
+        staged.truncate(0).unwrap();
+        staged.append(bytes).unwrap();
+    }
+
+    async fn put(&self, mode: u32) -> Result<usize, gantry_store::ObjectError> {
+        let moved = AtomicUsize::new(0);
+        let told = || {
+            moved.fetch_add(1, Ordering::SeqCst);
+        };
+        let staged = Staged::open(&self.data, "t-1").unwrap();
+        self.objects.put_staged("big", staged, "image/png", Some(mode), &told).await?;
+        Ok(moved.into_inner())
+    }
+
+    /// The wire goes down with the fourth part, so that at least one has arrived: three go at once.
+    async fn cut_in_the_middle(&self) {
+        self.wire.cut_with_part(4);
+        let cut = self.put(0o640).await.unwrap_err();
+        assert!(self.wire.is_down() && cut.is_passing(), "{cut}");
+    }
+
+    async fn check(&self, bytes: &[u8]) {
+        let found = self.objects.get("big", 1 << 30).await.unwrap().unwrap();
+        assert!(found.bytes == bytes);
+        assert_eq!((found.info.mode, found.info.content_type.as_str()), (Some(0o640), "image/png"));
+        self.nothing_is_left();
+        assert_eq!(self.server.open_uploads(), Vec::<String>::new());
+    }
+
+    fn nothing_is_left(&self) {
+        assert_eq!(Staged::ids(&self.data).unwrap(), Vec::<String>::new());
+        assert_eq!(self.server.open_uploads(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_cut_goes_on_after_its_whole_parts() {
+    let world = world();
+    world.stage(&content(1));
+    world.cut_in_the_middle().await;
+    assert!(!world.server.open_uploads().is_empty());
+    assert!(world.objects.head("big").await.unwrap_err().is_passing());
+    world.wire.heal();
+    let before = world.wire.parts();
+    // As a new start of the gateway does.
+    let objects = Objects::s3(world.wire.config(&world.server)).unwrap();
+    let world = World { objects, ..world };
+    let moved = world.put(0o640).await.unwrap();
+    let sent = world.wire.parts() - before;
+    assert!((1..PARTS).contains(&sent), "{sent} parts of {PARTS} were sent again");
+    assert_eq!(moved, sent);
+    world.check(&content(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_another_file_are_not_gone_on_with() {
+    let world = world();
+    world.stage(&content(1));
+    world.cut_in_the_middle().await;
+    world.wire.heal();
+    // As long, and of the same name.
+    world.stage(&content(2));
+    assert_eq!(world.put(0o640).await.unwrap(), PARTS);
+    world.check(&content(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_given_up_is_aborted_once_the_store_is_back() {
+    let world = world();
+    world.stage(&content(1));
+    world.cut_in_the_middle().await;
+    let away = world.objects.discard_staged(Staged::open(&world.data, "t-1").unwrap()).await.unwrap_err();
+    assert!(away.is_passing(), "{away}");
+    assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
+    // Even when the file itself was swept meanwhile.
+    std::fs::remove_file(world.data.staging().join("t-1")).unwrap();
+    assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
+    world.wire.heal();
+    world.objects.discard_staged(Staged::open(&world.data, "t-1").unwrap()).await.unwrap();
+    world.nothing_is_left();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_for_good_does_not_pass() {
+    let server = S3Server::start();
+    let wrong = gantry_store::S3Config { secret_access_key: "wrong".into(), ..server.config() };
+    let refused = Objects::s3(wrong).unwrap().head("k").await.unwrap_err();
+    assert!(!refused.is_passing(), "{refused}");
+}
