@@ -132,7 +132,7 @@ impl PartRecords {
         if !std::fs::symlink_metadata(record).is_ok_and(|meta| old(meta.modified())) {
             return false;
         }
-        let Ok(part) = std::fs::read_link(record) else { return true };
+        let Ok(part) = std::fs::read_link(record) else { return false };
         let Some((dir, name)) = self.parent(&part).ok().flatten() else { return true };
         let flags = handle::FILE_FLAGS | OFlags::RDONLY;
         match rustix::fs::openat(&dir, name, flags, Mode::empty()).map(File::from) {
@@ -146,7 +146,8 @@ impl PartRecords {
 
     /// Removes what a record names, then the record.
     fn remove_part(&self, record: &Path, name: &OsStr) -> Result<(), FileError> {
-        let Ok(part) = std::fs::read_link(record) else { return erase(record) };
+        // Only links are records; anything else is not ours to remove.
+        let Ok(part) = std::fs::read_link(record) else { return Ok(()) };
         let ours = name.to_str().filter(|name| is_part_id(name)).map(part_file_name);
         if part.is_absolute() && ours.as_deref().map(OsStr::new) == part.file_name() {
             let fail = |err: Errno| FileError::io("remove the received part", &part, err);
@@ -197,7 +198,11 @@ fn check_id(path: &Path, id: &str) -> Result<(), FileError> {
     Err(FileError::io("receive", path, io::Error::new(io::ErrorKind::InvalidInput, message)))
 }
 
+/// Only a link in a folder that is none itself is a record.
 fn erase(record: &Path) -> Result<(), FileError> {
+    if !record.is_symlink() || record.parent().is_some_and(Path::is_symlink) {
+        return Ok(());
+    }
     match std::fs::remove_file(record) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => {
             Err(FileError::io("erase the record", record, err))
@@ -211,12 +216,14 @@ fn remove_empty(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
 }
 
-/// What a folder holds; one that is not there holds nothing.
+/// What a folder holds. One that is not there holds nothing, and neither does a link: what it leads to are no records.
 fn names_in(folder: &Path) -> Result<impl Iterator<Item = OsString> + use<>, FileError> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => Some(entries),
-        Err(err) if matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
-        Err(err) => return Err(FileError::io("read", folder, err)),
-    };
+    let is_folder = std::fs::symlink_metadata(folder).map(|meta| meta.is_dir());
+    let entries =
+        match is_folder.and_then(|is_folder| is_folder.then(|| std::fs::read_dir(folder)).transpose()) {
+            Ok(entries) => entries,
+            Err(err) if matches!(err.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
+            Err(err) => return Err(FileError::io("read", folder, err)),
+        };
     Ok(entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name())))
 }

@@ -27,6 +27,9 @@ const SLOWEST: usize = 256 << 10;
 /// The head of a control frame with its mask.
 const CONTROL_HEAD: usize = 6;
 
+/// Why a peer is closed whose large message was not read.
+pub const NO_ROOM: &str = "there is no room for a large message now; try again later";
+
 /// Close code 1013: try again later.
 const AGAIN: u16 = 1013;
 
@@ -145,7 +148,7 @@ impl<S> Metered<S> {
             }
             None => {
                 let code = CloseCode::try_from(AGAIN).unwrap_or(CloseCode::NORMAL_CLOSURE);
-                self.refuse(code, "there is no room for a large message now; try again later")
+                self.refuse(code, NO_ROOM)
             }
         }
     }

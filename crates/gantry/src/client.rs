@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
+use gantry_link::{
+    Event, Link, LinkError, LinkOptions, NO_ROOM, Request, ServeFuture, Service, connect, upgrade,
+};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
     CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson, Role,
@@ -228,6 +230,11 @@ pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome
         Ok(result) => serde_json::from_str(result.get())
             .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
         Err(LinkError::Remote(error)) => Err(error),
+        // It did not read the whole of it.
+        Err(LinkError::Closed(reason)) if reason.contains(NO_ROOM) => Err(WireError::new(
+            ErrorCode::Unavailable,
+            "the gateway has no room for a call this large now, and nothing was done: try again in a moment",
+        )),
         Err(LinkError::Closed(reason)) => Err(WireError::new(
             ErrorCode::Unavailable,
             format!("the gateway was lost during the call, whose outcome is unknown: {reason}"),

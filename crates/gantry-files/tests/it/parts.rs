@@ -103,6 +103,34 @@ fn only_what_nobody_touched_for_long_is_swept_whoever_owns_it() {
 }
 
 #[test]
+fn what_is_no_record_is_left_alone_and_links_are_not_entered() {
+    let world = World::new();
+    let victim = world.path("victim");
+    std::fs::create_dir_all(victim.join("t3")).unwrap();
+    let files = ["file", "t9", ".gantry-t9.part", "t3/file"].map(|name| victim.join(name));
+    files.iter().for_each(|file| std::fs::write(file, "v").unwrap());
+    symlink(victim.join(".gantry-t9.part"), victim.join("known")).unwrap();
+    // A transfer that is a link, an owner that is one, and a record that is a file.
+    let parts = world.path("data/parts");
+    std::fs::create_dir_all(parts.join("a/t2")).unwrap();
+    symlink(&victim, parts.join("a/t1")).unwrap();
+    symlink(&victim, parts.join("b")).unwrap();
+    std::fs::write(parts.join("a/t2/note"), "mine").unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    for owner in ["a", "b"] {
+        let records = world.records(owner);
+        for transfer in ["t1", "t2", "t3"] {
+            records.remove(transfer).unwrap();
+            records.erase(transfer, "t9").unwrap();
+            records.erase(transfer, "file").unwrap();
+        }
+        assert_eq!(records.sweep(Duration::ZERO).unwrap(), 0);
+    }
+    assert!(files.iter().all(|file| file.exists()), "{files:?}");
+    assert!(victim.join("known").is_symlink() && parts.join("a/t2/note").exists());
+}
+
+#[test]
 fn nothing_else_is_removed_whatever_a_record_says() {
     let world = World::new();
     let ws = world.path("ws");
