@@ -357,6 +357,10 @@ impl Nodes {
             told(id, new_id);
         }
         self.dismiss(id, &format!("the node was renamed to {new_id}; start it with that id"), new_id).await;
+        let last_seen = self.find(id).and_then(|node| node.facts().last_seen);
+        if let Some(renamed) = self.find(new_id) {
+            renamed.facts().last_seen = last_seen;
+        }
         self.forget_in_memory(id);
         Ok(())
     }
