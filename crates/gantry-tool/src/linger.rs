@@ -2,7 +2,7 @@
 //! asked again: going to sleep in between costs more than the call itself.
 //!
 //! One task, one thread, and only for [`LINGER`] after the last call began or ended: an idle process sleeps. Not while several calls
-//! are under way either: then there is work enough to stay awake for, and others need the core.
+//! are under way or come at once either: then there is work enough to stay awake for, and others need the core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +19,9 @@ pub struct Linger {
     since: Instant,
     /// Nanoseconds after `since` when a call last began or ended.
     active: AtomicU64,
+    /// How often that was.
+    touches: AtomicU64,
+    /// Awake, or about to be.
     awake: AtomicBool,
     woken: Notify,
     calls: TaskTracker,
@@ -37,6 +40,7 @@ impl Linger {
             lasts,
             since: Instant::now(),
             active: AtomicU64::new(0),
+            touches: AtomicU64::new(0),
             awake: AtomicBool::new(false),
             woken: Notify::new(),
             calls,
@@ -47,29 +51,33 @@ impl Linger {
     /// A call begins or ends.
     pub fn touch(&self) {
         self.active.store(self.now(), Ordering::Relaxed);
-        if !self.awake.load(Ordering::Relaxed) {
+        self.touches.fetch_add(1, Ordering::Relaxed);
+        if self.calls.len() <= 1 && !self.awake.swap(true, Ordering::Relaxed) {
             self.woken.notify_one();
         }
     }
 
     /// Until the process is to stop.
     pub async fn run(&self, stop: CancellationToken) {
+        let mut seen = 0;
         loop {
             tokio::select! {
                 () = self.woken.notified() => {}
                 () = stop.cancelled() => return,
             }
-            self.awake.store(true, Ordering::Relaxed);
-            let mut settled = None;
             while self.is_active() {
                 // Whoever is waited for may need this very core.
                 std::thread::yield_now();
                 // The runtime does what there is to do and looks for input before it comes back here.
                 tokio::task::yield_now().await;
-                let active = Some(self.active.load(Ordering::Relaxed));
-                if settled != active {
+                let touches = self.touches.load(Ordering::Relaxed);
+                let new = touches.saturating_sub(std::mem::replace(&mut seen, touches));
+                if new > 0 {
                     (self.settle)();
-                    settled = active;
+                }
+                // A call that begins and ends in one turn touches twice; more are several calls.
+                if new > 2 {
+                    break;
                 }
             }
             self.awake.store(false, Ordering::Relaxed);
@@ -117,6 +125,13 @@ mod tests {
         }
         tokio::time::sleep(2 * lasts).await;
         assert_eq!(settled.load(Ordering::Relaxed), 3, "once after each call");
+        (0..10).for_each(|_| linger.touch());
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert!(!awake(), "many at once");
+        linger.touch();
+        tokio::task::yield_now().await;
+        assert!(awake());
         let _several = (calls.token(), calls.token());
         tokio::time::sleep(2 * lasts).await;
         linger.touch();
