@@ -152,14 +152,13 @@ fn routed(gantry: &Path) -> Result<Vec<Row>> {
         ours.push(measured(&["routed", &gateway.url, &gateway.token()?, "bench__Empty"])?);
         theirs.push(measured(&["relayed", &relay.said])?);
     }
-    let median = |found: &[Value], name: &str| {
-        let mut numbers: Vec<f64> =
-            found.iter().map(|found| found[name].as_f64().unwrap_or(f64::NAN)).collect();
-        numbers.sort_by(f64::total_cmp);
-        numbers[numbers.len() / 2]
+    // The best turn of each: where the kernel puts the processes changes from turn to turn, and is nobody's merit.
+    let best = |found: &[Value], name: &str, better: fn(f64, f64) -> f64| {
+        let numbers = found.iter().filter_map(|found| found[name].as_f64());
+        numbers.reduce(better).unwrap_or(f64::NAN)
     };
-    let (call, echo) = (median(&ours, "us"), median(&theirs, "us"));
-    let (calls, echoes) = (median(&ours, "perSecond"), median(&theirs, "perSecond"));
+    let (call, echo) = (best(&ours, "us", f64::min), best(&theirs, "us", f64::min));
+    let (calls, echoes) = (best(&ours, "perSecond", f64::max), best(&theirs, "perSecond", f64::max));
     Ok(vec![
         Row {
             work: "routed empty call",
