@@ -101,14 +101,11 @@ async fn bare(address: &str) -> tokio_websockets::WebSocketStream<TcpStream> {
     ClientBuilder::new().uri(&uri).unwrap().connect_on(stream).await.unwrap().0
 }
 
-/// Answers every call at once, and stays awake for the next one as a node does.
-struct Empty {
-    linger: Arc<Linger>,
-}
+/// Answers every call at once.
+struct Empty;
 
 impl Service for Empty {
     fn request(self: Arc<Self>, _link: Link, _request: Request) -> ServeFuture {
-        self.linger.touch();
         let answer = CallResult {
             tool: "Empty".into(),
             is_error: false,
@@ -124,7 +121,7 @@ impl Service for Empty {
     fn stream(&self, _link: &Link, _frame: StreamFrame) {}
 }
 
-/// A connection whose ends stay awake around calls, as those of `gantry node` and `gantry mcp` do.
+/// A connection; who calls over it stays awake for the answer, as `gantry mcp` does.
 struct Linked {
     link: Link,
     running: tokio::task::JoinHandle<()>,
@@ -149,8 +146,7 @@ async fn linked(url: &str, params: ConnectParams) -> Linked {
     let linger = Arc::new(Linger::new(calls.clone(), || {}));
     let lingering = linger.clone();
     tokio::spawn(async move { lingering.run(CancellationToken::new()).await });
-    let (link, running) =
-        Link::new(socket, Arc::new(Empty { linger: linger.clone() }), LinkOptions::default());
+    let (link, running) = Link::new(socket, Arc::new(Empty), LinkOptions::default());
     Linked { link, running: tokio::spawn(running), calls, linger }
 }
 

@@ -8,10 +8,9 @@ use gantry_link::{HandshakeError, Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
 use gantry_protocol::{ErrorCode, method, raw};
-use gantry_tool::{Gate, Linger};
+use gantry_tool::Gate;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::backoff::{Backoff, Pace};
 use crate::bulk::{Bulk, StreamSink};
@@ -100,23 +99,16 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         options.gateway.to_string(),
         options.workspace.display().to_string(),
     );
-    let (answering, settling) = (TaskTracker::new(), gate.clone());
-    let linger = Linger::new(answering.clone(), move || settling.settle());
     let service = Arc::new(NodeService {
         id: home.id().to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
         calls: Calls::new(options.max_calls),
-        answering,
-        linger,
         current: Current::default(),
         bulk: Bulk::new(streams),
         options,
         gate,
         log: log.clone(),
     });
-    let (lingering, until) = (service.clone(), stop.child_token());
-    let _over = until.clone().drop_guard();
-    tokio::spawn(async move { lingering.linger.run(until).await });
     let gateway = service.options.gateway.to_string();
     log.info(
         "started",

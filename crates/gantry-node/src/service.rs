@@ -7,9 +7,8 @@ use gantry_protocol::{
     ErrorCode, LogsParams, LogsResult, NodeCallParams, RawJson, StreamFrame, StreamKind, ToolAck, WireError,
     event, method, raw,
 };
-use gantry_tool::{Call, Gate, Linger, Surface};
+use gantry_tool::{Call, Gate, Surface};
 use serde_json::json;
-use tokio_util::task::TaskTracker;
 
 use crate::answer::answer;
 use crate::bulk::Bulk;
@@ -26,9 +25,6 @@ pub(crate) struct NodeService {
     pub(crate) options: NodeOptions,
     pub(crate) gate: Arc<Gate>,
     pub(crate) calls: Calls,
-    /// Requests for calls that are being answered.
-    pub(crate) answering: TaskTracker,
-    pub(crate) linger: Linger,
     pub(crate) current: Current,
     pub(crate) bulk: Bulk,
     pub(crate) log: NodeLog,
@@ -67,15 +63,8 @@ impl Service for NodeService {
 }
 
 impl NodeService {
-    async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
-        let _counted = self.answering.token();
-        let answered = self.answer(link, request).await;
-        self.linger.touch();
-        answered
-    }
-
     /// Starts the call or joins it. The gateway's cancelling ends it; a lost connection does not.
-    async fn answer(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
+    async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
         let NodeCallParams { call_id, tool, input, caller } = request.parse()?;
         let mut call = Call::on_behalf(&caller, self.options.workspace.clone())?;
         // Results are whole: only the gateway knows for whom they have to be shortened.
