@@ -15,10 +15,7 @@ use tokio::time::Instant;
 use tokio_websockets::{CloseCode, Message};
 
 use crate::link::Link;
-use crate::pool::{Account, FREE_BYTES, Share};
-
-/// A message counts twice: as it came, and as what is made of it.
-const WEIGHT: usize = 2;
+use crate::pool::{Account, FREE_BYTES, Share, WEIGHT};
 
 /// What a large message may take: this, and a second for every so many bytes that have come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,10 +77,7 @@ impl Intake {
 
     fn keep(&self, more: Share) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *share {
-            Some(share) => share.join(more),
-            None => *share = Some(more),
-        }
+        more.add_to(&mut share);
         self.held.store(share.as_ref().map_or(0, Share::bytes), Ordering::Relaxed);
     }
 }

@@ -11,6 +11,6 @@ mod socket;
 pub use handshake::{ConnectRequest, HandshakeError, connect, receive_connect};
 pub use intake::{Metered, NO_ROOM};
 pub use link::{Link, LinkError, LinkOptions};
-pub use pool::{Account, FREE_BYTES, POOL_BYTES, Pool, ROOM_WAIT, Share};
+pub use pool::{Account, FREE_BYTES, POOL_BYTES, Pool, ROOM_WAIT, Share, WEIGHT};
 pub use serve::{Event, Request, ServeFuture, Service};
 pub use socket::{Socket, accepted, upgrade};

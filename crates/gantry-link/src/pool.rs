@@ -12,6 +12,9 @@ pub const POOL_BYTES: u32 = 256 << 20;
 /// What a connection may hold in either direction without asking: small messages pass also when there is no room.
 pub const FREE_BYTES: usize = 64 << 10;
 
+/// A message counts twice beyond that: as it came, and as what is made of it.
+pub const WEIGHT: usize = 2;
+
 /// How long somebody waits for room before being told that there is none.
 pub const ROOM_WAIT: Duration = Duration::from_secs(10);
 
@@ -120,8 +123,15 @@ impl Share {
         self.own.num_permits()
     }
 
-    /// Both together. They are of the same account.
-    pub fn join(&mut self, mut other: Share) {
+    /// Adds it to what is held of the same account, if anything is.
+    pub fn add_to(self, held: &mut Option<Share>) {
+        match held {
+            Some(held) => held.join(self),
+            None => *held = Some(self),
+        }
+    }
+
+    fn join(&mut self, mut other: Share) {
         let bytes = other.bytes();
         // All of it, so that there is always something to split off.
         if let (Some(own), Some(pool)) = (other.own.split(bytes), other.pool.split(bytes)) {

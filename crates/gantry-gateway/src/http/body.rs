@@ -9,7 +9,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use gantry_link::{Account, FREE_BYTES, Share};
+use gantry_link::{Account, FREE_BYTES, Share, WEIGHT};
 use gantry_protocol::{MAX_VALUES, VALUE_BYTES, count_values};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
@@ -21,9 +21,6 @@ const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long a body may take to arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(60);
-
-/// A body counts twice: as it came, and as what is made of it.
-const WEIGHT: usize = 2;
 
 /// Room for a body of unknown length is taken in such steps.
 const STEP: usize = 1 << 20;
@@ -92,11 +89,7 @@ async fn grow(account: &Account, share: &mut Option<Share>, wanted: usize) -> Re
         return Ok(());
     }
     let message = "there is no room for a large body now";
-    let more = account.take(more).await.ok_or_else(|| Box::new(no_room(message)))?;
-    match share {
-        Some(share) => share.join(more),
-        None => *share = Some(more),
-    }
+    account.take(more).await.ok_or_else(|| Box::new(no_room(message)))?.add_to(share);
     Ok(())
 }
 

@@ -235,7 +235,7 @@ where
 }
 
 /// What is made of a message takes room by its values: what its text has not paid for is paid here, and goes along with it.
-fn pay_for_values(link: &Link, text: &str, share: Option<Share>) -> Result<Option<Share>, WireError> {
+fn pay_for_values(link: &Link, text: &str, mut share: Option<Share>) -> Result<Option<Share>, WireError> {
     if text.len() <= SHORT {
         return Ok(share);
     }
@@ -253,13 +253,8 @@ fn pay_for_values(link: &Link, text: &str, share: Option<Share>) -> Result<Optio
         let message = format!("there is no room for a message of {values} names and values now");
         return Err(WireError::new(ErrorCode::Unavailable, message));
     };
-    match share {
-        Some(mut share) => {
-            share.join(more);
-            Ok(Some(share))
-        }
-        None => Ok(Some(more)),
-    }
+    more.add_to(&mut share);
+    Ok(share)
 }
 
 /// A message that is not worked on. Who waits for what it would have told hears why.

@@ -90,6 +90,28 @@ impl Wire {
     }
 }
 
+/// A gateway, somebody with a token who means no good, and what it takes before they begin.
+struct Attacked {
+    world: World,
+    up: Up,
+    token: String,
+    runtime: tokio::runtime::Runtime,
+    operator: Client,
+    before: u64,
+}
+
+impl Attacked {
+    fn begin() -> Attacked {
+        let world = World::new();
+        let up = Up::start(&world);
+        let token = up.client_token(&world, "hoarder", &[]);
+        let runtime = runtime();
+        let operator = runtime.block_on(Client::operator(&up));
+        let before = up.resident_kb();
+        Attacked { world, up, token, runtime, operator, before }
+    }
+}
+
 /// Small calls over a socket and over HTTP are answered soon; how much memory was used at most.
 fn watched(up: &Up, operator: &Client, runtime: &tokio::runtime::Runtime) -> u64 {
     let until = Instant::now() + WATCHED;
@@ -129,12 +151,7 @@ fn recovers(up: &Up, token: &str, before: u64, runtime: &tokio::runtime::Runtime
 }
 
 fn unfinished(connections: usize) {
-    let world = World::new();
-    let up = Up::start(&world);
-    let token = up.client_token(&world, "hoarder", &[]);
-    let runtime = runtime();
-    let operator = runtime.block_on(Client::operator(&up));
-    let before = up.resident_kb();
+    let Attacked { world: _world, up, token, runtime, operator, before } = Attacked::begin();
     let pouring: Vec<_> = (0..connections)
         .map(|number| {
             let mut wire = runtime.block_on(Wire::open(&up, &token));
@@ -183,11 +200,8 @@ fn two_hundred_messages_that_do_not_end_are_bounded_in_all() {
 
 #[test]
 fn requests_that_are_not_answered_are_bounded_in_all() {
-    let world = World::new();
-    let up = Up::start(&world);
-    let token = up.client_token(&world, "hoarder", &[]);
+    let Attacked { world, up, token, runtime, operator, before } = Attacked::begin();
     let node_token = up.add_node(&world, "box", &[]);
-    let runtime = runtime();
     // It takes calls, and answers none.
     let mut node =
         runtime.block_on(Raw::connected(&up, &params(Role::Node, "box", &node_token, Some(hello()))));
@@ -196,8 +210,6 @@ fn requests_that_are_not_answered_are_bounded_in_all() {
         node.say(&join).await;
         assert_eq!(node.hear().await.unwrap()["ok"], true);
     });
-    let operator = runtime.block_on(Client::operator(&up));
-    let before = up.resident_kb();
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let mut wire = runtime.block_on(Wire::open(&up, &token));
@@ -225,12 +237,7 @@ fn requests_that_are_not_answered_are_bounded_in_all() {
 
 #[test]
 fn answers_that_are_not_taken_are_bounded_in_all() {
-    let world = World::new();
-    let up = Up::start(&world);
-    let token = up.client_token(&world, "hoarder", &[]);
-    let runtime = runtime();
-    let operator = runtime.block_on(Client::operator(&up));
-    let before = up.resident_kb();
+    let Attacked { world, up, token, runtime, operator, before } = Attacked::begin();
     world.write("large", &"0123456789abcde\n".repeat(2 * MB / 16));
     let read = json!({"tool": "read", "input": {"path": "large"}});
     let length = up.call("read", &read["input"]).body.len();
@@ -310,12 +317,7 @@ fn clients_that_hoard_leave_the_operator_and_nodes_theirs() {
 
 #[test]
 fn bodies_of_requests_are_bounded_in_all() {
-    let world = World::new();
-    let up = Up::start(&world);
-    let token = up.client_token(&world, "hoarder", &[]);
-    let runtime = runtime();
-    let operator = runtime.block_on(Client::operator(&up));
-    let before = up.resident_kb();
+    let Attacked { world: _world, up, token, runtime, operator, before } = Attacked::begin();
     let paths = ["/v1/tools/exec", "/mcp", "/v1/chat/completions", "/v1/sessions/agent:main:x/messages"];
     let pouring: Vec<_> = (0..20)
         .map(|number| {
