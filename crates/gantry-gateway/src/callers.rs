@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use gantry_mcp::RESULT_READ;
 use gantry_tool::{Autonomy, Call, Principal, Refusal, RefusalCode, Surface, ToolScope, nearest};
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::Identity;
 use crate::gateway::Gateway;
@@ -30,9 +31,20 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Gateway {
-    /// A call by somebody, or as an agent they may act as.
+    /// A call by somebody, or as an agent they may act as. It ends with the gateway, and with the token it is made with.
     pub(crate) fn call(
         &self,
+        identity: &Identity,
+        wanted: &Wanted<'_>,
+        surface: Surface,
+    ) -> Result<Call, Refusal> {
+        self.call_until(self.auth.ending_of_call(identity), identity, wanted, surface)
+    }
+
+    /// As [`Gateway::call`], for a surface that sees to the end of its calls itself.
+    pub(crate) fn call_until(
+        &self,
+        cancel: CancellationToken,
         identity: &Identity,
         wanted: &Wanted<'_>,
         surface: Surface,
@@ -60,12 +72,11 @@ impl Gateway {
                 return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
             }
         };
-        let mut call = Call::new(principal, surface, workspace);
+        let mut call = Call::until(cancel, principal, surface, workspace);
         id.clone_into(&mut call.agent);
         call.agentless = acts.is_none();
         call.autonomy = agent.autonomy;
         call.scope = self.scope(identity, agent, surface)?;
-        call.cancel = self.auth.ending_of_call(identity);
         Ok(call)
     }
 

@@ -138,7 +138,8 @@ impl Gateway {
         call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
         let _counted = self.calls.token();
         self.linger.touch();
-        let mut outcome = self.gate.dispatch(call, name, input).await;
+        // Of all futures of a call the largest: those around it are moved often.
+        let mut outcome = Box::pin(self.gate.dispatch(call, name, input)).await;
         self.linger.touch();
         if let Answer::Refused(refusal) = &mut outcome.answer
             && refusal.code == RefusalCode::Cancelled

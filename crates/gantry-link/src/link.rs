@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_protocol::{ErrorCode, Frame, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError};
+use gantry_protocol::{
+    ErrorCode, JsonText, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, cancel_text, event_text,
+    request_text,
+};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -134,25 +138,25 @@ impl Link {
     pub async fn request(
         &self,
         method: &str,
-        params: RawJson,
+        params: impl Into<JsonText>,
         deadline: Option<Instant>,
     ) -> Result<RawJson, LinkError> {
         let (mut waiting, answer) = self.expect_answer();
-        waiting.send(method, params, deadline).await?;
+        waiting.send(method, params.into(), deadline).await?;
         self.answer(answer).await
     }
 
     /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer, but
     /// after the deadline hardly any.
-    pub async fn request_until(
+    pub fn request_until(
         &self,
         method: &str,
-        params: RawJson,
+        params: impl Into<JsonText>,
         deadline: Option<Instant>,
         cancel: &CancellationToken,
         grace: Duration,
-    ) -> Result<RawJson, LinkError> {
-        self.request_numbered(method, params, deadline, cancel, grace, |_| {}).await
+    ) -> impl Future<Output = Result<RawJson, LinkError>> {
+        self.request_numbered(method, params, deadline, cancel, grace, |_| {})
     }
 
     /// As [`Link::request_until`], and tells the number of the request before it is sent: what the peer says about it on
@@ -160,7 +164,7 @@ impl Link {
     pub async fn request_numbered(
         &self,
         method: &str,
-        params: RawJson,
+        params: impl Into<JsonText>,
         deadline: Option<Instant>,
         cancel: &CancellationToken,
         grace: Duration,
@@ -171,7 +175,7 @@ impl Link {
         let given_up = || Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled")));
         tokio::select! {
             biased;
-            sent = waiting.send(method, params, deadline) => sent?,
+            sent = waiting.send(method, params.into(), deadline) => sent?,
             () = cancel.cancelled() => return given_up(),
         }
         let mut answer = std::pin::pin!(self.answer(answer));
@@ -189,7 +193,7 @@ impl Link {
     pub async fn request_within(
         &self,
         method: &str,
-        params: RawJson,
+        params: impl Into<JsonText>,
         within: Duration,
     ) -> Result<RawJson, LinkError> {
         let request = self.request(method, params, Some(Instant::now() + within));
@@ -201,12 +205,12 @@ impl Link {
 
     /// Tells the peer something that needs no answer. Waits while the queue is full.
     pub async fn event(&self, event: &str, data: RawJson) -> Result<(), LinkError> {
-        self.send(self.event_message(event, data)).await
+        self.send(self.event_message(event, &data)).await
     }
 
     /// As [`Link::event`], from where nobody can wait. False when the queue is full or the link closed.
     pub fn try_event(&self, event: &str, data: RawJson) -> bool {
-        self.inner.outgoing.try_send(self.event_message(event, data)).is_ok()
+        self.inner.outgoing.try_send(self.event_message(event, &data)).is_ok()
     }
 
     /// Sends a piece of a stream. Waits while the queue is full.
@@ -227,6 +231,11 @@ impl Link {
     pub(crate) fn close_with(&self, code: CloseCode, reason: &str) {
         let _ = self.inner.reason.set((code, reason.to_owned()));
         self.inner.closing.cancel();
+    }
+
+    /// Calls off what the peer has asked for and not heard of yet.
+    pub fn call_off(&self) {
+        self.inner.serving().values().for_each(CancellationToken::cancel);
     }
 
     /// Returns when every request of the peer has its answer on the way. Who closes after that takes none back.
@@ -286,9 +295,9 @@ impl Link {
         }
     }
 
-    fn event_message(&self, event: &str, data: RawJson) -> Message {
+    fn event_message(&self, event: &str, data: &RawValue) -> Message {
         let seq = self.inner.next_seq.fetch_add(1, Ordering::Relaxed);
-        Message::text(Frame::Event { event: event.to_owned(), seq, data }.to_text())
+        Message::text(event_text(event, seq, data.get()))
     }
 
     pub(crate) fn hear(&self) {
@@ -327,13 +336,15 @@ impl Waiting<'_> {
     async fn send(
         &mut self,
         method: &str,
-        params: RawJson,
+        params: JsonText,
         deadline: Option<Instant>,
     ) -> Result<(), LinkError> {
         let deadline_ms = deadline.map(|deadline| {
             u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
         });
-        let text = Frame::Request { id: self.id, method: method.to_owned(), params, deadline_ms }.to_text();
+        let text = request_text(self.id, method, params.get(), deadline_ms);
+        // It may be large.
+        drop(params);
         let text = sendable(text).map_err(LinkError::Remote)?;
         self.link.send(Message::text(text)).await?;
         self.sent = true;
@@ -344,7 +355,7 @@ impl Waiting<'_> {
     /// Tells the peer that its answer is not wanted any more.
     fn cancel(&mut self) {
         self.sent = false;
-        let cancel = Message::text(Frame::Cancel { id: self.id }.to_text());
+        let cancel = Message::text(cancel_text(self.id));
         if let Err(Unsent::Full(cancel)) = self.link.inner.outgoing.try_send(cancel)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, WireError};
+use crate::text::{cancel_text, event_text, request_text, response_text};
 
 /// JSON that is passed on as it came.
 pub type RawJson = Box<RawValue>;
@@ -25,49 +26,31 @@ pub struct FrameError {
 }
 
 /// All fields of all kinds; which belong together is checked after reading.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire<'a> {
     #[serde(rename = "type", borrow)]
     kind: std::borrow::Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     id: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    #[serde(default, borrow)]
     method: Option<std::borrow::Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    #[serde(default, borrow)]
     params: Option<&'a RawValue>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     deadline_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     ok: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    #[serde(default, borrow)]
     result: Option<&'a RawValue>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     error: Option<WireError>,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    #[serde(default, borrow)]
     event: Option<std::borrow::Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     seq: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none", borrow)]
+    #[serde(default, borrow)]
     data: Option<&'a RawValue>,
-}
-
-impl<'a> Wire<'a> {
-    fn of(kind: &'a str) -> Wire<'a> {
-        Wire {
-            kind: kind.into(),
-            id: None,
-            method: None,
-            params: None,
-            deadline_ms: None,
-            ok: None,
-            result: None,
-            error: None,
-            event: None,
-            seq: None,
-            data: None,
-        }
-    }
 }
 
 impl Frame {
@@ -119,30 +102,16 @@ impl Frame {
     }
 
     pub fn to_text(&self) -> String {
-        let wire = match self {
-            Frame::Request { id, method, params, deadline_ms } => Wire {
-                id: Some(*id),
-                method: Some(method.as_str().into()),
-                params: Some(params),
-                deadline_ms: *deadline_ms,
-                ..Wire::of("req")
-            },
-            Frame::Response { id, outcome: Ok(result) } => {
-                Wire { id: Some(*id), ok: Some(true), result: Some(result), ..Wire::of("res") }
+        match self {
+            Frame::Request { id, method, params, deadline_ms } => {
+                request_text(*id, method, params.get(), *deadline_ms)
             }
-            Frame::Response { id, outcome: Err(error) } => {
-                Wire { id: Some(*id), ok: Some(false), error: Some(error.clone()), ..Wire::of("res") }
+            Frame::Response { id, outcome } => {
+                response_text(*id, outcome.as_ref().map(|result| result.get()))
             }
-            Frame::Event { event, seq, data } => Wire {
-                event: Some(event.as_str().into()),
-                seq: Some(*seq),
-                data: Some(data),
-                ..Wire::of("evt")
-            },
-            Frame::Cancel { id } => Wire { id: Some(*id), ..Wire::of("cancel") },
-        };
-        // Strings, numbers and JSON that was checked when it was made: there is nothing that could fail.
-        serde_json::to_string(&wire).unwrap_or_default()
+            Frame::Event { event, seq, data } => event_text(event, *seq, data.get()),
+            Frame::Cancel { id } => cancel_text(*id),
+        }
     }
 }
 

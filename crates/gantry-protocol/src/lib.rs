@@ -6,6 +6,7 @@ mod frame;
 mod methods;
 mod names;
 mod stream;
+mod text;
 mod transfer;
 mod values;
 
@@ -23,6 +24,7 @@ pub use names::{NameError, check_node_id};
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
+pub use text::{JsonText, cancel_text, event_text, push_number, push_string, request_text, response_text};
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
     TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,

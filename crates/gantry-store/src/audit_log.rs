@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability};
+use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
@@ -63,6 +63,10 @@ struct Tail {
     put_off: Vec<(Timestamp, AuditRecord)>,
     /// Lines that wait to be written with the next one. Only while the lock is kept: their numbers are taken.
     unwritten: Vec<u8>,
+    /// Some of what waits says that a call begins: it is written before any call is said to have ended.
+    begins: bool,
+    /// What waits could not be written when it was last tried: nothing more is put off.
+    stuck: bool,
     /// The lock is kept between lines, until the next sync.
     held: bool,
     /// Not before then is it kept again.
@@ -92,6 +96,8 @@ impl AuditLog {
                 synced: 0,
                 put_off: Vec::new(),
                 unwritten: Vec::new(),
+                begins: false,
+                stuck: false,
                 held: false,
                 rest_until: Instant::now(),
                 broken: None,
@@ -121,13 +127,12 @@ impl AuditSink for AuditLog {
     fn append(&self, record: AuditRecord, durability: Durability) -> Result<(), AuditError> {
         let failed = |err: io::Error| AuditError(err.to_string());
         let left = match durability {
-            Durability::Later => self.shared.put_off(record),
+            Durability::Later => self.shared.put_off(record).map_err(failed)?,
             Durability::Now | Durability::Soon => Some(record),
         };
         if let Some(record) = left {
             // Made before the lock is taken, so that it is held for as short as can be.
-            let fields = serde_json::to_string(&record).map_err(|err| AuditError(err.to_string()))?;
-            self.shared.append(&fields, durability).map_err(failed)?;
+            self.shared.append(&record.to_text(), durability).map_err(failed)?;
         }
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
@@ -144,7 +149,12 @@ impl AuditSink for AuditLog {
     }
 
     fn settle(&self) {
-        settle(&self.shared.key, &mut self.shared.tail());
+        let mut tail = self.shared.tail();
+        settle(&self.shared.key, &mut tail);
+        if tail.begins {
+            // What cannot be written is tried again, and told, when the call ends.
+            let _ = self.shared.write_out(&mut tail);
+        }
     }
 
     fn flush(&self) -> Result<(), AuditError> {
@@ -163,14 +173,20 @@ impl Drop for AuditLog {
 
 impl Shared {
     /// Keeps a record for later, where that may be; else it is given back.
-    fn put_off(&self, record: AuditRecord) -> Option<AuditRecord> {
+    fn put_off(&self, record: AuditRecord) -> io::Result<Option<AuditRecord>> {
         let mut tail = self.tail();
         let room = tail.put_off.len() < MAX_PUT_OFF && tail.unwritten.len() < MAX_UNWRITTEN;
-        if !tail.held || !room || tail.broken.is_some() {
-            return Some(record);
+        if !tail.held || !room || tail.stuck || tail.broken.is_some() {
+            return Ok(Some(record));
         }
+        let begins = record.phase == Phase::Begin;
         tail.put_off.push((Timestamp::now(), record));
-        None
+        if begins {
+            tail.begins = true;
+        } else if tail.begins {
+            self.write_out(&mut tail)?;
+        }
+        Ok(None)
     }
 
     fn append(&self, fields: &str, durability: Durability) -> io::Result<()> {
@@ -218,13 +234,16 @@ impl Shared {
         if tail.unwritten.is_empty() {
             return Ok(());
         }
-        if let Err(err) = (&self.log).write_all(&tail.unwritten) {
+        let written = (&self.log).write_all(&tail.unwritten);
+        tail.stuck = written.is_err();
+        if let Err(err) = written {
             // Half a line must not stay: the next one would be glued to it.
             self.log.set_len(tail.length)?;
             return Err(err);
         }
         tail.length += tail.unwritten.len() as u64;
         tail.unwritten.clear();
+        tail.begins = false;
         Ok(())
     }
 
@@ -313,13 +332,11 @@ impl Shared {
 
 /// Makes lines of the records that were put off.
 fn settle(key: &Key, tail: &mut Tail) {
-    for (at, record) in std::mem::take(&mut tail.put_off) {
-        match serde_json::to_string(&record) {
-            Ok(fields) => add_line(key, tail, at, &fields),
-            // It was told that it is kept: from here on nobody is.
-            Err(err) => tail.broken = Some(format!("an outcome could not be spelled: {err}")),
-        }
+    let mut put_off = std::mem::take(&mut tail.put_off);
+    for (at, record) in put_off.drain(..) {
+        add_line(key, tail, at, &record.to_text());
     }
+    tail.put_off = put_off;
 }
 
 fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
@@ -373,7 +390,7 @@ impl Key {
     pub(crate) fn mac(&self, previous: &str, body: impl AsRef<[u8]>) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(previous.as_bytes()).update(body.as_ref());
-        hasher.finalize().to_hex().to_string()
+        hex(hasher.finalize().as_bytes())
     }
 
     /// The number and hash the sealed head vouches for.
@@ -405,6 +422,17 @@ impl Key {
         record.resize(HEAD_BYTES, b' ');
         head.write_all_at(&record, 0)
     }
+}
+
+/// The hash's own way to spell itself takes as long as hashing a line.
+fn hex(bytes: &[u8; 32]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// The head is missing, or not sealed with this key.

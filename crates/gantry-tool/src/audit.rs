@@ -1,5 +1,6 @@
 //! What the audit log records. `gantry-store` keeps it; this crate only says what a line holds and when.
 
+use gantry_protocol::push_string;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +29,45 @@ pub struct AuditRecord {
     pub duration_ms: Option<f64>,
 }
 
+impl AuditRecord {
+    /// As JSON, which is what serialising it makes, in a fifth of the time: every call is recorded twice.
+    pub fn to_text(&self) -> String {
+        let AuditRecord { call, principal, agent, surface, tool, input, rule, status, error, .. } = self;
+        let input = match input {
+            // Values are always JSON.
+            Some(input) => serde_json::to_string(input).unwrap_or_default(),
+            None => String::new(),
+        };
+        let mut text = String::with_capacity(256 + input.len());
+        let mut field = |name: &str, value: &str| {
+            text.push_str(name);
+            push_string(&mut text, value);
+        };
+        field("{\"call\":", call);
+        field(",\"phase\":", self.phase.name());
+        field(",\"principal\":", principal);
+        field(",\"agent\":", agent);
+        field(",\"surface\":", surface);
+        field(",\"tool\":", tool);
+        if self.input.is_some() {
+            text.push_str(",\"input\":");
+            text.push_str(&input);
+        }
+        for (name, value) in [(",\"rule\":", rule), (",\"status\":", status), (",\"error\":", error)] {
+            if let Some(value) = value {
+                text.push_str(name);
+                push_string(&mut text, value);
+            }
+        }
+        if let Some(took) = self.duration_ms {
+            text.push_str(",\"durationMs\":");
+            text.push_str(&serde_json::to_string(&took).unwrap_or_default());
+        }
+        text.push('}');
+        text
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -39,13 +79,24 @@ pub enum Phase {
     Refused,
 }
 
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Begin => "begin",
+            Phase::End => "end",
+            Phase::Refused => "refused",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// On disk before `append` returns.
     Now,
     /// Written before `append` returns, on disk within 50 ms.
     Soon,
-    /// Written before the next line or within a few milliseconds, on disk within 50 ms: for outcomes that changed nothing.
+    /// Written before the next line or within a few milliseconds, on disk within 50 ms: for calls that change nothing. The
+    /// line before such a call is written when appending the one after it returns: who hears the answer is on record.
     Later,
 }
 
@@ -63,3 +114,41 @@ pub trait AuditSink: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log cannot be written: {0}")]
 pub struct AuditError(pub String);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_written_as_it_is_read() {
+        let whole = AuditRecord {
+            call: "c".into(),
+            phase: Phase::Begin,
+            principal: "mcp:a\"b\\".into(),
+            agent: "main".into(),
+            surface: "cli".into(),
+            tool: "T\n".into(),
+            input: Some(json!({"ä": [1, null, "x\u{1}"]})),
+            rule: Some("r".into()),
+            status: Some("s".into()),
+            error: Some("e".into()),
+            duration_ms: Some(0.127),
+        };
+        let short = AuditRecord {
+            input: None,
+            rule: None,
+            status: None,
+            error: None,
+            duration_ms: None,
+            phase: Phase::Refused,
+            ..whole.clone()
+        };
+        let ended = AuditRecord { duration_ms: Some(1234.0), phase: Phase::End, ..short.clone() };
+        let odd = AuditRecord { duration_ms: Some(f64::NAN), ..short.clone() };
+        for record in [whole, short, ended, odd] {
+            assert_eq!(record.to_text(), serde_json::to_string(&record).unwrap());
+        }
+    }
+}

@@ -192,6 +192,16 @@ pub struct Call {
 
 impl Call {
     pub fn new(principal: Principal, surface: Surface, workspace: PathBuf) -> Call {
+        Call::until(CancellationToken::new(), principal, surface, workspace)
+    }
+
+    /// A call that ends when this fires.
+    pub fn until(
+        cancel: CancellationToken,
+        principal: Principal,
+        surface: Surface,
+        workspace: PathBuf,
+    ) -> Call {
         let agent = match &principal {
             Principal::Agent { id } => id.clone(),
             _ => "main".to_owned(),
@@ -210,7 +220,7 @@ impl Call {
             workspace,
             scope: ToolScope::default(),
             deadline: None,
-            cancel: CancellationToken::new(),
+            cancel,
             progress: None,
             approver: None,
             asker: None,

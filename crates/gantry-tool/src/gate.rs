@@ -152,7 +152,13 @@ impl Gate {
         }
         let (verdict, names_paths) = self.decide(&call, &tool, &input).await;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
-        let verdict = approval::settle(&self.parts.masker, &call, &tool, &input, verdict).await;
+        // Aside, as asking is rare, and every call would have to carry the room for it.
+        let verdict = match verdict.decision {
+            Decision::Ask => {
+                Box::pin(approval::settle(&self.parts.masker, &call, &tool, &input, verdict)).await
+            }
+            Decision::Allow | Decision::Deny => verdict,
+        };
         if verdict.decision != Decision::Allow {
             let mut refused = self.refuse_denied(&call, &tool, &input, &verdict);
             // A pattern names no file; the reason against it does.
@@ -160,7 +166,7 @@ impl Gate {
             return refused;
         }
         if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
-            return self.refuse_unaudited(&call, &tool, err);
+            return self.refuse_unaudited(&call, &tool, &err);
         }
         // Whoever said yes was told of the path.
         call.avoid_sensitive =
@@ -186,7 +192,16 @@ impl Gate {
             warning
         }));
         warnings.extend(warning(&answer));
-        warnings.extend(ending.record(&answer, error));
+        let answer = match ending.record(&answer, error) {
+            Ok(()) => answer,
+            // Who reads is on record before the answer goes out.
+            Err(err) if tool.is_read_only() => Answer::Refused(unaudited(&err, "its answer is withheld")),
+            // The effect has happened, so this can only be warned of; the next call will be refused.
+            Err(err) => {
+                warnings.push(err.to_string());
+                answer
+            }
+        };
         // An error may quote what the tool found, also of one whose successes show nothing.
         if !matches!(answer, Answer::Success(_)) && (names_paths || tool.reaches_private()) {
             call.found.add(Label::Private);
@@ -237,7 +252,8 @@ impl Gate {
         }
     }
 
-    /// Step 4. A call that may change something waits for its line to be on disk.
+    /// Step 4. A call that may change something waits for its line to be on disk. Another machine writes down for itself
+    /// what is about to be read there: the line here is written meanwhile.
     async fn record_begin(
         &self,
         call: &Call,
@@ -248,7 +264,8 @@ impl Gate {
         let mut record = self.record(call, tool.name(), Phase::Begin, Some(input));
         record.rule = Some(verdict.rule.clone());
         if tool.is_read_only() {
-            return self.parts.audit.append(record, Durability::Soon);
+            let durability = if tool.runs_on_another_node() { Durability::Later } else { Durability::Soon };
+            return self.parts.audit.append(record, durability);
         }
         let audit = self.parts.audit.clone();
         tokio::task::spawn_blocking(move || audit.append(record, Durability::Now))
@@ -375,11 +392,9 @@ impl Gate {
         self.refused(call, tool.name(), Some(input), refusal, Some(verdict))
     }
 
-    fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: AuditError) -> Outcome {
-        let refusal = Refusal::new(RefusalCode::Unaudited, format!("{err}; nothing was run"))
-            .with_hint("`gantry doctor` checks the data directory");
+    fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: &AuditError) -> Outcome {
         self.metrics.count(tool.name(), Status::Denied);
-        Outcome::refused(call, tool.name(), refusal)
+        Outcome::refused(call, tool.name(), unaudited(err, "nothing was run"))
     }
 
     fn refused(
@@ -437,8 +452,7 @@ impl Ending<'_> {
         self.took = Some(self.started.elapsed());
     }
 
-    /// The effect has happened, so a failing log can only be warned of; the next call will be refused.
-    fn record(mut self, answer: &Answer, error: Option<String>) -> Option<String> {
+    fn record(mut self, answer: &Answer, error: Option<String>) -> Result<(), AuditError> {
         let status = match answer {
             Answer::Success(_) => Status::Success,
             Answer::Refused(refusal) if refusal.code == RefusalCode::Denied => Status::Denied,
@@ -447,7 +461,7 @@ impl Ending<'_> {
         self.append(status, error)
     }
 
-    fn append(&mut self, status: Status, error: Option<String>) -> Option<String> {
+    fn append(&mut self, status: Status, error: Option<String>) -> Result<(), AuditError> {
         self.recorded = true;
         let took = self.took.unwrap_or_else(|| self.started.elapsed());
         self.gate.metrics.record(self.tool.name(), status, took);
@@ -459,16 +473,22 @@ impl Ending<'_> {
         });
         record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
         let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
-        self.gate.parts.audit.append(record, durability).err().map(|err| err.to_string())
+        self.gate.parts.audit.append(record, durability)
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            self.append(Status::Failure, Some("the caller went away".into()));
+            // Nobody is there to be told.
+            let _ = self.append(Status::Failure, Some("the caller went away".into()));
         }
     }
+}
+
+fn unaudited(err: &AuditError, therefore: &str) -> Refusal {
+    Refusal::new(RefusalCode::Unaudited, format!("{err}; {therefore}"))
+        .with_hint("`gantry doctor` checks the data directory")
 }
 
 enum Stopped {

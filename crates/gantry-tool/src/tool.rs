@@ -415,6 +415,11 @@ impl Tool {
         self.remote
     }
 
+    /// It runs behind another machine's gate, which records it too.
+    pub(crate) fn runs_on_another_node(&self) -> bool {
+        self.remote && self.toolset == Toolset::Node
+    }
+
     /// What it is told to be, by a number: two tools that are told to be the same have the same.
     pub(crate) fn definition(&self) -> blake3::Hash {
         *self.definition.get_or_init(|| {

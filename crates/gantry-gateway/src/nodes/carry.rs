@@ -40,16 +40,18 @@ impl Nodes {
     ) -> Result<Reply, ToolError> {
         let first = node.live().ok_or_else(|| node.absent())?;
         let _slot = tokio::select! {
+            biased;
             slot = node.slots.acquire() => slot.map_err(|err| ToolError::internal(err.to_string()))?,
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         let _expected = Expected::new(node, call);
-        let params = raw(&NodeCallParams {
+        let params = NodeCallParams {
             call_id: call.id.clone(),
             tool: tool.to_owned(),
             input: raw(&input),
             caller: call.caller(),
-        });
+        }
+        .to_text();
         // It may be large, and the wait long.
         drop(input);
         if params.get().len() > MAX_FRAME_BYTES - ROOM_FOR_HEAD {
@@ -61,7 +63,7 @@ impl Nodes {
         for _ in 0..MAX_SENDS {
             let answer = live
                 .link
-                .request_until(method::TOOL_CALL, params.clone(), call.deadline, &call.cancel, CALL_OFF_GRACE)
+                .request_until(method::TOOL_CALL, &params, call.deadline, &call.cancel, CALL_OFF_GRACE)
                 .await;
             let answered = match answer {
                 Ok(result) => Ok(result),

@@ -9,13 +9,13 @@ use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
     method, raw,
 };
-use gantry_tool::{
-    Approval, Approver, Call, Consent, Outcome, Progress, ProgressSink, Refusal, Surface, Toolset,
-};
+use gantry_tool::{Approval, Approver, Call, Consent, Progress, ProgressSink, Refusal, Surface, Toolset};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
 use crate::accounts::paid_by;
@@ -53,6 +53,15 @@ pub(super) async fn serve(
     let options = paid_by(gateway.accounts.of(&identity));
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
+    // In a task of its own: what happens rarely is not looked at with every message.
+    let attended = AbortOnDropHandle::new(tokio::spawn(attend(gateway.clone(), link, identity, following)));
+    running.await;
+    drop(attended);
+    gateway.remove_link(number);
+}
+
+/// What a connection has to be told, and what ends it or its calls; never returns.
+async fn attend(gateway: Arc<Gateway>, link: Link, identity: Identity, following: watch::Receiver<bool>) {
     let telling = tell_ends(&gateway, &link, &identity);
     let changes = tell_changes(&gateway, &link, following);
     let expiring = async {
@@ -60,13 +69,13 @@ pub(super) async fn serve(
         link.close("the token has expired");
         std::future::pending::<()>().await
     };
-    tokio::select! {
-        () = running => {}
-        () = telling => {}
-        () = changes => {}
-        () = expiring => {}
-    }
-    gateway.remove_link(number);
+    // The gateway is stopping, and calls have had their time; those that come now are turned away.
+    let ending = async {
+        gateway.auth.ending_of_call(&identity).cancelled_owned().await;
+        link.call_off();
+        std::future::pending::<()>().await
+    };
+    tokio::join!(telling, changes, expiring, ending);
 }
 
 /// Tells an operator which background processes end; never returns.
@@ -141,6 +150,13 @@ impl Client {
     async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         match request.method.as_str() {
             method::TOOL_CALL => self.tool_call(link, request).await,
+            // What is rare is large, and every call would have to carry the room for it.
+            _ => Box::pin(self.answer_other(link, request)).await,
+        }
+    }
+
+    async fn answer_other(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        match request.method.as_str() {
             method::TOOLS_LIST | method::TOOLS_GET => self.list(&request),
             method::RESULTS_READ => self.read_result(&request).await,
             method::CONNECT => {
@@ -168,47 +184,35 @@ impl Client {
         let mut params: CallParams = request.parse()?;
         // A call may take long, and its input be large: it is not kept in three forms.
         request.params = raw(&());
-        let mut call = self.call(Wanted {
+        let wanted = Wanted {
             agent: params.agent.as_deref(),
             workspace: params.workspace.as_deref(),
             mcp: params.mcp.as_deref(),
-        })?;
+        };
+        let mut call = self.call(request.cancel, wanted)?;
         call.approver = params.asks.then(|| approver(link.clone(), request.id));
         call.deadline = request.deadline;
-        let ending = call.cancel.clone();
-        call.cancel = request.cancel.clone();
         call.progress = Some(progress(link, request.id));
         let input = match params.input.take() {
             Some(input) => serde_json::from_str(input.get())
                 .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
             None => json!({}),
         };
-        let cancel = call.cancel.clone();
-        let running = self.gateway.run(call, &params.tool, input);
-        let mut running = std::pin::pin!(running);
-        let outcome: Outcome = tokio::select! {
-            outcome = &mut running => outcome,
-            // The gateway is stopping, and this call has had its time.
-            () = ending.cancelled() => {
-                cancel.cancel();
-                running.await
-            }
-        };
+        let outcome = self.gateway.run(call, &params.tool, input).await;
         outcome.into_wire().map(|result| raw(&result))
     }
 
-    fn call(&self, wanted: Wanted<'_>) -> Result<Call, WireError> {
+    fn call(&self, cancel: CancellationToken, wanted: Wanted<'_>) -> Result<Call, WireError> {
         let surface = if wanted.mcp.is_some() { Surface::Mcp } else { Surface::Websocket };
-        self.gateway.call(&self.identity, &wanted, surface).map_err(|refusal: Refusal| refusal.to_wire())
+        let call = self.gateway.call_until(cancel, &self.identity, &wanted, surface);
+        call.map_err(|refusal: Refusal| refusal.to_wire())
     }
 
     fn list(&self, request: &Request) -> Result<RawJson, WireError> {
         let params: ListParams = request.parse()?;
-        let call = self.call(Wanted {
-            agent: params.agent.as_deref(),
-            mcp: params.mcp.as_deref(),
-            ..Wanted::default()
-        })?;
+        let wanted =
+            Wanted { agent: params.agent.as_deref(), mcp: params.mcp.as_deref(), ..Wanted::default() };
+        let call = self.call(request.cancel.clone(), wanted)?;
         if params.follow {
             self.follows.send_replace(true);
         }
@@ -236,7 +240,7 @@ impl Client {
 
     async fn read_result(&self, request: &Request) -> Result<RawJson, WireError> {
         let params: ResultParams = request.parse()?;
-        let reader = self.call(Wanted::default())?.principal.to_string();
+        let reader = self.call(request.cancel.clone(), Wanted::default())?.principal.to_string();
         let results = self.gateway.results.clone();
         let page = tokio::task::spawn_blocking(move || {
             results.read(&reader, &params.handle, params.offset, params.limit, params.grep.as_deref())

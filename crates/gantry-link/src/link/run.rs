@@ -12,6 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use gantry_protocol::{
     ErrorCode, Frame, MAX_VALUES, RawJson, StreamFrame, VALUE_BYTES, WireError, count_values, raw,
+    response_text,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -141,8 +142,12 @@ where
 {
     let every = link.inner.options.ping_every;
     let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
-    loop {
+    let mut closing = std::pin::pin!(link.inner.closing.cancelled());
+    while !link.inner.closing.is_cancelled() {
         let written = tokio::select! {
+            biased;
+            // First: somebody who only listens to us must be heard, too.
+            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
             queued = queue.recv() => match queued {
                 Some(first) => async {
                     let mut next = Some(first);
@@ -159,13 +164,13 @@ where
                 }.await,
                 None => return "closed".into(),
             },
-            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
-            () = link.inner.closing.cancelled() => return link.reason(),
+            () = &mut closing => break,
         };
         if let Err(err) = written {
             return err.to_string();
         }
     }
+    link.reason()
 }
 
 async fn read<S, V>(
@@ -181,17 +186,16 @@ where
     // The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
     let mut large = None;
     loop {
-        let message = tokio::select! {
-            biased;
-            // Nothing is heard any more; the writer has the last word.
-            () = link.inner.closing.cancelled() => std::future::pending().await,
-            message = std::future::poll_fn(|cx| {
-                let polled = stream.poll_next_unpin(cx);
-                large = None;
-                polled
-            }) => message,
-        };
-        let message = match message {
+        let message = std::future::poll_fn(|cx| {
+            // Nothing is heard any more; the writer has the last word. Whoever ends the link wakes this task.
+            if link.inner.closing.is_cancelled() {
+                return Poll::Pending;
+            }
+            let polled = stream.poll_next_unpin(cx);
+            large = None;
+            polled
+        });
+        let message = match message.await {
             Some(Ok(message)) => message,
             Some(Err(err)) => return err.to_string(),
             None => return "the peer closed the connection".into(),
@@ -274,8 +278,7 @@ fn turn_back(link: &Link, frame: Frame, error: WireError) {
 fn complain(link: &Link, id: Option<u64>, error: WireError) {
     match id {
         Some(id) => {
-            let frame = Frame::Response { id, outcome: Err(error) };
-            let _ = link.inner.outgoing.try_send(Message::text(frame.to_text()));
+            let _ = link.inner.outgoing.try_send(Message::text(response_text(id, Err(&error))));
         }
         None => {
             link.try_event("error", raw(&error));
@@ -341,8 +344,11 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
             Err(WireError::new(ErrorCode::Internal, "an internal error; the log has more"))
         });
-        let refused = |error| Frame::Response { id, outcome: Err(error) }.to_text();
-        let mut text = sendable(Frame::Response { id, outcome }.to_text()).unwrap_or_else(refused);
+        let refused = |error: WireError| response_text(id, Err(&error));
+        let text = response_text(id, outcome.as_deref().map(|result| result.get()));
+        // It may be large.
+        drop(outcome);
+        let mut text = sendable(text).unwrap_or_else(refused);
         // What was asked is forgotten, and makes room for the answer.
         drop(share);
         let outgoing = &link.inner.outgoing;
@@ -355,6 +361,7 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
         };
         // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
         let room = tokio::select! {
+            biased;
             room = outgoing.reserve(admitted) => room,
             () = link.inner.closed.cancelled() => return,
         };

@@ -9,7 +9,7 @@ use gantry_tool::{AuditRecord, AuditSink, Durability, Phase};
 fn record(tool: &str, status: Option<&str>) -> AuditRecord {
     AuditRecord {
         call: "c1".into(),
-        phase: Phase::Begin,
+        phase: if status.is_some() { Phase::End } else { Phase::Begin },
         principal: "operator".into(),
         agent: "main".into(),
         surface: "cli".into(),
@@ -280,6 +280,31 @@ fn outcomes_that_were_put_off_keep_their_place_and_their_time() {
     }
     drop(log);
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1_004);
+    assert_eq!(problems(&path), []);
+}
+
+#[test]
+fn a_beginning_that_was_put_off_is_written_before_any_end_is_taken() {
+    let (_folder, path) = written(0);
+    let log = AuditLog::open(&path).unwrap();
+    let record = |tool: &str, phase| AuditRecord { phase, ..record(tool, None) };
+    let lines = || fs::read_to_string(&path).unwrap().lines().count();
+    // From here on the lock is kept, for some 30 ms.
+    log.append(record("first", Phase::Begin), Durability::Soon).unwrap();
+    log.append(record("a", Phase::Begin), Durability::Later).unwrap();
+    log.append(record("b", Phase::Begin), Durability::Later).unwrap();
+    log.append(record("a", Phase::End), Durability::Later).unwrap();
+    assert!(lines() >= 3, "both beginnings: {}", lines());
+    log.append(record("c", Phase::Begin), Durability::Later).unwrap();
+    log.settle();
+    assert!(lines() >= 5, "while nobody waits: {}", lines());
+    drop(log);
+    let text = fs::read_to_string(&path).unwrap();
+    let tools: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["tool"].to_string())
+        .collect();
+    assert_eq!(tools, ["\"first\"", "\"a\"", "\"b\"", "\"a\"", "\"c\""]);
     assert_eq!(problems(&path), []);
 }
 

@@ -32,10 +32,15 @@ enum Selected {
 
 impl Gate {
     /// As [`Gate::call`], and knows the `node` argument.
-    pub async fn dispatch(&self, call: Call, name: &str, mut input: Value) -> Outcome {
-        let Some(nodes) = self.parts.registry.nodes_with(&call.scope, name) else {
-            return self.call(call, name, input).await;
-        };
+    pub async fn dispatch(&self, call: Call, name: &str, input: Value) -> Outcome {
+        match self.parts.registry.nodes_with(&call.scope, name) {
+            None => self.call(call, name, input).await,
+            // Aside: calls of many machines take more room than others have to carry.
+            Some(nodes) => Box::pin(self.dispatch_among(nodes, call, name, input)).await,
+        }
+    }
+
+    async fn dispatch_among(&self, nodes: Vec<OnNode>, call: Call, name: &str, mut input: Value) -> Outcome {
         let nodes = match selected(&nodes, &mut input) {
             Err(message) => return self.refuse_node(&call, name, message),
             Ok(Selected::One(node)) => match nodes.into_iter().find(|found| found.node == node) {

@@ -162,6 +162,40 @@ async fn a_call_is_audited_before_and_after_and_refused_when_it_cannot_be() {
 }
 
 #[tokio::test]
+async fn what_is_read_elsewhere_is_on_record_before_its_answer_goes_out() {
+    let audit = Arc::new(MemoryAudit::default());
+    let breaks = audit.clone();
+    let remote = RemoteTool {
+        name: "far__Read".into(),
+        toolset: Toolset::Node,
+        description: "Reads.".into(),
+        input_schema: json!({"type": "object"}),
+        output_schema: None,
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+        capabilities: Vec::new(),
+    };
+    let tool = Tool::remote(remote, move |_, input| {
+        if input["break"] == true {
+            breaks.break_it();
+        }
+        async { Ok(Reply::Json(json!({"secret": 7}))) }
+    });
+    let registry = Registry::default();
+    registry.replace(tool);
+    let parts = GateParts::new(audit.clone(), Arc::new(MemoryResults::default()));
+    let gate = Gate::new(GateParts { registry, ..parts });
+    call(&gate, "/w".as_ref(), "far__Read", json!({})).await.unwrap();
+    let seen: Vec<_> = audit.records().into_iter().map(|(record, when)| (record.phase, when)).collect();
+    assert_eq!(seen, [(Phase::Begin, Durability::Later), (Phase::End, Durability::Later)]);
+    let error = call(&gate, "/w".as_ref(), "far__Read", json!({"break": true})).await.unwrap_err();
+    assert_eq!(error["error"]["code"], "unaudited", "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().ends_with("its answer is withheld"), "{error}");
+}
+
+#[tokio::test]
 async fn audit_lines_hold_no_secret_and_no_long_text() {
     let audit = Arc::new(MemoryAudit::default());
     let registry = Registry::default();

@@ -1,0 +1,183 @@
+//! Messages written straight as text. Every call passes several of them, and serialising an object field by field, name by
+//! name and quote by quote costs more than the rest of the way.
+
+use std::fmt::Write;
+
+use crate::error::WireError;
+use crate::frame::RawJson;
+use crate::methods::NodeCallParams;
+
+/// A whole JSON value as text: made from one that was read, or written here.
+#[derive(Debug, Clone)]
+pub struct JsonText(String);
+
+impl JsonText {
+    pub fn get(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<RawJson> for JsonText {
+    fn from(json: RawJson) -> JsonText {
+        JsonText(Box::<str>::from(json).into())
+    }
+}
+
+impl From<&JsonText> for JsonText {
+    fn from(json: &JsonText) -> JsonText {
+        json.clone()
+    }
+}
+
+/// The beginning of an object, and its next field: names are written as they are.
+macro_rules! first {
+    ($name:literal) => {
+        concat!("{\"", $name, "\":")
+    };
+}
+macro_rules! next {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":")
+    };
+}
+
+/// Adds a text as a JSON string.
+pub fn push_string(json: &mut String, text: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    } else {
+        // A string is always JSON.
+        json.push_str(&serde_json::to_string(text).unwrap_or_default());
+    }
+}
+
+pub fn push_number(json: &mut String, number: u64) {
+    // A string takes everything.
+    let _ = write!(json, "{number}");
+}
+
+/// Around the parts of a frame there are never more bytes than this.
+const FRAME_ROOM: usize = 128;
+
+pub fn request_text(id: u64, method: &str, params: &str, deadline_ms: Option<u64>) -> String {
+    let mut text = String::with_capacity(FRAME_ROOM + method.len() + params.len());
+    text.push_str(concat!(first!("type"), "\"req\"", next!("id")));
+    push_number(&mut text, id);
+    text.push_str(next!("method"));
+    push_string(&mut text, method);
+    text.push_str(next!("params"));
+    text.push_str(params);
+    if let Some(deadline) = deadline_ms {
+        text.push_str(next!("deadlineMs"));
+        push_number(&mut text, deadline);
+    }
+    text.push('}');
+    text
+}
+
+pub fn response_text(id: u64, outcome: Result<&str, &WireError>) -> String {
+    let failed = |error: &WireError| serde_json::to_string(error).unwrap_or_default();
+    let (head, body) = match outcome {
+        Ok(result) => (concat!(next!("ok"), "true", next!("result")), result),
+        Err(error) => (concat!(next!("ok"), "false", next!("error")), &*failed(error)),
+    };
+    let mut text = String::with_capacity(FRAME_ROOM + body.len());
+    text.push_str(concat!(first!("type"), "\"res\"", next!("id")));
+    push_number(&mut text, id);
+    text.push_str(head);
+    text.push_str(body);
+    text.push('}');
+    text
+}
+
+pub fn event_text(event: &str, seq: u64, data: &str) -> String {
+    let mut text = String::with_capacity(FRAME_ROOM + event.len() + data.len());
+    text.push_str(concat!(first!("type"), "\"evt\"", next!("event")));
+    push_string(&mut text, event);
+    text.push_str(next!("seq"));
+    push_number(&mut text, seq);
+    text.push_str(next!("data"));
+    text.push_str(data);
+    text.push('}');
+    text
+}
+
+pub fn cancel_text(id: u64) -> String {
+    format!("{{\"type\":\"cancel\",\"id\":{id}}}")
+}
+
+impl NodeCallParams {
+    pub fn to_text(&self) -> JsonText {
+        let NodeCallParams { call_id, tool, input, caller } = self;
+        let mut text = String::with_capacity(2 * FRAME_ROOM + tool.len() + input.get().len());
+        text.push_str(first!("callId"));
+        push_string(&mut text, call_id);
+        text.push_str(next!("tool"));
+        push_string(&mut text, tool);
+        text.push_str(next!("input"));
+        text.push_str(input.get());
+        text.push_str(concat!(next!("caller"), first!("principal")));
+        push_string(&mut text, &caller.principal);
+        text.push_str(next!("agent"));
+        push_string(&mut text, &caller.agent);
+        text.push_str(next!("autonomy"));
+        push_string(&mut text, &caller.autonomy);
+        text.push_str(next!("surface"));
+        push_string(&mut text, &caller.surface);
+        text.push_str("}}");
+        JsonText(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::frame::raw;
+    use crate::methods::Caller;
+
+    #[test]
+    fn strings_are_escaped_as_json_wants_it() {
+        for text in ["", "plain ä ☃ 😀", "a\"b", "back\\slash", "line\nend", "\u{0}\u{1f}\u{7f}", "</script>"]
+        {
+            let mut json = String::new();
+            push_string(&mut json, text);
+            assert_eq!(json, serde_json::to_string(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_nodes_call_is_written_as_it_is_read() {
+        let params = NodeCallParams {
+            call_id: "a\"b".into(),
+            tool: "Read".into(),
+            input: raw(&json!({"path": "ä\n", "n": [1, null]})),
+            caller: Caller {
+                principal: "client:\\x".into(),
+                agent: "main".into(),
+                autonomy: "guided".into(),
+                surface: "http".into(),
+            },
+        };
+        assert_eq!(params.to_text().get(), serde_json::to_string(&params).unwrap());
+    }
+
+    #[test]
+    fn every_frame_is_json() {
+        let error = WireError::new(crate::ErrorCode::Denied, "no \"way\"");
+        for text in [
+            request_text(u64::MAX, "a\"b", "{}", Some(u64::MAX)),
+            response_text(1, Ok("[1]")),
+            response_text(1, Err(&error)),
+            event_text("x\n", 2, "null"),
+            cancel_text(3),
+        ] {
+            assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+        }
+        assert!(response_text(1, Err(&error)).contains(r#""message":"no \"way\"""#));
+    }
+}
