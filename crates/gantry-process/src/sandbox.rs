@@ -16,14 +16,18 @@ mod syscalls;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
     None,
-    /// The whole file system except these directories.
+    /// The whole file system except the closed directories; what is in `read_only` can be read, and not changed.
     ///
     /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
     /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
     /// there after its start stays closed to it. Not covered are other names of the same files (hard links, bind mounts
     /// made by somebody else), a disk read as a device by root, and the names, sizes, times and modes of closed files.
+    ///
+    /// A read-only path need not exist: it cannot be created either, nor replaced, and nor can anything else directly
+    /// in the directories on the way down to it. Those stay listable, unless something in them is closed.
     Except {
         closed: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
         network: Network,
     },
     /// Nothing but these, the usual harmless devices and `/proc`.
@@ -35,13 +39,15 @@ pub enum Sandbox {
         write: Vec<PathBuf>,
         network: Network,
     },
-    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace.
+    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace;
+    /// and `read_only` likewise.
     ///
-    /// What `Except` says about the directories on the way down to a closed one holds here too.
+    /// What `Except` says about the directories on the way down holds here too.
     OnlyExcept {
         read: Vec<PathBuf>,
         write: Vec<PathBuf>,
         closed: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
         network: Network,
     },
 }
@@ -92,8 +98,8 @@ pub fn sandbox_support() -> SandboxSupport {
 pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
     match sandbox {
         Sandbox::None => Ok(()),
-        Sandbox::Except { closed, network } => {
-            filesystem::close(closed)?;
+        Sandbox::Except { closed, read_only, network } => {
+            filesystem::close(closed, read_only)?;
             capabilities::drop_most()?;
             match network {
                 Network::Allowed => Ok(()),
@@ -106,8 +112,8 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
             syscalls::deny(*network)
         }
         // Two layers of rules: what either refuses is refused.
-        Sandbox::OnlyExcept { read, write, closed, network } => {
-            filesystem::close(closed)?;
+        Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
+            filesystem::close(closed, read_only)?;
             apply(&Sandbox::Only { read: read.clone(), write: write.clone(), network: *network })
         }
     }

@@ -280,7 +280,8 @@ async fn a_confined_command_gets_nothing_out_of_anothers_session() {
         (finished.ended.exit.code, finished.stdout.text)
     };
     let folder = folder(&data, id);
-    let confined = || Sandbox::Except { closed: vec![data.clone()], network: Network::Allowed };
+    let confined =
+        || Sandbox::Except { closed: vec![data.clone()], read_only: vec![], network: Network::Allowed };
     // Connects, says what it likes, and takes what comes, descriptors included.
     let attack = |words: &str| {
         format!(

@@ -113,7 +113,8 @@ async fn all_but_the_closed_directory_can_be_reached() {
     let link = format!("{root}/open/link");
     // Given by its own name, and through a link.
     for closed in [format!("{root}/closed"), link] {
-        let sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        let sandbox =
+            Sandbox::Except { closed: vec![closed.into()], read_only: vec![], network: Network::Allowed };
         for script in [
             format!("cat {root}/open/file"),
             format!("echo x > {root}/open/new && rm {root}/open/new"),
@@ -145,7 +146,8 @@ async fn all_but_the_closed_directory_can_be_reached() {
 async fn a_closed_directory_need_not_exist_yet() {
     let Scene { bench, root } = scene();
     let closed = root.join("open/later/data");
-    let sandbox = Sandbox::Except { closed: vec![closed.clone()], network: Network::Allowed };
+    let sandbox =
+        Sandbox::Except { closed: vec![closed.clone()], read_only: vec![], network: Network::Allowed };
     allowed(&bench, &sandbox, &format!("cat {}/open/file", root.display())).await;
     // It appears while the command runs.
     let script = format!(
@@ -167,7 +169,8 @@ async fn a_closed_path_that_means_nothing_is_refused() {
     let bench = bench();
     for closed in ["relative", "/tmp/../etc"] {
         let mut command = bench.shell("true");
-        command.sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        command.sandbox =
+            Sandbox::Except { closed: vec![closed.into()], read_only: vec![], network: Network::Allowed };
         let err = bench.processes.run(command, CancellationToken::new()).await.unwrap_err();
         assert!(
             matches!(&err, ProcessError::SandboxUnavailable { reason } if reason.contains(closed)),
@@ -187,7 +190,8 @@ async fn without_network_there_are_no_sockets() {
         }
     });
     let bench = bench();
-    let except = |network| Sandbox::Except { closed: vec!["/nonexistent-data".into()], network };
+    let except =
+        |network| Sandbox::Except { closed: vec!["/nonexistent-data".into()], read_only: vec![], network };
     let only = |network| Sandbox::Only { read: vec!["/".into()], write: vec![], network };
     let python = |code: &str| format!("python3 -c 'import socket; {code}'");
     let scripts = [
@@ -220,7 +224,11 @@ async fn processes_outside_can_be_neither_signalled_nor_read() {
     let pid = outside.id();
     for sandbox in [
         Sandbox::Only { read: vec!["/".into()], write: vec![], network: Network::Denied },
-        Sandbox::Except { closed: vec!["/nonexistent-data".into()], network: Network::Allowed },
+        Sandbox::Except {
+            closed: vec!["/nonexistent-data".into()],
+            read_only: vec![],
+            network: Network::Allowed,
+        },
     ] {
         refused(&bench, &sandbox, &format!("kill -0 {pid}")).await;
         // `cat` would show it; outside we only ask whether it can be read.
@@ -295,7 +303,8 @@ async fn many_closed_places_in_a_home_leave_the_rest_open() {
     let run = async |script: &str| {
         let mut command = bench.shell(script);
         command.cwd = gantry_process::Cwd::Path(home.join("project"));
-        command.sandbox = Sandbox::Except { closed: closed.clone(), network: Network::Allowed };
+        command.sandbox =
+            Sandbox::Except { closed: closed.clone(), read_only: vec![], network: Network::Allowed };
         bench.processes.run(command, CancellationToken::new()).await.unwrap()
     };
     for place in [
@@ -315,4 +324,63 @@ async fn many_closed_places_in_a_home_leave_the_rest_open() {
     let open = run("cat file ../.bashrc ../.config/app/file ../entry-999; git init -q . && git status --short; python3 -c 'print(1)'").await;
     println!("{:?}", begun.elapsed());
     assert_eq!(open.stdout.text, "text of project\ntext of .bashrc\ntext of .config/app\nx?? file\n1\n");
+}
+
+/// As the files that a login shell runs: in a home of which nothing, or something, is closed.
+#[tokio::test]
+async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
+    let bench = bench();
+    let root = bench.directory.path().canonicalize().unwrap();
+    for folder in ["home/project", "home/dotfiles", "home/.ssh", "home/.config/fish"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for name in ["home/.profile", "home/dotfiles/zshrc", "home/.config/fish/config.fish", "home/.ssh/key"] {
+        std::fs::write(root.join(name), "true\n").unwrap();
+    }
+    std::os::unix::fs::symlink("dotfiles/zshrc", root.join("home/.zshrc")).unwrap();
+    std::os::unix::fs::symlink("loop", root.join("home/loop")).unwrap();
+    std::os::unix::fs::symlink(root.join("home"), root.join("way")).unwrap();
+    let read_only = [".profile", ".bash_profile", ".zshrc", ".config/fish/config.fish", "loop"]
+        .map(|name| root.join("way").join(name))
+        .to_vec();
+    let home = root.join("home");
+    let home = home.display();
+    for closed in [vec![], vec![root.join("home/.ssh")]] {
+        let open = closed.is_empty();
+        let sandbox = Sandbox::Except { closed, read_only: read_only.clone(), network: Network::Allowed };
+        for script in [
+            format!("cd {home} && cat .profile .zshrc dotfiles/zshrc .config/fish/config.fish > /dev/null"),
+            format!(
+                "HOME={home} bash -lc 'cd && cd project && echo x > file && mkdir d && mv file d/ && rm -r d'"
+            ),
+            format!("cd {home}/project && git init -q . && rm -rf .git && ls {home}/.config > /dev/null"),
+        ] {
+            allowed(&bench, &sandbox, &script).await;
+        }
+        // Read and listed as before, unless something there is closed.
+        let (code, _) = run(&bench, &sandbox, &format!("ls -a {home} && cat {home}/.ssh/key")).await;
+        assert_eq!(code == Some(0), open);
+        for script in [
+            "echo x >> .profile",
+            ": > .profile",
+            "truncate -s 0 .profile",
+            "rm .profile && echo > .profile",
+            "echo y > project/x; mv -f project/x .profile",
+            "ln -f .profile project/hard && echo x >> project/hard",
+            "ln -s project/x .bash_profile && rm .bash_profile",
+            "echo x > .bash_profile && rm .bash_profile",
+            "mkdir .bash_profile && rmdir .bash_profile",
+            "echo x >> .zshrc",
+            "echo x >> dotfiles/zshrc",
+            "echo y > project/x; mv -f project/x dotfiles/zshrc",
+            "rm .zshrc && ln -s dotfiles/zshrc .zshrc",
+            "echo x >> .config/fish/config.fish",
+            "touch .config/fish/other && rm .config/fish/other",
+            "mv .config/fish .config/f && mv .config/f .config/fish",
+            "mv dotfiles project/ && mv project/dotfiles .",
+            "touch new && rm new",
+        ] {
+            refused(&bench, &sandbox, &format!("cd {home} && {script}")).await;
+        }
+    }
 }
