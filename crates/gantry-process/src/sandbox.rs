@@ -13,6 +13,9 @@ mod filesystem;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
+#[cfg(target_os = "linux")]
+use syscalls::Sockets;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
     None,
@@ -30,7 +33,8 @@ pub enum Sandbox {
         read_only: Vec<PathBuf>,
         network: Network,
     },
-    /// Nothing but these, the usual harmless devices and `/proc`.
+    /// Nothing but these, the usual harmless devices and `/proc`; and no local sockets but pairs, since no rule about
+    /// files keeps a command from connecting to a socket file outside.
     ///
     /// `read` may be read and executed; in `write` everything goes. Of `/proc` the kernel shows the environment,
     /// descriptors, root and memory of processes inside the sandbox only; command lines of others stay visible.
@@ -60,7 +64,8 @@ pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     Allowed,
-    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well.
+    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well, and so
+    /// can a pair of datagram sockets, which is refused too.
     Denied,
 }
 
@@ -103,13 +108,16 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
             capabilities::drop_most()?;
             match network {
                 Network::Allowed => Ok(()),
-                Network::Denied => syscalls::deny(*network),
+                Network::Denied => syscalls::apply(Sockets::None),
             }
         }
         Sandbox::Only { read, write, network } => {
             filesystem::open_only(read, write)?;
             capabilities::drop_most()?;
-            syscalls::deny(*network)
+            syscalls::apply(match network {
+                Network::Allowed => Sockets::NotLocal,
+                Network::Denied => Sockets::None,
+            })
         }
         // Two layers of rules: what either refuses is refused.
         Sandbox::OnlyExcept { read, write, closed, read_only, network } => {

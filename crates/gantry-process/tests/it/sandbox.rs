@@ -199,7 +199,6 @@ async fn without_network_there_are_no_sockets() {
         python(&format!("socket.create_connection((\"127.0.0.1\", {port}))")),
         python("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"),
         python("socket.socket(socket.AF_INET6)"),
-        python("socket.socket(socket.AF_UNIX)"),
         python("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)"),
         format!("setsid -w bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"),
     ];
@@ -211,8 +210,69 @@ async fn without_network_there_are_no_sockets() {
             refused(&bench, &sandbox, script).await;
         }
     }
-    for sandbox in [except(Network::Denied), only(Network::Denied)] {
-        allowed(&bench, &sandbox, &python("a, b = socket.socketpair(); a.send(b\"x\"); b.recv(1)")).await;
+    // A socket file is nobody's to judge but its server's: whoever has the workspace alone gets no local socket either.
+    let local = [
+        python("socket.socket(socket.AF_UNIX)"),
+        python("socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"),
+        // These can be sent from to any datagram socket, for all that they are a pair.
+        python("socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)"),
+        python("socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)"),
+    ];
+    let confined = [except(Network::Denied), only(Network::Denied), only(Network::Allowed)];
+    for script in &local {
+        allowed(&bench, &except(Network::Allowed), script).await;
+        for sandbox in &confined {
+            refused(&bench, sandbox, script).await;
+        }
+    }
+    for sandbox in &confined {
+        for kind in ["SOCK_STREAM", "SOCK_SEQPACKET"] {
+            let script = format!("a, b = socket.socketpair(type=socket.{kind}); a.send(b\"x\"); b.recv(1)");
+            allowed(&bench, sandbox, &python(&script)).await;
+        }
+    }
+}
+
+/// A pair that was made cannot be turned to somebody else.
+#[tokio::test]
+async fn a_pair_of_sockets_reaches_no_socket_file() {
+    let Scene { bench, root } = scene();
+    let path = root.join("closed/server");
+    let server = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let sandbox =
+        Sandbox::Only { read: vec!["/".into()], write: vec![root.join("open")], network: Network::Allowed };
+    let script = format!(
+        "import socket\n\
+         for kind in [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]:\n\
+         \x20 for step in [lambda a, b: None, lambda a, b: b.close(), lambda a, b: a.shutdown(2)]:\n\
+         \x20   a, b = socket.socketpair(type=kind); step(a, b)\n\
+         \x20   try: a.connect({path:?}); print('connected')\n\
+         \x20   except OSError: pass\n"
+    );
+    let (code, output) = run(&bench, &sandbox, &format!("python3 -c \"{}\"", script.replace('"', "'"))).await;
+    assert_eq!((code, output.as_str()), (Some(0), ""));
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err());
+}
+
+/// What people run all day needs no local sockets.
+#[tokio::test]
+async fn ordinary_programs_work_without_local_sockets() {
+    let Scene { bench, root } = scene();
+    let open = root.join("open");
+    // Python's semaphores are files in `/dev/shm`.
+    let write = vec![open.clone(), "/dev/shm".into()];
+    let sandbox = Sandbox::Only { read: vec!["/".into()], write, network: Network::Allowed };
+    for script in [
+        "bash -lc 'echo a | sort | wc -l'",
+        "git init -q repo && cd repo && git config user.email a@b && git config user.name a && echo x > f && git add f && git commit -qm m && cd .. && git clone -q repo copy && test -f copy/f",
+        "python3 -c 'import multiprocessing as m; p = m.Pool(2); print(p.map(abs, [-1, -2])); q = m.Queue(); a, b = m.Pipe(); a.send(1); b.recv()'",
+        "python3 -c 'import asyncio, subprocess; asyncio.run(asyncio.create_subprocess_exec(\"true\"))'",
+        "getent hosts localhost && getent passwd root && id && hostname",
+        "mkdir t && echo x > t/f && tar cf t.tar t && tar xf t.tar && cp -a t u && rsync -a t/ v/ 2>/dev/null || test -d u",
+    ] {
+        let script = format!("cd {0} && export HOME={0} TMPDIR={0} && {script}", open.display());
+        allowed(&bench, &sandbox, &script).await;
     }
 }
 
