@@ -269,7 +269,7 @@ async fn ordinary_programs_work_without_local_sockets() {
         "python3 -c 'import multiprocessing as m; p = m.Pool(2); print(p.map(abs, [-1, -2])); q = m.Queue(); a, b = m.Pipe(); a.send(1); b.recv()'",
         "python3 -c 'import asyncio, subprocess; asyncio.run(asyncio.create_subprocess_exec(\"true\"))'",
         "getent hosts localhost && getent passwd root && id && hostname",
-        "mkdir t && echo x > t/f && tar cf t.tar t && tar xf t.tar && cp -a t u && rsync -a t/ v/ 2>/dev/null || test -d u",
+        "mkdir t && echo x > t/f && tar cf t.tar t && tar xf t.tar && cp -a t u && sed -i s/x/y/ u/f",
     ] {
         let script = format!("cd {0} && export HOME={0} TMPDIR={0} && {script}", open.display());
         allowed(&bench, &sandbox, &script).await;
