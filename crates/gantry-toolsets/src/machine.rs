@@ -287,13 +287,18 @@ impl Machine {
         self.variable("HOME").map(Path::new).filter(|home| home.is_absolute())
     }
 
+    /// `None` also for one that is not there, or not to be reached: no shell can read what is in it.
+    fn real_home(&self) -> Option<PathBuf> {
+        self.home().and_then(|home| gantry_process::existing(&[home.to_owned()]).pop())
+    }
+
     /// What the operator's next login shell would run. Those in the home are named whether they are there or not, since
     /// one could be made; those deeper down only if they are, since nothing could be made beside them.
     fn start_files(&self) -> Vec<PathBuf> {
-        let Some(home) = self.home() else { return Vec::new() };
-        let mut places = SensitivePaths::start_files(home);
+        let Some(home) = self.real_home() else { return Vec::new() };
+        let mut places = SensitivePaths::start_files(&home);
         places.retain(|place| {
-            place.parent() == Some(home) || !gantry_process::existing(std::slice::from_ref(place)).is_empty()
+            place.parent() == Some(&home) || !gantry_process::existing(std::slice::from_ref(place)).is_empty()
         });
         places
     }
@@ -301,8 +306,7 @@ impl Machine {
     /// Those of them that lie where a command may write.
     pub(crate) fn start_files_in(&self, writable: &[PathBuf]) -> Vec<PathBuf> {
         let writable = gantry_process::existing(writable);
-        let home = self.home().and_then(|home| gantry_process::existing(&[home.to_owned()]).pop());
-        match home.is_some_and(|home| writable.iter().any(|place| home.starts_with(place))) {
+        match self.real_home().is_some_and(|home| writable.iter().any(|place| home.starts_with(place))) {
             true => self.start_files(),
             false => Vec::new(),
         }
@@ -381,6 +385,30 @@ mod tests {
         let input = json!({"argv": ["python3", "-c", "open('.profile', 'a').write('x')"]});
         let told = format!("{:?}", bench.call_as(call, "tool::shell_exec", input).await);
         assert!(told.contains("PermissionError"), "{told}");
+    }
+
+    /// The files of servers outside (docker's, an ssh agent's) are beyond what rules about files can close.
+    #[tokio::test]
+    async fn who_has_the_workspace_alone_reaches_no_socket_file() {
+        let contained = Bench::with(|parts| parts.contain = true);
+        let path = contained.workspace().parent().unwrap().join("home/server");
+        let _server = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let code = format!(
+            "import socket; socket.socketpair(); socket.socket(); print('tried'); socket.socket(socket.AF_UNIX).connect('{}')",
+            path.display()
+        );
+        let shell = json!({"command": format!("python3 -c \"{code}\"")});
+        let program = json!({"argv": ["python3", "-c", code]});
+        for (tool, input) in
+            [("Bash", &shell), ("exec", &shell), ("bash", &shell), ("tool::shell_exec", &program)]
+        {
+            let told = format!("{:?}", contained.call(tool, input.clone()).await);
+            assert!(told.contains("tried") && told.contains("Operation not permitted"), "{tool}: {told}");
+        }
+        // An agent's ordinary shell keeps them: people use docker and ssh from there.
+        let bench = Bench::new();
+        let told = format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", shell).await);
+        assert!(told.contains("tried") && !told.contains("rror"), "{told}");
     }
 
     /// Everything that a contained machine must refuse, whoever calls.
