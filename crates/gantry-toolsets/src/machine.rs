@@ -397,7 +397,7 @@ mod tests {
             "import socket; socket.socketpair(); socket.socket(); print('tried'); socket.socket(socket.AF_UNIX).connect('{}')",
             path.display()
         );
-        let shell = json!({"command": format!("python3 -c \"{code}\"")});
+        let shell = json!({"command": format!("/usr/bin/python3 -c \"{code}\"")});
         let program = json!({"argv": ["python3", "-c", code]});
         for (tool, input) in
             [("Bash", &shell), ("exec", &shell), ("bash", &shell), ("tool::shell_exec", &program)]
