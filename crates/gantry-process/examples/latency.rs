@@ -24,7 +24,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         command
     };
     let only = || Sandbox::Only { read: vec!["/".into()], write: vec![], network: Network::Denied };
-    let except = || Sandbox::Except { closed: vec!["/var/lib/nothing".into()], network: Network::Allowed };
+    let except = || Sandbox::Except {
+        closed: vec!["/var/lib/nothing".into()],
+        read_only: vec![],
+        network: Network::Allowed,
+    };
     let mut times = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
         let begun = Instant::now();

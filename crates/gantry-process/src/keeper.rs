@@ -50,6 +50,9 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// Runs one command by the order that waits on standard input, which is the control socket.
 pub fn main() -> ExitCode {
+    // While it starts a confined command one of its threads is as confined as that, and would otherwise be its to trace.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     #[cfg(target_os = "linux")]
     let done = if guard::is_above_us() { keep() } else { guard::guard() };
     #[cfg(not(target_os = "linux"))]
@@ -193,15 +196,18 @@ impl Keeper {
                 }
             }
             if ready.listener {
-                self.control.accept(self.feed.as_ref());
+                self.control.accept();
             }
+            self.control.admit(self.feed.as_ref());
         }
     }
 
-    /// Without an engine, and no other can come.
+    /// Without an engine and no other can come, or on record nowhere: whoever removes the folder ends the command.
     fn is_deserted(&self) -> bool {
-        let reachable = self.detached && !self.folder.as_ref().is_some_and(Folder::was_removed);
-        self.control.connection().is_none() && !reachable
+        match self.detached {
+            true => self.folder.as_ref().is_some_and(Folder::was_removed),
+            false => self.control.connection().is_none(),
+        }
     }
 
     /// Until there is something to do.
@@ -213,6 +219,7 @@ impl Keeper {
         let mut fds = Vec::with_capacity(4);
         let connection = watch(&mut fds, self.control.connection());
         let listener = watch(&mut fds, self.control.listener());
+        fds.extend(self.control.knocks().map(|knock| PollFd::from_borrowed_fd(knock, PollFlags::IN)));
         fds.extend(target.map(|target| PollFd::new(target, PollFlags::IN)));
         watch(&mut fds, self.pump.as_ref().and_then(Pump::source));
         poll(&mut fds, limit);
@@ -237,9 +244,9 @@ impl Keeper {
             return self.control.report(&Report::NotDetached { reason });
         };
         match folder.detach(record) {
-            Ok(listener) => {
+            Ok((listener, key)) => {
                 self.detached = true;
-                self.control.listen(listener);
+                self.control.listen(listener, key);
                 self.control.report(&Report::Detached);
                 folder.sync();
             }

@@ -33,6 +33,7 @@ mod recovery;
 mod sandbox;
 mod session;
 mod session_folder;
+mod session_key;
 mod sessions_directory;
 mod supervise;
 mod surviving;

@@ -2,7 +2,7 @@
 //!
 //! Down: one [`Order`] (a length and JSON, its descriptors beside it), then requests of one byte; only [`DETACH`] has
 //! more, a length and a record. Up: [`Report`]s, one line of JSON each. An engine that comes later, over the socket of
-//! a detached session, is greeted with [`WELCOME`] and gives no order.
+//! a detached session, shows the session's key, is greeted with [`WELCOME`] and gives no order.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -67,6 +67,12 @@ impl Processes {
             }
             undecided = still;
         }
+        for (_, folder, _) in &found {
+            if folder.keeper_lives() && matches!(folder.key(), Ok(None)) {
+                let path = folder.path().display();
+                warnings.push(format!("{path} counts as lost, and its command is ended: it has no key that its keeper would hear"));
+            }
+        }
         let processes = Self::with(options, Some(directory), warnings);
         // Oldest end first, which is the order in which ends are offered.
         found.sort_by_key(|(_, folder, record)| folder.end().map_or(record.started_at, |end| end.ended_at));

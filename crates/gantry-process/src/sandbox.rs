@@ -13,20 +13,28 @@ mod filesystem;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
+#[cfg(target_os = "linux")]
+use syscalls::Sockets;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
     None,
-    /// The whole file system except these directories.
+    /// The whole file system except the closed directories; what is in `read_only` can be read, and not changed.
     ///
     /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
     /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
     /// there after its start stays closed to it. Not covered are other names of the same files (hard links, bind mounts
     /// made by somebody else), a disk read as a device by root, and the names, sizes, times and modes of closed files.
+    ///
+    /// A read-only path need not exist: it cannot be created either, nor replaced, and nor can anything else directly
+    /// in the directories on the way down to it. Those stay listable, unless something in them is closed.
     Except {
         closed: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
         network: Network,
     },
-    /// Nothing but these, the usual harmless devices and `/proc`.
+    /// Nothing but these, the usual harmless devices and `/proc`; and no local sockets but pairs, since no rule about
+    /// files keeps a command from connecting to a socket file outside.
     ///
     /// `read` may be read and executed; in `write` everything goes. Of `/proc` the kernel shows the environment,
     /// descriptors, root and memory of processes inside the sandbox only; command lines of others stay visible.
@@ -35,13 +43,15 @@ pub enum Sandbox {
         write: Vec<PathBuf>,
         network: Network,
     },
-    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace.
+    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace;
+    /// and `read_only` likewise.
     ///
-    /// What `Except` says about the directories on the way down to a closed one holds here too.
+    /// What `Except` says about the directories on the way down holds here too.
     OnlyExcept {
         read: Vec<PathBuf>,
         write: Vec<PathBuf>,
         closed: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
         network: Network,
     },
 }
@@ -54,7 +64,8 @@ pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     Allowed,
-    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well.
+    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well, and so
+    /// can a pair of datagram sockets, which is refused too.
     Denied,
 }
 
@@ -92,22 +103,25 @@ pub fn sandbox_support() -> SandboxSupport {
 pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
     match sandbox {
         Sandbox::None => Ok(()),
-        Sandbox::Except { closed, network } => {
-            filesystem::close(closed)?;
+        Sandbox::Except { closed, read_only, network } => {
+            filesystem::close(closed, read_only)?;
             capabilities::drop_most()?;
             match network {
                 Network::Allowed => Ok(()),
-                Network::Denied => syscalls::deny(*network),
+                Network::Denied => syscalls::apply(Sockets::None),
             }
         }
         Sandbox::Only { read, write, network } => {
             filesystem::open_only(read, write)?;
             capabilities::drop_most()?;
-            syscalls::deny(*network)
+            syscalls::apply(match network {
+                Network::Allowed => Sockets::NotLocal,
+                Network::Denied => Sockets::None,
+            })
         }
         // Two layers of rules: what either refuses is refused.
-        Sandbox::OnlyExcept { read, write, closed, network } => {
-            filesystem::close(closed)?;
+        Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
+            filesystem::close(closed, read_only)?;
             apply(&Sandbox::Only { read: read.clone(), write: write.clone(), network: *network })
         }
     }

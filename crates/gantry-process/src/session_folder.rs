@@ -11,10 +11,12 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use serde::de::DeserializeOwned;
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
 use crate::order::WELCOME;
 use crate::record::{self, CONTROL, ENDED, EndRecord, LOG, SESSION, SessionRecord, VERSION};
+use crate::session_key::SessionKey;
 
 /// Says that whoever wanted to know of the end does.
 const ACKNOWLEDGED: &str = "acknowledged";
@@ -94,8 +96,14 @@ impl SessionFolder {
         }
     }
 
+    /// What its keeper wants to see; `None` when nobody can show it any more.
+    pub(crate) fn key(&self) -> Result<Option<SessionKey>, Error> {
+        SessionKey::of(&self.path)
+    }
+
     /// Goes to the keeper of a detached session. Also gives the end that feeds standard input, if it is still open.
     pub(crate) async fn connect(&self) -> Result<(UnixStream, Option<OwnedFd>), Error> {
+        let key = self.key()?.ok_or_else(|| Error::other("its key is missing"))?;
         // Through the handle, because the path of a socket must be short.
         #[cfg(target_os = "linux")]
         let handle = self.open()?;
@@ -104,7 +112,8 @@ impl SessionFolder {
         #[cfg(not(target_os = "linux"))]
         let socket = self.path.join(CONTROL);
         let connected = async {
-            let stream = UnixStream::connect(socket).await?;
+            let mut stream = UnixStream::connect(socket).await?;
+            stream.write_all(key.bytes()).await?;
             let feed = stream.async_io(tokio::io::Interest::READABLE, || welcomed(&stream)).await?;
             Ok((stream, feed))
         };

@@ -7,6 +7,19 @@ use std::path::{Path, PathBuf};
 
 use crate::token::PlainToken;
 
+/// Files that hold tokens, keys, or what was said and done.
+const PRIVATE: &[&str] = &[
+    "operator.token",
+    "audit.key",
+    "audit.head",
+    "audit.log",
+    "secrets.key",
+    "secrets.sealed",
+    "gateway.db",
+    "gateway.db-shm",
+    "gateway.db-wal",
+];
+
 /// A data directory that may not exist yet. [`DataDir::create`] makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
@@ -51,6 +64,33 @@ impl DataDir {
             )));
         }
         std::fs::set_permissions(&self.root, Permissions::from_mode(0o700)).map_err(failed)
+    }
+
+    /// As [`DataDir::create`], and gives the directory and its private files their modes back: whoever runs as the same
+    /// user can change those, confined or not. Gives what had to be changed, and the mode it had.
+    pub fn restore(&self) -> Result<Vec<(PathBuf, u32)>, DataDirError> {
+        let mut restored = Vec::new();
+        let mut restore = |path: PathBuf, mode: u32| {
+            let failed = |cause| DataDirError { path: path.clone(), cause };
+            let found = match std::fs::symlink_metadata(&path) {
+                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
+                found => found.map_err(failed)?,
+            };
+            let found_mode = found.permissions().mode() & 0o7777;
+            let expected = if mode & 0o100 == 0 { found.is_file() } else { found.is_dir() };
+            if expected && (found_mode & 0o077 != 0 || found_mode & mode != mode) {
+                std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(failed)?;
+                restored.push((path, found_mode));
+            }
+            Ok(())
+        };
+        let ours = PRIVATE.iter().any(|name| self.root.join(name).exists());
+        if ours {
+            restore(self.root.clone(), 0o700)?;
+        }
+        PRIVATE.iter().try_for_each(|name| restore(self.root.join(name), 0o600))?;
+        self.create()?;
+        Ok(restored)
     }
 
     pub fn root(&self) -> &Path {
@@ -230,6 +270,31 @@ fn put_private(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_that_somebody_changed_are_restored_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        assert_eq!(data.restore().unwrap(), []);
+        data.operator_token().unwrap();
+        std::fs::write(data.config_file(), "").unwrap();
+        std::os::unix::fs::symlink(data.config_file(), data.root().join("audit.key")).unwrap();
+        assert_eq!(data.restore().unwrap(), []);
+        let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        set(&data.config_file(), 0o644);
+        for (root, token) in [(0o755, 0o644), (0o777, 0o600), (0o700, 0o000), (0o500, 0o604)] {
+            set(&data.operator_token_file(), token);
+            set(data.root(), root);
+            let restored = data.restore().unwrap();
+            let changed = [(data.root().to_owned(), root), (data.operator_token_file(), token)];
+            let expected: Vec<_> =
+                changed.into_iter().filter(|(_, mode)| ![0o700, 0o600].contains(mode)).collect();
+            assert_eq!(restored, expected);
+            assert_eq!((mode(data.root()), mode(&data.operator_token_file())), (0o700, 0o600));
+        }
+        assert_eq!(mode(&data.config_file()), 0o644, "the operator's own file is the operator's to close");
+    }
 
     #[test]
     fn the_operators_token_is_made_once_and_private() {

@@ -43,14 +43,24 @@ const NAMES: &[&str] = &[
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
+    ".bash_aliases",
     ".profile",
     ".zshrc",
     ".zprofile",
     ".zshenv",
     ".zlogin",
+    ".zlogout",
     ".cshrc",
     ".tcshrc",
     ".login",
+    ".logout",
+    ".kshrc",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".xinitrc",
+    ".pam_environment",
+    ".gitconfig",
     "config.fish",
     ".bash_history",
     ".zsh_history",
@@ -81,6 +91,33 @@ const IN_HOME: &[&str] = &[
     ".env",
 ];
 
+/// Relative to a home directory: what shells, and git, run for whoever starts them.
+const START_FILES_IN_HOME: &[&str] = &[
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".kshrc",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".xinitrc",
+    ".pam_environment",
+    ".gitconfig",
+    ".config/fish/config.fish",
+];
+
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
 
 const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
@@ -100,6 +137,11 @@ impl SensitivePaths {
     /// which need paths rather than names. Shell start files are not among them, since every login shell reads them.
     pub fn in_home(&self, home: &Path) -> Vec<std::path::PathBuf> {
         IN_HOME.iter().map(|place| home.join(place)).chain(self.extra.iter().cloned()).collect()
+    }
+
+    /// What every login shell of the home's owner runs: confined commands may read it, and must not write it.
+    pub fn start_files(home: &Path) -> Vec<std::path::PathBuf> {
+        START_FILES_IN_HOME.iter().map(|place| home.join(place)).collect()
     }
 
     pub fn contains(&self, path: &Path) -> bool {
@@ -148,6 +190,9 @@ mod tests {
         assert!(places.contains(&"/home/u/.ssh".into()) && places.contains(&"/srv/vault".into()));
         for place in places.iter().filter(|place| !place.ends_with(".config/gh")) {
             assert!(sensitive.contains(place), "{}", place.display());
+        }
+        for place in SensitivePaths::start_files(Path::new("/home/u")) {
+            assert!(sensitive.contains(&place) && !places.contains(&place), "{}", place.display());
         }
     }
 

@@ -258,9 +258,11 @@ impl Machine {
         if self.parts.contain {
             let system = SYSTEM_READABLE.iter().map(PathBuf::from);
             let workspace = std::iter::once(call.workspace.clone());
+            let write: Vec<PathBuf> = workspace.chain(self.parts.shell.caches.iter().cloned()).collect();
             return Sandbox::OnlyExcept {
                 read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
-                write: workspace.chain(self.parts.shell.caches.iter().cloned()).collect(),
+                read_only: self.start_files_in(&write),
+                write,
                 closed: self.parts.closed.clone(),
                 network,
             };
@@ -271,14 +273,43 @@ impl Machine {
         }
         let mut closed = self.parts.closed.clone();
         if call.avoid_sensitive
-            && let Some(home) = self.variable("HOME").map(Path::new).filter(|home| home.is_absolute())
+            && let Some(home) = self.home()
         {
             let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
             let places = gantry_process::existing(&self.parts.sensitive.in_home(home)).into_iter();
             // One that holds the workspace cannot be closed: the operator has put the agent there.
             closed.extend(places.filter(|place| !workspace.iter().any(|root| root.starts_with(place))));
         }
-        Sandbox::Except { closed, network }
+        Sandbox::Except { closed, read_only: self.start_files(), network }
+    }
+
+    fn home(&self) -> Option<&Path> {
+        self.variable("HOME").map(Path::new).filter(|home| home.is_absolute())
+    }
+
+    /// `None` also for one that is not there, or not to be reached: no shell can read what is in it.
+    fn real_home(&self) -> Option<PathBuf> {
+        self.home().and_then(|home| gantry_process::existing(&[home.to_owned()]).pop())
+    }
+
+    /// What the operator's next login shell would run. Those in the home are named whether they are there or not, since
+    /// one could be made; those deeper down only if they are, since nothing could be made beside them.
+    fn start_files(&self) -> Vec<PathBuf> {
+        let Some(home) = self.real_home() else { return Vec::new() };
+        let mut places = SensitivePaths::start_files(&home);
+        places.retain(|place| {
+            place.parent() == Some(&home) || !gantry_process::existing(std::slice::from_ref(place)).is_empty()
+        });
+        places
+    }
+
+    /// Those of them that lie where a command may write.
+    pub(crate) fn start_files_in(&self, writable: &[PathBuf]) -> Vec<PathBuf> {
+        let writable = gantry_process::existing(writable);
+        match self.real_home().is_some_and(|home| writable.iter().any(|place| home.starts_with(place))) {
+            true => self.start_files(),
+            false => Vec::new(),
+        }
     }
 }
 
@@ -312,6 +343,8 @@ pub(crate) fn process_error(err: ProcessError) -> ToolError {
 mod tests {
     use serde_json::json;
 
+    use gantry_tool::{Call, Principal};
+
     use crate::testing::Bench;
 
     #[tokio::test]
@@ -328,6 +361,54 @@ mod tests {
         let answer = bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await;
         let told = format!("{answer:?}");
         assert!(told.contains("text of notes") && !told.contains("text of ."), "{told}");
+    }
+
+    /// The operator's next login shell, which nobody confines, would run what stands there.
+    #[tokio::test]
+    async fn nobodys_confined_shell_writes_start_files() {
+        let bench = Bench::new();
+        let home = bench.workspace().parent().unwrap().join("home");
+        std::fs::write(home.join(".profile"), "echo from the profile\n").unwrap();
+        let script = "cd; echo x >> .profile; echo x > t-$$; rm .profile; echo x > ../workspace/t; mv -f ../workspace/t .profile; echo x > .bash_profile; cat .profile";
+        let client = Call { principal: Principal::Client { token: "c".to_owned() }, ..bench.agent_call("a") };
+        for call in [bench.agent_call("a"), client] {
+            let told = format!("{:?}", bench.call_as(call, "Bash", json!({"command": script})).await);
+            assert!(told.contains("from the profile"), "{told}");
+            let left: Vec<_> =
+                std::fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left, [".profile"]);
+            assert_eq!(std::fs::read_to_string(home.join(".profile")).unwrap(), "echo from the profile\n");
+        }
+        // Also where the workspace is the home itself, and for `tool::shell_exec`.
+        let mut call = bench.agent_call("a");
+        call.workspace = home.clone();
+        let input = json!({"argv": ["python3", "-c", "open('.profile', 'a').write('x')"]});
+        let told = format!("{:?}", bench.call_as(call, "tool::shell_exec", input).await);
+        assert!(told.contains("PermissionError"), "{told}");
+    }
+
+    /// The files of servers outside (docker's, an ssh agent's) are beyond what rules about files can close.
+    #[tokio::test]
+    async fn who_has_the_workspace_alone_reaches_no_socket_file() {
+        let contained = Bench::with(|parts| parts.contain = true);
+        let path = contained.workspace().parent().unwrap().join("home/server");
+        let _server = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let code = format!(
+            "import socket; socket.socketpair(); socket.socket(); print('tried'); socket.socket(socket.AF_UNIX).connect('{}')",
+            path.display()
+        );
+        let shell = json!({"command": format!("/usr/bin/python3 -c \"{code}\"")});
+        let program = json!({"argv": ["python3", "-c", code]});
+        for (tool, input) in
+            [("Bash", &shell), ("exec", &shell), ("bash", &shell), ("tool::shell_exec", &program)]
+        {
+            let told = format!("{:?}", contained.call(tool, input.clone()).await);
+            assert!(told.contains("tried") && told.contains("Operation not permitted"), "{tool}: {told}");
+        }
+        // An agent's ordinary shell keeps them: people use docker and ssh from there.
+        let bench = Bench::new();
+        let told = format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", shell).await);
+        assert!(told.contains("tried") && !told.contains("rror"), "{told}");
     }
 
     /// Everything that a contained machine must refuse, whoever calls.

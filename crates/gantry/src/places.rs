@@ -154,3 +154,15 @@ fn configuration_variables() -> Vec<(String, String)> {
 pub(crate) fn own_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot tell where the gantry program is")
 }
+
+/// One line about what was open to others in the data directory, if anything was.
+pub(crate) fn restored_modes(restored: &[(PathBuf, u32)]) -> Option<String> {
+    let named: Vec<_> =
+        restored.iter().map(|(path, mode)| format!("{} (it was {mode:04o})", path.display())).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "somebody had changed the modes of {}; they are set right again, but what was open may have been read",
+            named.join(", ")
+        )
+    })
+}

@@ -25,7 +25,7 @@ use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
 use crate::mcp_servers;
 use crate::open_files;
 use crate::output::RunningNotes;
-use crate::places::{Places, own_program};
+use crate::places::{Places, own_program, restored_modes};
 
 /// A gateway that listens, and everything it was made of.
 pub(crate) struct Served {
@@ -64,7 +64,7 @@ impl Served {
         let mut config = places.layers.load()?;
         config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
-        data.create()?;
+        let restored = data.restore()?;
         let now = jiff::Timestamp::now().as_millisecond();
         let running =
             Running { pid: std::process::id(), url: String::new(), started: now, certificate: None };
@@ -158,6 +158,8 @@ impl Served {
             .context("cannot write down where the gateway listens")?;
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
+        warnings.extend(restored_modes(&restored));
+        warnings.extend(processes.warnings().iter().cloned());
         warnings.extend(servers.problems());
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));

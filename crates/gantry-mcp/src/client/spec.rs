@@ -120,7 +120,11 @@ impl Surroundings {
             variables.push((name.into(), value));
         }
         let sandbox = match spec.confined {
-            true => Sandbox::Except { closed: existing(&self.closed), network: Network::Allowed },
+            true => Sandbox::Except {
+                closed: existing(&self.closed),
+                read_only: Vec::new(),
+                network: Network::Allowed,
+            },
             false => Sandbox::None,
         };
         let command = Command::new(&spec.program, Cwd::Path(spec.cwd.clone())).args(&spec.args);

@@ -1,20 +1,29 @@
 //! The keeper's end of its control connections: the one it was born with, then those of engines that come later.
 //!
-//! Nothing here waits for an engine: one that sends nonsense, or does not read, is dropped.
+//! Nothing here waits for an engine: one that sends nonsense, or does not read, is dropped. Whoever comes later shows the
+//! session's key first; until then nothing is told to it, and nothing it says is done.
 
 use std::io::{Error, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown};
 
 use crate::order::{CLOSE_STDIN, DETACH, KILL, Report, TERMINATE, WELCOME};
 use crate::record::MAX_RECORD_BYTES;
+use crate::session_key::{KEY_BYTES, SessionKey};
 
 /// What one read takes in, so that a flood of requests cannot keep the keeper from its other duties.
 const READ_BYTES: usize = 64 * 1024;
+
+/// How long somebody who has come may take to show the key; an engine does so at once.
+const KNOCK_LIMIT: Duration = Duration::from_secs(1);
+
+/// How many may be about to show it. One more, and who has waited longest has to go.
+const MAX_KNOCKS: usize = 16;
 
 pub(super) struct Control {
     /// `None` while there is no engine.
@@ -22,9 +31,21 @@ pub(super) struct Control {
     /// Whether the connection is the first one; only that one may detach.
     first: bool,
     /// There once the session is detached.
-    listener: Option<UnixListener>,
+    door: Option<Door>,
+    /// Who has come and not shown the key yet.
+    knocks: Vec<Knock>,
     /// A request as far as it has arrived.
     inbox: Vec<u8>,
+}
+
+struct Door {
+    listener: UnixListener,
+    key: SessionKey,
+}
+
+struct Knock {
+    connection: UnixStream,
+    since: Instant,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +59,7 @@ pub(super) enum Request {
 
 impl Control {
     pub(super) fn new(connection: UnixStream) -> Self {
-        Self { connection: Some(connection), first: true, listener: None, inbox: Vec::new() }
+        Self { connection: Some(connection), first: true, door: None, knocks: Vec::new(), inbox: Vec::new() }
     }
 
     pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
@@ -46,12 +67,16 @@ impl Control {
     }
 
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().map(AsFd::as_fd)
+        self.door.as_ref().map(|door| door.listener.as_fd())
     }
 
-    /// From now on other engines may come.
-    pub(super) fn listen(&mut self, listener: UnixListener) {
-        self.listener = Some(listener);
+    pub(super) fn knocks(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.knocks.iter().map(|knock| knock.connection.as_fd())
+    }
+
+    /// From now on other engines may come, if they have the key.
+    pub(super) fn listen(&mut self, listener: UnixListener, key: SessionKey) {
+        self.door = Some(Door { listener, key });
     }
 
     /// The engine may be gone; there is nobody else to tell.
@@ -92,14 +117,36 @@ impl Control {
         }
     }
 
-    /// Lets the next engine in, in place of the one before, if it is the same user's.
-    pub(super) fn accept(&mut self, feed: Option<&OwnedFd>) {
-        let Some(listener) = &self.listener else { return };
-        let Ok((connection, _)) = listener.accept() else { return };
-        if is_own_user(&connection) && welcome(&connection, feed).is_ok() {
-            self.drop_connection();
-            self.connection = Some(connection);
-            self.first = false;
+    /// Hears who has come, if it is the same user's.
+    pub(super) fn accept(&mut self) {
+        let Some(Ok((connection, _))) = self.door.as_ref().map(|door| door.listener.accept()) else { return };
+        if is_own_user(&connection) {
+            if self.knocks.len() == MAX_KNOCKS {
+                self.knocks.remove(0);
+            }
+            self.knocks.push(Knock { connection, since: Instant::now() });
+        }
+    }
+
+    /// Lets in who shows the key, in place of the engine before, and turns away who shows something else or nothing.
+    pub(super) fn admit(&mut self, feed: Option<&OwnedFd>) {
+        let Some(key) = self.door.as_ref().map(|door| door.key) else { return };
+        for Knock { connection, since } in std::mem::take(&mut self.knocks) {
+            // One byte more than a key has, so that nothing can hide behind it.
+            let mut shown = [0; KEY_BYTES + 1];
+            match rustix::net::recv(&connection, &mut shown[..], RecvFlags::DONTWAIT) {
+                Ok((_, count)) if key.is(&shown[..count]) => {
+                    if welcome(&connection, feed).is_ok() {
+                        self.drop_connection();
+                        self.connection = Some(connection);
+                        self.first = false;
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < KNOCK_LIMIT => {
+                    self.knocks.push(Knock { connection, since });
+                }
+                Ok(_) | Err(_) => {}
+            }
         }
     }
 
@@ -207,6 +254,53 @@ mod tests {
         assert_eq!(engine.read(&mut [0]).unwrap(), 0);
         assert!(control.connection().is_none() && control.requests().is_empty());
         control.report(&Report::Detached);
+    }
+
+    #[test]
+    fn only_who_shows_the_key_is_let_in_and_nobody_else_hears_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = SessionKey::make_in(std::fs::File::open(folder.path()).unwrap()).unwrap();
+        let listener = UnixListener::bind(folder.path().join("control")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (mut first, keeper) = UnixStream::pair().unwrap();
+        let (_source, feed) = std::io::pipe().unwrap();
+        let feed = OwnedFd::from(feed);
+        let mut control = Control::new(keeper);
+        control.listen(listener, key);
+        let knock = |control: &mut Control, shown: &[u8]| {
+            let mut stream = UnixStream::connect(folder.path().join("control")).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream.write_all(shown).unwrap();
+            control.accept();
+            control.admit(Some(&feed));
+            stream
+        };
+        let longer = [key.bytes(), &[TERMINATE][..]].concat();
+        for shown in [&[0; KEY_BYTES][..], &key.bytes()[1..], &longer, &[KILL]] {
+            let mut stranger = knock(&mut control, shown);
+            // Nothing, or a reset because what it sent was not read whole.
+            assert!(!matches!(stranger.read(&mut [0]), Ok(1..)), "{shown:?}");
+            assert_eq!(control.knocks().count(), 0);
+        }
+        // One that says nothing is neither served nor waited for, nor are a hundred.
+        let silent: Vec<_> = (0..100).map(|_| knock(&mut control, b"")).collect();
+        assert_eq!(control.knocks().count(), MAX_KNOCKS);
+        first.write_all(&[CLOSE_STDIN]).unwrap();
+        assert_eq!(
+            control.requests(),
+            [Request::CloseStdin],
+            "the engine that is here has not lost its place"
+        );
+        let mut engine = knock(&mut control, key.bytes());
+        let mut greeting = [0];
+        engine.read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting, [WELCOME]);
+        engine.write_all(&[KILL]).unwrap();
+        assert_eq!(control.requests(), [Request::Kill]);
+        std::thread::sleep(KNOCK_LIMIT);
+        control.admit(Some(&feed));
+        assert_eq!(control.knocks().count(), 0);
+        drop(silent);
     }
 
     #[test]

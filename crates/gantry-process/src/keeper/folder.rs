@@ -7,13 +7,16 @@ use std::os::unix::net::UnixListener;
 use rustix::fs::{AtFlags, Mode};
 
 use crate::record::{self, CONTROL, ENDED, EndRecord, SESSION};
+use crate::session_key::SessionKey;
 
 /// Locked by the engine that made it; the lock is ours from then on, and says that we live.
 pub(super) struct Folder(pub(super) OwnedFd);
 
 impl Folder {
-    /// Leaves the record, and a socket to come to. The session is detached once this has succeeded.
-    pub(super) fn detach(&self, record: &[u8]) -> Result<UnixListener, Error> {
+    /// Leaves the record, a socket to come to, and the key to show there. The session is detached once this has
+    /// succeeded.
+    pub(super) fn detach(&self, record: &[u8]) -> Result<(UnixListener, SessionKey), Error> {
+        let key = SessionKey::make_in(&self.0)?;
         // A path from here is short enough for a socket, wherever the folder lies.
         rustix::process::fchdir(&self.0)?;
         let listener = UnixListener::bind(CONTROL)?;
@@ -22,7 +25,7 @@ impl Folder {
         rustix::fs::chmodat(&self.0, CONTROL, owner, AtFlags::empty())?;
         listener.set_nonblocking(true)?;
         record::write(&self.0, SESSION, record)?;
-        Ok(listener)
+        Ok((listener, key))
     }
 
     /// Makes the record outlast a power failure. Aside, because nobody has to wait for it.

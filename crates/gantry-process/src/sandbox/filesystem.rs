@@ -40,42 +40,85 @@ pub(super) fn abi() -> Option<u32> {
     probe.ok()?.join().ok()?
 }
 
-/// Allows everything but `closed`.
-pub(super) fn close(closed: &[PathBuf]) -> Result<(), String> {
-    let mut closed_paths = BTreeSet::new();
+/// Allows everything but `closed`, and of `read_only` no more than to read it.
+pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf]) -> Result<(), String> {
+    let mut special = Special::default();
     for path in closed {
-        closed_paths.insert(resolve(path)?);
+        special.closed.insert(resolve(path)?);
     }
-    let mut rules = handle_all()?;
-    if closed_paths.is_empty() {
-        let root = open(Path::new("/"), OFlags::empty()).map_err(|err| format!("cannot open /: {err}"))?;
-        rules = allow(rules, root, AccessFs::from_all(NEWEST), Path::new("/"))?;
+    for path in read_only {
+        special.add_read_only(path)?;
+    }
+    let root = Path::new("/");
+    if !special.lies_in(root) {
+        let rules = allow_at(handle_all()?, root, AccessFs::from_all(NEWEST))?;
         return restrict(rules);
     }
+    let mut rules = handle_all()?;
     let mut count = 0;
-    let mut on_the_way = vec![PathBuf::from("/")];
+    let mut on_the_way = vec![root.to_owned()];
     while let Some(directory) = on_the_way.pop() {
-        if closed_paths.contains(&directory) {
+        if special.closed.contains(&directory) {
             continue;
+        }
+        if !special.has_closed_in(&directory) {
+            rules = allow_at(rules, &directory, AccessFs::from_read(NEWEST))?;
         }
         // A directory that we cannot list is one that the command cannot list either: it simply gets nothing there.
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries {
             let path = entry.map_err(|err| format!("cannot list {}: {err}", directory.display()))?.path();
-            if closed_paths.iter().any(|closed| closed.starts_with(&path)) {
+            let access = special.access(&path);
+            let whole = access == AccessFs::from_all(NEWEST);
+            if special.has_closed_in(&path) || (whole && special.lies_in(&path)) {
                 on_the_way.push(path);
                 continue;
             }
             count += 1;
             if count > MAX_RULES {
-                return Err(format!("more than {MAX_RULES} entries lie beside the closed directories"));
+                return Err(format!(
+                    "more than {MAX_RULES} entries lie beside the closed and read-only places"
+                ));
             }
-            // Links are not followed: one that points at an ancestor would open everything below it.
-            let Ok(entry) = open(&path, OFlags::NOFOLLOW) else { continue };
-            rules = allow(rules, entry, AccessFs::from_all(NEWEST), &path)?;
+            rules = allow_at(rules, &path, access)?;
         }
     }
     restrict(rules)
+}
+
+/// The places that are not simply allowed, by their real paths.
+#[derive(Default)]
+struct Special {
+    closed: BTreeSet<PathBuf>,
+    read_only: BTreeSet<PathBuf>,
+}
+
+impl Special {
+    /// The place by its name, which must not come to mean another file, and the file itself wherever a link leads.
+    fn add_read_only(&mut self, path: &Path) -> Result<(), String> {
+        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+            self.read_only.insert(resolve(parent)?.join(name));
+        }
+        // A link in a circle leads to no file.
+        self.read_only.extend(resolve(path).ok());
+        Ok(())
+    }
+
+    fn has_closed_in(&self, directory: &Path) -> bool {
+        self.closed.iter().any(|place| place.starts_with(directory))
+    }
+
+    /// Whether one of the places is this one, or below it.
+    fn lies_in(&self, directory: &Path) -> bool {
+        self.has_closed_in(directory) || self.read_only.iter().any(|place| place.starts_with(directory))
+    }
+
+    fn access(&self, path: &Path) -> BitFlags<AccessFs> {
+        match self.read_only.iter().any(|place| path.starts_with(place)) {
+            true => AccessFs::from_read(NEWEST),
+            false => AccessFs::from_all(NEWEST),
+        }
+    }
 }
 
 /// Allows nothing but the lists and what nearly every program needs.
@@ -104,6 +147,19 @@ fn handle_all() -> Result<RulesetCreated, String> {
         .and_then(|rules| rules.scope(Scope::from_all(NEWEST)))
         .and_then(Ruleset::create)
         .map_err(|err| format!("cannot make a Landlock ruleset: {err}"))
+}
+
+/// Links are not followed: one that points at an ancestor would open everything below it.
+fn allow_at(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, String> {
+    match open(path, OFlags::NOFOLLOW) {
+        Ok(file) => allow(rules, file, access, path),
+        // It has gone meanwhile, or is not ours to reach.
+        Err(_) => Ok(rules),
+    }
 }
 
 fn allow(

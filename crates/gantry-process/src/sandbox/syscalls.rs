@@ -2,9 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
 
-use super::Network;
+/// Which sockets a command may make. Pairs between its own processes are always among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// None of this machine alone: nothing but a socket's own server judges who connects to its file.
+    NotLocal,
+    None,
+}
 
 /// Ways into other processes, and io_uring, whose operations no filter sees.
 const ALWAYS: &[i64] =
@@ -19,34 +28,53 @@ const X32_BIT: i64 = 0x4000_0000;
 const X32_ONLY: &[i64] = &[X32_BIT | 521, X32_BIT | 539, X32_BIT | 540];
 
 /// Binds the calling thread. `no_new_privs` is already set by then.
-pub(super) fn deny(network: Network) -> Result<(), String> {
-    let program = filter(network).map_err(|err| format!("cannot build the seccomp filter: {err}"))?;
+pub(super) fn apply(sockets: Sockets) -> Result<(), String> {
+    let program = filter(sockets).map_err(|err| format!("cannot build the seccomp filter: {err}"))?;
     seccompiler::apply_filter(&program).map_err(|err| format!("cannot apply the seccomp filter: {err}"))
 }
 
 /// Asks the kernel, on a thread of its own because asking means binding the thread.
 pub(super) fn supported() -> bool {
-    let probe = std::thread::Builder::new().spawn(|| deny(Network::Denied).is_ok());
+    let probe = std::thread::Builder::new().spawn(|| apply(Sockets::None).is_ok());
     probe.is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
-fn filter(network: Network) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(sockets: Sockets) -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let mut refuse = |call: i64| {
-        rules.insert(call, Vec::new());
+    let mut refuse = |call: i64, when: Vec<SeccompRule>| {
+        #[cfg(target_arch = "x86_64")]
+        rules.insert(X32_BIT | call, when.clone());
+        rules.insert(call, when);
     };
-    for &call in ALWAYS {
-        refuse(call);
-        #[cfg(target_arch = "x86_64")]
-        refuse(X32_BIT | call);
+    ALWAYS.iter().for_each(|&call| refuse(call, Vec::new()));
+    match sockets {
+        Sockets::NotLocal => refuse(libc::SYS_socket, vec![local_family()?]),
+        Sockets::None => refuse(libc::SYS_socket, Vec::new()),
     }
+    refuse(libc::SYS_socketpair, addressable_pairs()?);
     #[cfg(target_arch = "x86_64")]
-    X32_ONLY.iter().for_each(|&call| refuse(call));
-    if network == Network::Denied {
-        refuse(libc::SYS_socket);
-        #[cfg(target_arch = "x86_64")]
-        refuse(X32_BIT | libc::SYS_socket);
-    }
+    X32_ONLY.iter().for_each(|&call| {
+        rules.insert(call, Vec::new());
+    });
     let refusal = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, refusal, std::env::consts::ARCH.try_into()?)?.try_into()
+}
+
+fn local_family() -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, libc::AF_UNIX)?])
+}
+
+/// Pairs of datagram sockets (raw ones are the same), which can be sent from to any socket file. The kernel keeps other
+/// pairs to themselves.
+fn addressable_pairs() -> Result<Vec<SeccompRule>, BackendError> {
+    /// The rest of the argument are flags.
+    const KIND: u64 = 0xf;
+    [libc::SOCK_DGRAM, libc::SOCK_RAW]
+        .into_iter()
+        .map(|kind| SeccompRule::new(vec![argument(1, SeccompCmpOp::MaskedEq(KIND), kind)?]))
+        .collect()
+}
+
+fn argument(index: u8, operator: SeccompCmpOp, value: i32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, u64::from(value.unsigned_abs()))
 }

@@ -26,7 +26,8 @@ impl Supervisor {
             if let Some(end) = folder.end() {
                 return Some(Verdict::Ended(end));
             }
-            if !lives {
+            // Without its key its keeper hears nobody.
+            if !lives || matches!(folder.key(), Ok(None)) {
                 return Some(Verdict::KeeperLost);
             }
             if let Ok((stream, feed)) = folder.connect().await {

@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gantry_process::{Processes, SessionId, Stdin, end_sessions};
+use gantry_process::{Network, Processes, Sandbox, SessionId, Stdin, end_sessions};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{bench, eventually, marker, recover, survivors};
 
@@ -29,6 +30,13 @@ fn connect(log_dir: &Path, id: SessionId) -> UnixStream {
     socket
 }
 
+/// As gantry itself does.
+fn connect_with_the_key(log_dir: &Path, id: SessionId) -> UnixStream {
+    let mut socket = connect(log_dir, id);
+    socket.write_all(&std::fs::read(folder(log_dir, id).join("key")).unwrap()).unwrap();
+    socket
+}
+
 async fn answers(processes: &Processes, id: SessionId, word: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     processes.write(id, format!("{word}\n").as_bytes()).await.unwrap();
@@ -47,12 +55,18 @@ async fn nonsense_on_the_socket_harms_nobody() {
     // A record comes with the first connection or not at all; the rest is no request, or too much of one.
     let long = vec![b'C'; 8 << 20];
     for nonsense in [&b"\0"[..], b"{\"json\": true}\n", b"D\xff\xff\xff\xff", b"D\x02\0\0\0{}", &long] {
-        let mut socket = connect(directory.path(), id);
-        let _ = socket.write_all(nonsense);
-        let mut rest = Vec::new();
-        let _ = socket.shutdown(std::net::Shutdown::Write);
-        let _ = socket.read_to_end(&mut rest);
-        assert!(rest.len() <= 1, "{rest:?}");
+        for (mut socket, told) in
+            [(connect(directory.path(), id), &b""[..]), (connect_with_the_key(directory.path(), id), b"W")]
+        {
+            let mut greeting = vec![0; told.len()];
+            socket.read_exact(&mut greeting).unwrap();
+            assert_eq!(greeting, told);
+            let _ = socket.write_all(nonsense);
+            let mut rest = Vec::new();
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read_to_end(&mut rest);
+            assert!(rest.is_empty(), "{rest:?}");
+        }
     }
     // `C` was a request: only the keeper's own end is closed by it, ours is not.
     answers(&processes, id, "still").await;
@@ -64,9 +78,10 @@ async fn many_connections_take_turns_and_the_engine_comes_back() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let id = detached(&processes, ECHO).await;
-    let sockets: Vec<UnixStream> = (0..100).map(|_| connect(directory.path(), id)).collect();
+    let strangers: Vec<UnixStream> = (0..100).map(|_| connect(directory.path(), id)).collect();
+    let sockets: Vec<UnixStream> = (0..100).map(|_| connect_with_the_key(directory.path(), id)).collect();
     answers(&processes, id, "amid").await;
-    drop(sockets);
+    drop((strangers, sockets));
     let begun = Instant::now();
     assert!(processes.kill(id).await.unwrap());
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -226,6 +241,89 @@ async fn a_session_without_its_folder_ends() {
     drop(processes);
     std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
     eventually(Duration::from_secs(5), "it is gone", || survivors(&marker).is_empty()).await;
+    // Also while an engine is there, which hears of it.
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
+    processes.wait(id, Duration::from_secs(5)).await.unwrap();
+    assert!(processes.poll(id, Duration::ZERO).await.unwrap().ended.is_some());
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+}
+
+/// Nobody can speak with its keeper, so nobody can be told anything about it but this.
+#[tokio::test]
+async fn a_session_without_its_key_is_lost_and_ended_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = marker();
+    let processes = recover(directory.path()).await;
+    let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
+    drop(processes);
+    std::fs::remove_file(folder(directory.path(), id).join("key")).unwrap();
+    let processes = recover(directory.path()).await;
+    assert!(processes.warnings().len() == 1 && processes.warnings()[0].contains("counts as lost"));
+    processes.wait(id, Duration::from_secs(10)).await.unwrap();
+    assert!(processes.poll(id, Duration::ZERO).await.unwrap().ended.unwrap().keeper_lost);
+    assert_eq!(survivors(&marker), Vec::<String>::new());
+}
+
+/// A confined command is the same user, and knows where the socket is, as nothing hides that from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confined_command_gets_nothing_out_of_anothers_session() {
+    let bench = bench();
+    let data = bench.directory.path().canonicalize().unwrap().join("data");
+    let processes = recover(&data).await;
+    let id = detached(&processes, ECHO).await;
+    let run = async |sandbox: Sandbox, script: &str| {
+        let mut command = bench.command("python3", &["-c", script]);
+        command.sandbox = sandbox;
+        let finished = bench.processes.run(command, CancellationToken::new()).await.unwrap();
+        (finished.ended.exit.code, finished.stdout.text)
+    };
+    let folder = folder(&data, id);
+    let confined =
+        || Sandbox::Except { closed: vec![data.clone()], read_only: vec![], network: Network::Allowed };
+    // Connects, says what it likes, and takes what comes, descriptors included.
+    let attack = |words: &str| {
+        format!(
+            "import os, socket\n\
+             os.chdir({folder:?})\n\
+             s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect('control')\n\
+             {words}\n\
+             try: data, descriptors, _, _ = s.recvmsg(100, socket.CMSG_SPACE(64))\n\
+             except ConnectionResetError: data, descriptors = b'', []\n\
+             print('got', data, len(descriptors))\n",
+        )
+    };
+    for words in ["", "s.send(bytes(32))", "s.send(b'K')", "s.send(bytes(32) + b'K')"] {
+        assert_eq!(run(confined(), &attack(words)).await, (Some(0), "got b'' 0\n".to_owned()), "{words:?}");
+    }
+    // With the key it would get the end that feeds standard input; it is not to be read in any way.
+    let shown = attack("s.send(open('key', 'rb').read())");
+    let (code, output) = run(confined(), &shown).await;
+    assert!(code != Some(0) && output.contains("PermissionError"), "{code:?} {output}");
+    assert_eq!(run(Sandbox::None, &shown).await, (Some(0), "got b'W' 1\n".to_owned()));
+    answers(&processes, id, "still").await;
+    // Nor are the processes that know it: the keeper, the guard above it, and the engine, which we are.
+    let record = std::fs::read_to_string(folder.join("session.json")).unwrap();
+    let pid = record.split("\"process\":{\"pid\":").nth(1).unwrap().split([',', '}']).next().unwrap();
+    let look = format!(
+        "import os\n\
+         def parent(pid): return int(open(f'/proc/{{pid}}/stat').read().rsplit(')', 1)[1].split()[1])\n\
+         keeper = parent({pid}); guard = parent(keeper)\n\
+         for pid in [keeper, guard, {own}]:\n\
+         \x20 for look in [lambda: open(f'/proc/{{pid}}/mem', 'rb'), lambda: open(f'/proc/{{pid}}/environ').read(),\n\
+         \x20             lambda: os.readlink(f'/proc/{{pid}}/fd/0'),\n\
+         \x20             lambda: open(f'/proc/{{pid}}/fd/0'), lambda: os.listdir(f'/proc/{{pid}}/cwd/'),\n\
+         \x20             lambda: open(f'/proc/{{pid}}/maps').read(), lambda: os.kill(pid, 0)]:\n\
+         \x20   try: look(); print('seen', pid)\n\
+         \x20   except PermissionError: print('refused')\n\
+         \x20   except OSError: print('no file')\n",
+        own = std::process::id()
+    );
+    assert_eq!(run(confined(), &look).await, (Some(0), "refused\n".repeat(21)));
+    let (_, output) = run(Sandbox::None, &look).await;
+    assert!(output.contains(&format!("seen {}", std::process::id())), "{output}");
+    processes.end_all().await;
 }
 
 /// Writing to a command that does not read comes back, before and after a restart, and nothing is written later.

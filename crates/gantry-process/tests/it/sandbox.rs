@@ -113,7 +113,8 @@ async fn all_but_the_closed_directory_can_be_reached() {
     let link = format!("{root}/open/link");
     // Given by its own name, and through a link.
     for closed in [format!("{root}/closed"), link] {
-        let sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        let sandbox =
+            Sandbox::Except { closed: vec![closed.into()], read_only: vec![], network: Network::Allowed };
         for script in [
             format!("cat {root}/open/file"),
             format!("echo x > {root}/open/new && rm {root}/open/new"),
@@ -145,7 +146,8 @@ async fn all_but_the_closed_directory_can_be_reached() {
 async fn a_closed_directory_need_not_exist_yet() {
     let Scene { bench, root } = scene();
     let closed = root.join("open/later/data");
-    let sandbox = Sandbox::Except { closed: vec![closed.clone()], network: Network::Allowed };
+    let sandbox =
+        Sandbox::Except { closed: vec![closed.clone()], read_only: vec![], network: Network::Allowed };
     allowed(&bench, &sandbox, &format!("cat {}/open/file", root.display())).await;
     // It appears while the command runs.
     let script = format!(
@@ -167,7 +169,8 @@ async fn a_closed_path_that_means_nothing_is_refused() {
     let bench = bench();
     for closed in ["relative", "/tmp/../etc"] {
         let mut command = bench.shell("true");
-        command.sandbox = Sandbox::Except { closed: vec![closed.into()], network: Network::Allowed };
+        command.sandbox =
+            Sandbox::Except { closed: vec![closed.into()], read_only: vec![], network: Network::Allowed };
         let err = bench.processes.run(command, CancellationToken::new()).await.unwrap_err();
         assert!(
             matches!(&err, ProcessError::SandboxUnavailable { reason } if reason.contains(closed)),
@@ -187,7 +190,8 @@ async fn without_network_there_are_no_sockets() {
         }
     });
     let bench = bench();
-    let except = |network| Sandbox::Except { closed: vec!["/nonexistent-data".into()], network };
+    let except =
+        |network| Sandbox::Except { closed: vec!["/nonexistent-data".into()], read_only: vec![], network };
     let only = |network| Sandbox::Only { read: vec!["/".into()], write: vec![], network };
     let python = |code: &str| format!("python3 -c 'import socket; {code}'");
     let scripts = [
@@ -195,7 +199,6 @@ async fn without_network_there_are_no_sockets() {
         python(&format!("socket.create_connection((\"127.0.0.1\", {port}))")),
         python("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"),
         python("socket.socket(socket.AF_INET6)"),
-        python("socket.socket(socket.AF_UNIX)"),
         python("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)"),
         format!("setsid -w bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"),
     ];
@@ -207,8 +210,69 @@ async fn without_network_there_are_no_sockets() {
             refused(&bench, &sandbox, script).await;
         }
     }
-    for sandbox in [except(Network::Denied), only(Network::Denied)] {
-        allowed(&bench, &sandbox, &python("a, b = socket.socketpair(); a.send(b\"x\"); b.recv(1)")).await;
+    // A socket file is nobody's to judge but its server's: whoever has the workspace alone gets no local socket either.
+    let local = [
+        python("socket.socket(socket.AF_UNIX)"),
+        python("socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"),
+        // These can be sent from to any datagram socket, for all that they are a pair.
+        python("socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)"),
+        python("socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)"),
+    ];
+    let confined = [except(Network::Denied), only(Network::Denied), only(Network::Allowed)];
+    for script in &local {
+        allowed(&bench, &except(Network::Allowed), script).await;
+        for sandbox in &confined {
+            refused(&bench, sandbox, script).await;
+        }
+    }
+    for sandbox in &confined {
+        for kind in ["SOCK_STREAM", "SOCK_SEQPACKET"] {
+            let script = format!("a, b = socket.socketpair(type=socket.{kind}); a.send(b\"x\"); b.recv(1)");
+            allowed(&bench, sandbox, &python(&script)).await;
+        }
+    }
+}
+
+/// A pair that was made cannot be turned to somebody else.
+#[tokio::test]
+async fn a_pair_of_sockets_reaches_no_socket_file() {
+    let Scene { bench, root } = scene();
+    let path = root.join("closed/server");
+    let server = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let sandbox =
+        Sandbox::Only { read: vec!["/".into()], write: vec![root.join("open")], network: Network::Allowed };
+    let script = format!(
+        "import socket\n\
+         for kind in [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]:\n\
+         \x20 for step in [lambda a, b: None, lambda a, b: b.close(), lambda a, b: a.shutdown(2)]:\n\
+         \x20   a, b = socket.socketpair(type=kind); step(a, b)\n\
+         \x20   try: a.connect({path:?}); print('connected')\n\
+         \x20   except OSError: pass\n"
+    );
+    let (code, output) = run(&bench, &sandbox, &format!("python3 -c \"{}\"", script.replace('"', "'"))).await;
+    assert_eq!((code, output.as_str()), (Some(0), ""));
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err());
+}
+
+/// What people run all day needs no local sockets.
+#[tokio::test]
+async fn ordinary_programs_work_without_local_sockets() {
+    let Scene { bench, root } = scene();
+    let open = root.join("open");
+    // Python's semaphores are files in `/dev/shm`.
+    let write = vec![open.clone(), "/dev/shm".into()];
+    let sandbox = Sandbox::Only { read: vec!["/".into()], write, network: Network::Allowed };
+    for script in [
+        "bash -lc 'echo a | sort | wc -l'",
+        "git init -q repo && cd repo && git config user.email a@b && git config user.name a && echo x > f && git add f && git commit -qm m && cd .. && git clone -q repo copy && test -f copy/f",
+        "python3 -c 'import multiprocessing as m; p = m.Pool(2); print(p.map(abs, [-1, -2])); q = m.Queue(); a, b = m.Pipe(); a.send(1); b.recv()'",
+        "python3 -c 'import asyncio, subprocess; asyncio.run(asyncio.create_subprocess_exec(\"true\"))'",
+        "getent hosts localhost && getent passwd root && id && hostname",
+        "mkdir t && echo x > t/f && tar cf t.tar t && tar xf t.tar && cp -a t u && sed -i s/x/y/ u/f",
+    ] {
+        let script = format!("cd {0} && export HOME={0} TMPDIR={0} && {script}", open.display());
+        allowed(&bench, &sandbox, &script).await;
     }
 }
 
@@ -220,7 +284,11 @@ async fn processes_outside_can_be_neither_signalled_nor_read() {
     let pid = outside.id();
     for sandbox in [
         Sandbox::Only { read: vec!["/".into()], write: vec![], network: Network::Denied },
-        Sandbox::Except { closed: vec!["/nonexistent-data".into()], network: Network::Allowed },
+        Sandbox::Except {
+            closed: vec!["/nonexistent-data".into()],
+            read_only: vec![],
+            network: Network::Allowed,
+        },
     ] {
         refused(&bench, &sandbox, &format!("kill -0 {pid}")).await;
         // `cat` would show it; outside we only ask whether it can be read.
@@ -295,7 +363,8 @@ async fn many_closed_places_in_a_home_leave_the_rest_open() {
     let run = async |script: &str| {
         let mut command = bench.shell(script);
         command.cwd = gantry_process::Cwd::Path(home.join("project"));
-        command.sandbox = Sandbox::Except { closed: closed.clone(), network: Network::Allowed };
+        command.sandbox =
+            Sandbox::Except { closed: closed.clone(), read_only: vec![], network: Network::Allowed };
         bench.processes.run(command, CancellationToken::new()).await.unwrap()
     };
     for place in [
@@ -315,4 +384,63 @@ async fn many_closed_places_in_a_home_leave_the_rest_open() {
     let open = run("cat file ../.bashrc ../.config/app/file ../entry-999; git init -q . && git status --short; python3 -c 'print(1)'").await;
     println!("{:?}", begun.elapsed());
     assert_eq!(open.stdout.text, "text of project\ntext of .bashrc\ntext of .config/app\nx?? file\n1\n");
+}
+
+/// As the files that a login shell runs: in a home of which nothing, or something, is closed.
+#[tokio::test]
+async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
+    let bench = bench();
+    let root = bench.directory.path().canonicalize().unwrap();
+    for folder in ["home/project", "home/dotfiles", "home/.ssh", "home/.config/fish"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for name in ["home/.profile", "home/dotfiles/zshrc", "home/.config/fish/config.fish", "home/.ssh/key"] {
+        std::fs::write(root.join(name), "true\n").unwrap();
+    }
+    std::os::unix::fs::symlink("dotfiles/zshrc", root.join("home/.zshrc")).unwrap();
+    std::os::unix::fs::symlink("loop", root.join("home/loop")).unwrap();
+    std::os::unix::fs::symlink(root.join("home"), root.join("way")).unwrap();
+    let read_only = [".profile", ".bash_profile", ".zshrc", ".config/fish/config.fish", "loop"]
+        .map(|name| root.join("way").join(name))
+        .to_vec();
+    let home = root.join("home");
+    let home = home.display();
+    for closed in [vec![], vec![root.join("home/.ssh")]] {
+        let open = closed.is_empty();
+        let sandbox = Sandbox::Except { closed, read_only: read_only.clone(), network: Network::Allowed };
+        for script in [
+            format!("cd {home} && cat .profile .zshrc dotfiles/zshrc .config/fish/config.fish > /dev/null"),
+            format!(
+                "HOME={home} bash -lc 'cd && cd project && echo x > file && mkdir d && mv file d/ && rm -r d'"
+            ),
+            format!("cd {home}/project && git init -q . && rm -rf .git && ls {home}/.config > /dev/null"),
+        ] {
+            allowed(&bench, &sandbox, &script).await;
+        }
+        // Read and listed as before, unless something there is closed.
+        let (code, _) = run(&bench, &sandbox, &format!("ls -a {home} && cat {home}/.ssh/key")).await;
+        assert_eq!(code == Some(0), open);
+        for script in [
+            "echo x >> .profile",
+            ": > .profile",
+            "truncate -s 0 .profile",
+            "rm .profile && echo > .profile",
+            "echo y > project/x; mv -f project/x .profile",
+            "ln -f .profile project/hard && echo x >> project/hard",
+            "ln -s project/x .bash_profile && rm .bash_profile",
+            "echo x > .bash_profile && rm .bash_profile",
+            "mkdir .bash_profile && rmdir .bash_profile",
+            "echo x >> .zshrc",
+            "echo x >> dotfiles/zshrc",
+            "echo y > project/x; mv -f project/x dotfiles/zshrc",
+            "rm .zshrc && ln -s dotfiles/zshrc .zshrc",
+            "echo x >> .config/fish/config.fish",
+            "touch .config/fish/other && rm .config/fish/other",
+            "mv .config/fish .config/f && mv .config/f .config/fish",
+            "mv dotfiles project/ && mv project/dotfiles .",
+            "touch new && rm new",
+        ] {
+            refused(&bench, &sandbox, &format!("cd {home} && {script}")).await;
+        }
+    }
 }

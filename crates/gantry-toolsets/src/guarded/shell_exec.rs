@@ -39,7 +39,8 @@ const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// of `argv` reaches the program as it is. The list: git, node, npm, npx, bun, deno, python3, python, pip, ls, cat, grep,
 /// find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which,
 /// env, date, cargo, rustc, go, make, cmake, and what the operator added. The program can write only in the workspace and
-/// a temporary directory of its own, and cannot read the home directory. Standard input is empty.
+/// a temporary directory of its own, and cannot read the home directory nor use local (Unix) sockets. Standard input is
+/// empty.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -137,6 +138,7 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> 
             }
             Sandbox::OnlyExcept {
                 read: reach.read,
+                read_only: machine.start_files_in(&reach.write),
                 write: reach.write,
                 closed: machine.closed().to_vec(),
                 network: machine.network(&ctx.call),

@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
 use crate::output::Output;
-use crate::places::{Places, own_program};
+use crate::places::{Places, own_program, restored_modes};
 
 /// A file with certificates beyond this is a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     config.resolve_paths(|path| places.resolve(path));
     config.warnings().iter().for_each(|warning| output.warning(warning));
     let joining = Joining::new(&places, &config, args)?;
-    places.data.create()?;
+    restored_modes(&places.data.restore()?).iter().for_each(|warning| output.warning(warning));
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
     let notes = output.running_notes();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::eventually;
+use super::{Up, eventually};
 use crate::run::World;
 
 /// With a umask that hides nothing.
@@ -92,4 +92,79 @@ fn everything_in_the_data_directories_is_its_owners_alone() {
     }
     machine.run(&["node", "stop", "--kill"]);
     drop((up, node));
+}
+
+/// Whoever runs as the same user can open the directory to others, also from a confined shell.
+#[test]
+fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
+    let world = World::new();
+    let log = world.workspace().join("log");
+    let up = Up::start_telling(&world, &log, &[]);
+    let client = format!("Bearer {}", up.client_token(&world, "c", &[]));
+    let data = world.data();
+    let token = data.join("operator.token");
+    let script = format!("chmod 755 {} && chmod 644 {}", data.display(), token.display());
+    let changed =
+        up.call_with("local__Bash", &json!({"command": script}), &[("Authorization", client.as_str())]);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "");
+    drop(up);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&data), mode(&token)), (0o755, 0o644), "else there is nothing to set right");
+    let up = Up::start_telling(&world, &log, &[]);
+    assert_eq!((mode(&data), mode(&token)), (0o700, 0o600));
+    let told = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("set right")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("operator.token (it was 0644)"), "{told}");
+    drop(up);
+    let _up = Up::start_telling(&world, &log, &[]);
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("set right"));
+}
+
+/// The operator's shell in the background, and a client who finds its socket.
+#[test]
+fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let client = format!("Bearer {}", up.client_token(&world, "c", &[]));
+    let as_client = [("Authorization", client.as_str())];
+    let started = up.call("local__Bash", &json!({"command": "bash", "background": true}));
+    assert_eq!(started.status, 200, "{}", started.text());
+    let sessions = world.data().join("processes/sessions");
+    let mut control = None;
+    eventually("the session is kept", Duration::from_secs(10), || {
+        let folders = std::fs::read_dir(&sessions).unwrap().flatten().map(|entry| entry.path());
+        control = folders.map(|folder| folder.join("control")).find(|control| control.exists());
+        control.is_some()
+    });
+    let control = control.unwrap();
+    let stolen = world.workspace().join("stolen");
+    let script = world.write(
+        "take.py",
+        &format!(
+            "import array, os, socket, time\n\
+             os.chdir({folder:?})\n\
+             s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect('control')\n\
+             s.send(bytes(32))\n\
+             data, descriptors, _, _ = s.recvmsg(10, socket.CMSG_SPACE(64))\n\
+             print('connected, got', len(data), len(descriptors))\n\
+             if descriptors:\n\
+             \x20 feed = array.array('i'); feed.frombytes(descriptors[0][2][:4])\n\
+             \x20 os.write(feed[0], b'cp {token} {stolen}\\n'); time.sleep(1)\n",
+            folder = control.parent().unwrap(),
+            token = world.data().join("operator.token").display(),
+            stolen = stolen.display(),
+        ),
+    );
+    let command = format!("python3 {}", script.display());
+    let told = up.call_with("local__Bash", &json!({"command": command}), &as_client).text();
+    assert!(told.contains("connected, got 0 0"), "{told}");
+    assert!(!stolen.exists());
+    // The operator goes on with it.
+    let id = control.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    let input = json!({"action": "submit", "sessionId": id, "data": "echo still mine"});
+    assert_eq!(up.call("local__Process", &input).status, 200);
+    eventually("it answers", Duration::from_secs(10), || {
+        up.call("local__Process", &json!({"action": "log", "sessionId": id})).text().contains("still mine")
+    });
 }
