@@ -13,6 +13,7 @@ mod conversations;
 mod gateway;
 mod hosts;
 mod http;
+mod node_logs;
 mod nodes;
 mod remote_tools;
 mod server;
