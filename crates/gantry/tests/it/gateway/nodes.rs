@@ -244,6 +244,32 @@ fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
 }
 
 #[test]
+fn a_node_that_never_connected_is_known_and_offline() {
+    let world = World::new();
+    let up = Up::start(&world);
+    up.add_node(&world, "laptop", &["--tag", "web"]);
+    for args in [
+        &["call", "laptop__Bash", r#"{"command": "true"}"#][..],
+        &["call", "Bash", r#"{"command": "true", "node": "laptop"}"#],
+        &["tools", "laptop__Bash"],
+        &["logs", "laptop"],
+        &["transfer", "laptop:x", "local:x"],
+    ] {
+        let ran = world.run(args);
+        let told = format!("{} {}", ran.stdout, ran.stderr);
+        assert!(told.contains("it was never connected") && !told.contains("local__Bash"), "{args:?}: {told}");
+        assert_eq!(ran.code, 4, "{args:?}: {told}");
+    }
+    assert_eq!(up.call("laptop__Bash", &json!({"command": "true"})).status, 503);
+    let all = up.call("Bash", &json!({"command": "true", "node": "*"})).json();
+    let results = &all["results"];
+    assert_eq!((&results[0]["node"], &results[0]["ok"]), (&json!("local"), &json!(true)), "{all}");
+    assert_eq!((&results[1]["node"], &results[1]["ok"]), (&json!("laptop"), &json!(false)), "{all}");
+    let tagged = world.run(&["call", "Bash", r#"{"command": "true", "node": "tag:web"}"#]);
+    assert!(tagged.stdout.contains("never connected"), "{tagged:?}");
+}
+
+#[test]
 fn cancel_and_deadline_travel_to_the_node() {
     let world = World::new();
     let up = Up::start(&world);
