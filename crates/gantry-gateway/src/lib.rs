@@ -10,6 +10,7 @@ mod auth;
 mod callers;
 mod certificate;
 mod conversations;
+mod ends;
 mod gateway;
 mod hosts;
 mod http;

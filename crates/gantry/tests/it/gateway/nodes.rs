@@ -327,6 +327,41 @@ fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
 }
 
 #[test]
+fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let started = up.call("local__Bash", &json!({"command": "sleep 0.6; exit 7", "background": true})).json();
+    up.kill();
+    std::thread::sleep(Duration::from_millis(1500));
+    let up = Up::start(&world);
+    // A command comes and goes; that is no listener.
+    assert_eq!(world.run(&["nodes", "list"]).code, 0);
+    let mine = up.client_token(&world, "mine", &[]);
+    let runtime = runtime();
+    runtime.block_on(async {
+        for _ in 0..2 {
+            let operator = Client::operator(&up).await;
+            let until = std::time::Instant::now() + Duration::from_secs(5);
+            while operator.events("process.ended").is_empty() && std::time::Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let told = operator.events("process.ended");
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!((&told[0]["nodeId"], &told[0]["exitCode"]), (&json!("local"), &json!(7)));
+            assert_eq!(told[0]["sessionId"], started["sessionId"]);
+        }
+        let client = Client::connect(&up, &mine).await.unwrap();
+        let listener = Client::operator(&up).await;
+        tokio::time::sleep(Duration::from_millis(5500)).await;
+        assert_eq!(listener.events("process.ended").len(), 1);
+        assert!(client.events("process.ended").is_empty(), "the operator's only");
+        let late = Client::operator(&up).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(late.events("process.ended").is_empty(), "somebody has heard it");
+    });
+}
+
+#[test]
 fn the_end_of_a_process_is_recorded_once_and_told() {
     let world = World::new();
     let up = Up::start(&world);
