@@ -108,6 +108,13 @@ impl DataDir {
         self.root.join("gateway.db")
     }
 
+    /// Whether somebody has emptied the gateway's state; a new one is made then.
+    pub fn is_database_emptied(&self) -> bool {
+        let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
+        let log = self.root.join("gateway.db-wal");
+        is_empty(&self.database()) && (is_empty(&log) || !log.exists())
+    }
+
     /// Who is the gateway of this directory.
     pub fn gateway_lock(&self) -> PathBuf {
         self.root.join("gateway.lock")

@@ -170,6 +170,8 @@ impl Gate {
                 );
                 self.refused(&call, name, Some(&input), refusal, None)
             }
+            // Wrong wherever it would run.
+            [first, ..] if !input.is_object() => self.call(call, first.tool.name(), input).await,
             _ => {
                 let message = format!("several nodes can answer: {}; say which one", listed(&ready));
                 self.refuse_node(&call, name, message)
@@ -390,6 +392,10 @@ mod tests {
         let gate = gate();
         let two = ask(&gate, "Echo", json!({})).await.unwrap_err();
         assert!(two.contains("several nodes can answer: a, b"), "{two}");
+        for odd in [json!([]), json!("x"), json!(null)] {
+            let wrong = ask(&gate, "Echo", odd.clone()).await.unwrap_err();
+            assert!(wrong.contains("error"), "{odd}: {wrong}");
+        }
         assert_eq!(ask(&gate, "OnlyB", json!({})).await.unwrap(), json!({"text": "", "node": "b"}));
         gate.registry().set_node_state("b", NodeState::default());
         assert_eq!(ask(&gate, "Echo", json!({})).await.unwrap()["node"], "a");
