@@ -335,7 +335,10 @@ mod tests {
             );
         }
         let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
-        assert_eq!(both, "web.http_response_limit: is given twice, also as web.httpResponseLimit\n");
+        assert_eq!(
+            both,
+            "web: web.http_response_limit is given twice, also as web.httpResponseLimit: keep one\n"
+        );
         let search = |config| read(config).unwrap().settings(&none, Trust::System).search;
         let tavily = search(json!({"search_api_key": "tvly-1"}));
         assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
