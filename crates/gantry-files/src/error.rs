@@ -69,6 +69,25 @@ impl FileError {
         }
     }
 
+    /// The same of another path.
+    pub(crate) fn about(mut self, asked: &Path) -> FileError {
+        match &mut self {
+            FileError::NulInPath { path }
+            | FileError::Outside { path }
+            | FileError::Closed { path }
+            | FileError::Sensitive { path }
+            | FileError::NotFound { path }
+            | FileError::PermissionDenied { path }
+            | FileError::NotADirectory { path }
+            | FileError::NotAFile { path, .. }
+            | FileError::Exists { path }
+            | FileError::TooManyLinks { path }
+            | FileError::Io { path, .. } => asked.clone_into(path),
+            _ => {}
+        }
+        self
+    }
+
     /// What to do next, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -86,7 +86,7 @@ impl Scope {
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<OpenDir, FileError> {
         let asked = path.as_ref();
         // Whatever would lie in it: the directories on the way to that are the ones wanted.
-        self.place(&asked.join("entry"), LastLink::Keep, Missing::Make)?;
+        self.place(&asked.join("entry"), LastLink::Keep, Missing::Make).map_err(|err| err.about(asked))?;
         self.open_dir(asked)
     }
 

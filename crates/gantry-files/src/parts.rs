@@ -43,7 +43,11 @@ impl PartRecords {
         let (folder, record) = (self.folder.join(transfer), self.folder.join(transfer).join(name));
         let fail = |err: io::Error| FileError::io("write down the part", part, err);
         for _ in 0..SWAP_TRIES {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
+            match DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
+                // The last record has just gone, and the owner's folder with it.
+                Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
+                made => made.map_err(fail)?,
+            }
             match std::os::unix::fs::symlink(part, &record) {
                 Ok(()) => return Ok(()),
                 // The last other part of this transfer has just gone, and its folder with it.
@@ -80,6 +84,7 @@ impl PartRecords {
         let folder = self.folder.join(transfer);
         erase(&folder.join(name))?;
         remove_empty(&folder);
+        remove_empty(&self.folder);
         Ok(())
     }
 
@@ -100,6 +105,7 @@ impl PartRecords {
             }
         }
         remove_empty(&folder);
+        remove_empty(&self.folder);
         failed.map_or(Ok(()), Err)
     }
 

@@ -3,6 +3,7 @@
 use gantry_link::Request;
 use gantry_protocol::{ErrorCode, RawJson, WireError, method, raw};
 use gantry_store::{DatabaseError, NewClientToken};
+use gantry_tool::{ToolScope, Toolset, nearest};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -117,8 +118,9 @@ impl Gateway {
             self.close_links_of(&params.name);
             return Ok(raw(&json!({"name": params.name})));
         }
-        gantry_tool::ToolScope::new(params.tools.as_deref(), &[])
+        ToolScope::new(params.tools.as_deref(), &[])
             .map_err(|err| WireError::new(ErrorCode::BadParams, err.to_string()))?;
+        let warnings = self.means_nothing(params.tools.as_deref().unwrap_or_default(), &params.agents);
         let new = NewClientToken {
             name: params.name.clone(),
             tools: params.tools,
@@ -127,7 +129,41 @@ impl Gateway {
             expires: params.expires,
         };
         let token = self.database.add_client_token(&new, now_ms()).await.map_err(database_error)?;
-        Ok(raw(&json!({"name": params.name, "token": token.expose()})))
+        let mut made = json!({"name": params.name, "token": token.expose()});
+        if !warnings.is_empty() {
+            made["warnings"] = json!(warnings);
+        }
+        Ok(raw(&made))
+    }
+
+    /// Names of a token's scope that nothing has now, with the nearest. Tools may come later, so they are not refused.
+    fn means_nothing(&self, tools: &[String], agents: &[String]) -> Vec<String> {
+        let or_near = |name: &str, known: &[&str]| match nearest(name, known.iter().copied()).first() {
+            Some(near) => format!("; did you mean {near:?}?"),
+            None => String::new(),
+        };
+        let all = self.gate.registry().entries();
+        let bare = |name: &'_ str| name.split_once("__").map(|(_, bare)| bare.to_owned());
+        let bare: Vec<String> = all.iter().filter_map(|tool| bare(tool.name())).collect();
+        let toolsets = Toolset::ALL.map(Toolset::name);
+        let known: Vec<&str> = all
+            .iter()
+            .map(|tool| tool.name())
+            .chain(bare.iter().map(String::as_str))
+            .chain(toolsets)
+            .collect();
+        let is_empty = |selector: &&String| {
+            let scope = ToolScope::new(Some(std::slice::from_ref(*selector)), &[]);
+            !toolsets.contains(&selector.as_str())
+                && !scope.is_ok_and(|scope| all.iter().any(|tool| scope.allows(tool)))
+        };
+        let tools = tools.iter().filter(is_empty);
+        let tools = tools.map(|name| format!("no tool is meant by {name:?} now{}", or_near(name, &known)));
+        let known: Vec<&str> = self.agents.keys().map(String::as_str).collect();
+        let strangers = agents.iter().filter(|name| *name != "*" && !self.agents.contains_key(*name));
+        tools
+            .chain(strangers.map(|name| format!("there is no agent {name:?}{}", or_near(name, &known))))
+            .collect()
     }
 }
 

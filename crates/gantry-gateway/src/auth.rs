@@ -43,6 +43,11 @@ impl Identity {
         }
     }
 
+    /// Whether the token's time is over.
+    pub(crate) fn is_expired(&self) -> bool {
+        matches!(self, Identity::Client(token) if token.expires.is_some_and(|expires| expires <= now_ms()))
+    }
+
     /// Returns when the token is no longer good: nothing must outlive what it was let in with.
     pub(crate) async fn expired(&self) {
         let expires = match self {

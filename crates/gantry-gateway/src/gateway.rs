@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gantry_agent::Sessions;
 use gantry_link::Link;
-use gantry_protocol::{ProcessEnd, event};
+use gantry_protocol::ProcessEnd;
 use gantry_store::{Database, DatabaseError};
 use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::accounts::Accounts;
 use crate::answers::Answers;
 use crate::auth::{Auth, Identity};
 use crate::callers::{Agent, MAIN_AGENT};
+use crate::ends::Ends;
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
 use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
@@ -27,8 +28,8 @@ use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
 /// A call for which nobody gave a deadline is given up after this long.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
 
-/// Ends of processes that a slow client may miss before it is told so.
-const EVENTS: usize = 256;
+/// Revocations that a slow listener may miss before it is told so.
+const REVOCATIONS: usize = 256;
 
 const STOPPING: &str = "the gateway is stopping";
 
@@ -75,8 +76,7 @@ pub struct Gateway {
     pub(crate) version: String,
     pub(crate) protected: Option<ProtectedResource>,
     pub(crate) mcp_idle: Duration,
-    /// Told to operators' clients: ends of background processes.
-    pub(crate) events: broadcast::Sender<(&'static str, Value)>,
+    pub(crate) ends: Ends,
     /// Calls under way.
     calls: TaskTracker,
     /// No new calls.
@@ -117,14 +117,14 @@ impl Gateway {
             version: parts.version,
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,
-            events: broadcast::channel(EVENTS).0,
+            ends: Ends::default(),
             linger: Linger::new(calls.clone(), move || settling.settle()),
             calls,
             stopping: CancellationToken::new(),
             ending,
             links: Mutex::default(),
             next_link: AtomicU64::new(0),
-            revoked: broadcast::channel(EVENTS).0,
+            revoked: broadcast::channel(REVOCATIONS).0,
         };
         Arc::new(gateway)
     }
@@ -158,8 +158,7 @@ impl Gateway {
         let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
         if new {
             data["nodeId"] = json!(node);
-            // Nobody may be listening.
-            let _ = self.events.send((event::PROCESS_ENDED, data));
+            self.ends.tell(&end.event_id, data);
         }
         Ok(new)
     }

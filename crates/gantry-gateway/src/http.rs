@@ -129,7 +129,28 @@ async fn only_our_names(State(gateway): State<Arc<Gateway>>, request: Request, n
     if strangers.next().is_some() {
         return problem(StatusCode::FORBIDDEN, "forbidden", "requests from other origins are refused", None);
     }
+    if let Some(refused) = coded_body(headers) {
+        return refused;
+    }
     next.run(request).await
+}
+
+/// A body is taken as it is, whole or in chunks: what is packed otherwise would be read as something it is not.
+fn coded_body(headers: &HeaderMap) -> Option<Response> {
+    let is_only = |name, plain: &str| {
+        let mut values = headers.get_all(name).iter();
+        let is_plain =
+            |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(plain.as_bytes());
+        values.next().is_none_or(is_plain) && values.next().is_none()
+    };
+    let (status, message) = if !is_only(header::TRANSFER_ENCODING, "chunked") {
+        (StatusCode::NOT_IMPLEMENTED, "the only transfer encoding that is understood is \"chunked\"")
+    } else if !is_only(header::CONTENT_ENCODING, "identity") {
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "a body is sent as it is, without a content encoding")
+    } else {
+        return None;
+    };
+    Some(problem(status, "unsupported", message, None))
 }
 
 async fn authenticate(
@@ -221,7 +242,7 @@ async fn unknown(request: Request) -> Response {
     )
 }
 
-async fn not_allowed(method: Method) -> Response {
+pub(crate) async fn not_allowed(method: Method) -> Response {
     let message = format!("{method} is not possible here");
     problem(StatusCode::METHOD_NOT_ALLOWED, "not_allowed", &message, None)
 }

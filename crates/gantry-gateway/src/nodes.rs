@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gantry_link::Link;
+use gantry_link::{Link, LinkError};
 use gantry_protocol::{
     CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, method, raw,
 };
@@ -264,39 +264,40 @@ impl Nodes {
         &self,
         node: Option<&str>,
         lines: usize,
-    ) -> Result<(String, LogsResult), String> {
+    ) -> Result<(String, LogsResult), ToolError> {
         let node = match node {
             Some(LOCAL_NODE) => {
-                return Err(
-                    "the gateway's own machine keeps no node log; `gantry audit` shows its calls".into()
-                );
+                return Err(ToolError::failed(
+                    "the gateway's own machine keeps no node log; `gantry audit` shows its calls",
+                ));
             }
-            Some(id) => self.find(id).ok_or_else(|| format!("unknown node \"{id}\""))?,
-            None => {
-                let known = self.known();
-                let mut here = known.values().filter(|node| node.live().is_some());
-                match (here.next(), here.next()) {
-                    (Some(only), None) => only.clone(),
-                    (None, _) => return Err("no node is connected".into()),
-                    (Some(_), Some(_)) => {
-                        let ids: Vec<&str> = known
-                            .values()
-                            .filter(|node| node.live().is_some())
-                            .map(|node| &*node.id)
-                            .collect();
-                        return Err(format!(
-                            "several nodes are connected ({}); say which with nodeId",
-                            ids.join(", ")
-                        ));
-                    }
-                }
-            }
+            Some(id) => self.find(id).ok_or_else(|| ToolError::failed(format!("unknown node \"{id}\"")))?,
+            None => self.only_one_here()?,
         };
-        let live = node.live().ok_or_else(|| node.absent().to_string())?;
+        let live = node.live().ok_or_else(|| node.absent())?;
         let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
-        let answer = answer.map_err(|err| format!("the node \"{}\": {err}", node.id))?;
-        let logs = serde_json::from_str(answer.get()).map_err(|err| format!("not a log: {err}"))?;
+        let failed = |why: &dyn std::fmt::Display| format!("the node \"{}\": {why}", node.id);
+        let answer = answer.map_err(|err| match err {
+            LinkError::Closed(_) => ToolError::unavailable(failed(&err)),
+            LinkError::Remote(_) => ToolError::failed(failed(&err)),
+        })?;
+        let logs = serde_json::from_str(answer.get())
+            .map_err(|err| ToolError::failed(failed(&format_args!("not a log: {err}"))))?;
         Ok((node.id.clone(), logs))
+    }
+
+    fn only_one_here(&self) -> Result<Arc<Node>, ToolError> {
+        let known = self.known();
+        let here: Vec<&Arc<Node>> = known.values().filter(|node| node.live().is_some()).collect();
+        match *here {
+            [only] => Ok(only.clone()),
+            [] => Err(ToolError::unavailable("no node is connected")),
+            _ => {
+                let ids: Vec<&str> = here.iter().map(|node| &*node.id).collect();
+                let ids = ids.join(", ");
+                Err(ToolError::failed(format!("several nodes are connected ({ids}); say which with nodeId")))
+            }
+        }
     }
 
     pub(crate) fn close_all(&self, reason: &str) {

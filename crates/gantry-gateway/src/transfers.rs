@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
+use crate::node_logs::shown_to;
 use crate::nodes::Nodes;
 
 mod drive;
@@ -346,11 +347,11 @@ impl Drop for Waiting {
 pub struct GatewayHub(pub Arc<Transfers>);
 
 impl Hub for GatewayHub {
-    fn logs(&self, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+    fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
         Box::pin(async move {
-            let (node_id, logs) =
-                self.0.nodes.logs(node.as_deref(), lines).await.map_err(ToolError::failed)?;
-            Ok(NodeLogs { node_id, lines: logs.lines, truncated: logs.truncated })
+            let (node_id, logs) = self.0.nodes.logs(node.as_deref(), lines).await?;
+            let lines = shown_to(&call.principal, logs.lines);
+            Ok(NodeLogs { node_id, lines, truncated: logs.truncated })
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use gantry_link::{ConnectRequest, Socket, accepted, receive_connect};
@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::auth::{AuthError, Identity};
 use crate::gateway::{Gateway, now_ms};
-use crate::http::problem;
+use crate::http::{not_allowed, problem};
 use crate::server::Peer;
 
 mod client;
@@ -31,12 +31,19 @@ type ServerSocket = Socket<TokioIo<Upgraded>>;
 /// What the peer of a handshake is called in the standard, hashed with its key to prove that it was understood.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
+/// Of a handshake's key.
+const KEY_BYTES: usize = 16;
+
 pub(crate) async fn upgrade(
     State(gateway): State<Arc<Gateway>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
 ) -> Response {
-    let Some(accept) = accept_key(request.headers()) else {
+    if request.method() != Method::GET {
+        return not_allowed(request.method().clone()).await;
+    }
+    let accept = accept_key(request.headers()).filter(|_| request.version() == Version::HTTP_11);
+    let Some(accept) = accept else {
         return problem(StatusCode::BAD_REQUEST, "bad_frame", "a WebSocket upgrade is expected here", None);
     };
     if gateway.stopping.is_cancelled() {
@@ -66,7 +73,12 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
     let sound = has(header::CONNECTION, "upgrade")
         && has(header::UPGRADE, "websocket")
         && has(header::SEC_WEBSOCKET_VERSION, "13");
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| sound)?;
+    let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
+    let key = keys.next().filter(|_| sound && keys.next().is_none())?;
+    let nonce = base64::engine::general_purpose::STANDARD.decode(key.as_bytes()).ok()?;
+    if nonce.len() != KEY_BYTES {
+        return None;
+    }
     let mut sha1 = sha1_smol::Sha1::new();
     sha1.update(key.as_bytes());
     sha1.update(WEBSOCKET_GUID.as_bytes());

@@ -23,7 +23,7 @@ pub(crate) const DEFAULT_PORT: u16 = 7770;
 impl GatewayUrl {
     /// `http`, `https`, `ws` and `wss`, or just `HOST:PORT`.
     pub fn parse(text: &str) -> Result<GatewayUrl, UrlError> {
-        let failed = |reason| UrlError { text: text.chars().take(200).collect(), reason };
+        let failed = |reason| UrlError { text: shown(text), reason };
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" | "ws" => false,
@@ -91,6 +91,19 @@ impl std::fmt::Display for GatewayUrl {
     }
 }
 
+/// Bounded, without a user, a password or a query: people put tokens there.
+fn shown(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let (rest, asks) = rest.split_once(['?', '#']).map_or((rest, false), |(rest, _)| (rest, true));
+    let (authority, path) =
+        rest.split_once('/').map_or((rest, None), |(authority, path)| (authority, Some(path)));
+    let authority = authority.rsplit_once('@').map_or(authority.to_owned(), |(_, host)| format!("…@{host}"));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    let path = path.map(|path| format!("/{path}")).unwrap_or_default();
+    let end = if asks { "?…" } else { "" };
+    format!("{scheme}{separator}{authority}{path}{end}").chars().take(200).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +137,20 @@ mod tests {
             "http://a#x",
         ] {
             assert!(GatewayUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn errors_do_not_repeat_what_may_be_a_secret() {
+        for (text, told) in [
+            ("http://user:pass@a", "\"http://…@a\""),
+            ("user:pass@a:b", "\"…@a:b\""),
+            ("ftp://a/b?token=SECRET", "\"ftp://a/b?…\""),
+            ("http://a#SECRET", "\"http://a?…\""),
+            ("http://a/b", "\"http://a/b\""),
+        ] {
+            let error = GatewayUrl::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{error}");
         }
     }
 

@@ -131,7 +131,7 @@ impl Pending {
     }
 
     pub(crate) fn acknowledge(&self) -> Result<(), ProcessError> {
-        let failed = |source| ProcessError::Log { path: self.folder.path().to_owned(), source };
+        let failed = |cause| ProcessError::Log { path: self.folder.path().to_owned(), cause };
         self.folder.acknowledge().map_err(failed)
     }
 

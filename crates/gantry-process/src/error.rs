@@ -33,8 +33,8 @@ pub enum ProcessError {
     StdinClosed(SessionId),
     #[error("standard input of session {0} cannot be reached at the moment")]
     StdinBusy(SessionId),
-    #[error("the log {} cannot be used: {source}", path.display())]
-    Log { path: PathBuf, source: Error },
+    #[error("the log {} cannot be used: {cause}", path.display())]
+    Log { path: PathBuf, cause: Error },
     #[error("the sessions in {} belong to another engine, process {holder}", path.display())]
     InUse { path: PathBuf, holder: String },
     #[error("session {id} cannot be kept over a restart: {reason}")]

@@ -98,7 +98,7 @@ impl Log {
             work(&mut reader)
         });
         let result = task.await.unwrap_or_else(|err| Err(Error::other(err)));
-        result.map_err(|source| ProcessError::Log { path: self.path.clone(), source })
+        result.map_err(|cause| ProcessError::Log { path: self.path.clone(), cause })
     }
 }
 

@@ -44,12 +44,12 @@ impl LogDirectory {
 
     /// A new log, private to this user, and the file to write it to. Blocking, but short.
     pub(crate) fn create(&self, id: SessionId) -> Result<(File, Log), ProcessError> {
-        let directory = self.own().map_err(|source| ProcessError::Log { path: self.root.clone(), source })?;
+        let directory = self.own().map_err(|cause| ProcessError::Log { path: self.root.clone(), cause })?;
         let path = directory.join(format!("{id}.log"));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         match opened.and_then(|file| Ok((file.try_clone()?, file))) {
             Ok((reader, writer)) => Ok((writer, Log::new(reader, path, self.budget.reserve()))),
-            Err(source) => Err(ProcessError::Log { path, source }),
+            Err(cause) => Err(ProcessError::Log { path, cause }),
         }
     }
 

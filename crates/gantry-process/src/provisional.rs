@@ -30,7 +30,7 @@ impl Provisional {
             return Ok((file, None, Self { log: Arc::new(log), folder: None, keep: false }));
         };
         let path = directory.folder(id);
-        let failed = |source| ProcessError::Log { path: path.clone(), source };
+        let failed = |cause| ProcessError::Log { path: path.clone(), cause };
         let (folder, handle) = SessionFolder::create(path.clone()).map_err(failed)?;
         let made = folder.create_log().and_then(|file| Ok((file.try_clone()?, file)));
         let (reader, file) = made.map_err(|source| {

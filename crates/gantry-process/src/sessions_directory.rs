@@ -26,7 +26,7 @@ impl SessionsDirectory {
     /// Refuses while another engine has it.
     pub(crate) fn open(log_dir: &Path) -> Result<Self, ProcessError> {
         let path = log_dir.join(NAME);
-        let failed = |source| ProcessError::Log { path: path.clone(), source };
+        let failed = |cause| ProcessError::Log { path: path.clone(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         let mut lock = OpenOptions::new()
             .read(true)
@@ -55,7 +55,7 @@ impl SessionsDirectory {
 
     /// Every folder that goes by the name of a session.
     pub(crate) fn folders(&self) -> Result<Vec<(SessionId, SessionFolder)>, ProcessError> {
-        let failed = |source| ProcessError::Log { path: self.path.clone(), source };
+        let failed = |cause| ProcessError::Log { path: self.path.clone(), cause };
         let mut folders = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
             let entry = entry.map_err(failed)?;

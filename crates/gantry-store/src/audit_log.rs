@@ -353,9 +353,15 @@ impl Key {
     }
 
     pub(crate) fn load(log: &Path) -> io::Result<Key> {
-        let mut bytes = [0; 32];
-        let mut file = File::open(Key::path(log))?;
-        file.read_exact(&mut bytes)?;
+        let (path, mut bytes) = (Key::path(log), [0; 32]);
+        crate::data_dir::open_file(&path)?.read_exact(&mut bytes).map_err(|err| match err.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::other(format!(
+                "{} is too short to be the key of the audit log; put the right one back (a new key, made when the file is \
+                 removed, does not verify the lines that are there)",
+                path.display()
+            )),
+            _ => err,
+        })?;
         Ok(Key(bytes))
     }
 

@@ -20,6 +20,8 @@ const PRIVATE: &[&str] = &[
     "gateway.db-wal",
 ];
 
+const OPERATOR_PREFIX: &str = "gto_";
+
 /// A data directory that may not exist yet. [`DataDir::create`] makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
@@ -102,9 +104,9 @@ impl DataDir {
         self.root.join("gantry.toml")
     }
 
-    /// The configuration as text; `None` when there is no such file.
+    /// The configuration as text; `None` when there is no such file. A link may lead to it, but it is a file.
     pub fn read_config(path: &Path) -> io::Result<Option<String>> {
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) => Ok(Some(text)),
             Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(err) => Err(err),
@@ -123,25 +125,18 @@ impl DataDir {
     pub fn operator_token(&self) -> io::Result<String> {
         self.create()?;
         let path = self.operator_token_file();
-        match read_text(&path) {
+        match read_operator_token(&path) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
-            Ok(text) if text.trim().is_empty() => {
-                return Err(io::Error::other(format!(
-                    "{} is empty; remove it to have a new token made",
-                    path.display()
-                )));
-            }
-            read => return Ok(read?.trim().to_owned()),
+            read => return read,
         }
         // The token of whoever is first stays: two starts at once must not hand out two.
-        make_private(&path, PlainToken::make("gto_")?.expose().as_bytes())?;
-        Ok(read_text(&path)?.trim().to_owned())
+        make_private(&path, PlainToken::make(OPERATOR_PREFIX)?.expose().as_bytes())?;
+        read_operator_token(&path)
     }
 
     /// The operator's token, if there is one already.
     pub fn known_operator_token(&self) -> Option<String> {
-        let text = read_text(&self.operator_token_file()).ok()?;
-        Some(text.trim().to_owned()).filter(|token| !token.is_empty())
+        read_operator_token(&self.operator_token_file()).ok()
     }
 
     pub fn operator_token_file(&self) -> PathBuf {
@@ -151,6 +146,13 @@ impl DataDir {
     /// The gateway's state.
     pub fn database(&self) -> PathBuf {
         self.root.join("gateway.db")
+    }
+
+    /// Whether somebody has emptied the gateway's state; a new one is made then.
+    pub fn is_database_emptied(&self) -> bool {
+        let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
+        let log = self.root.join("gateway.db-wal");
+        is_empty(&self.database()) && (is_empty(&log) || !log.exists())
     }
 
     /// Who is the gateway of this directory.
@@ -198,6 +200,29 @@ impl FileVersion {
     /// `None` while there is no such file.
     pub(crate) fn of_file(path: &Path) -> Option<FileVersion> {
         std::fs::metadata(path).ok().map(|meta| FileVersion::of(&meta))
+    }
+}
+
+/// Half a token would be one that is soon guessed, and a link lets somebody else say who the operator is.
+fn read_operator_token(path: &Path) -> io::Result<String> {
+    let refused = |why: &str| {
+        let todo = "put the whole token back, or remove the file to have a new one made";
+        io::Error::other(format!("{} {why}; {todo}", path.display()))
+    };
+    let text = match std::fs::symlink_metadata(path)?.is_symlink() {
+        true => return Err(refused("is a link")),
+        false => read_text(path),
+    };
+    let text = match text {
+        // It was removed meanwhile.
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Err(err),
+        Err(err) => return Err(refused(&format!("cannot be used ({err})"))),
+        Ok(text) => text,
+    };
+    match text.trim() {
+        "" => Err(refused("is empty")),
+        token if PlainToken::is_whole(OPERATOR_PREFIX, token) => Ok(token.to_owned()),
+        _ => Err(refused("does not hold a whole operator's token")),
     }
 }
 
@@ -309,7 +334,63 @@ mod tests {
         let mode = std::fs::metadata(data.operator_token_file()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(data.root()).unwrap().count(), 1, "no temp file stays");
-        std::fs::write(data.operator_token_file(), "").unwrap();
-        assert!(data.operator_token().is_err(), "an empty token lets nobody in, and nobody is let in by it");
+    }
+
+    #[test]
+    fn only_a_whole_token_in_a_file_is_the_operators() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        let (token, path) = (data.operator_token().unwrap(), data.operator_token_file());
+        let refused = |why: &str| {
+            let told = data.operator_token().unwrap_err().to_string();
+            assert!(told.contains(why) && told.contains("remove the file"), "{told}");
+            assert_eq!(data.known_operator_token(), None);
+        };
+        for (text, why) in [
+            ("", "is empty"),
+            ("a", "whole"),
+            (&token[..46], "whole"),
+            (&token[1..], "whole"),
+            (&format!("{token}A"), "whole"),
+            (&format!("{}!", &token[..46]), "whole"),
+            (&token.replace("gto_", "gtc_"), "whole"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            refused(why);
+        }
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        refused("cannot be used");
+        std::fs::write(&path, format!("{token}\n")).unwrap();
+        assert_eq!(data.operator_token().unwrap(), token);
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        refused("is a link");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        refused("not a regular file");
+    }
+
+    #[test]
+    fn a_configuration_is_a_file_or_a_link_to_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (folder.path().join("real.toml"), folder.path().join("gantry.toml"));
+        assert_eq!(DataDir::read_config(&path).unwrap(), None);
+        std::fs::write(&file, "a = 1").unwrap();
+        std::os::unix::fs::symlink(&file, &path).unwrap();
+        assert_eq!(DataDir::read_config(&path).unwrap().as_deref(), Some("a = 1"));
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        for odd in [&path, Path::new("/dev/zero"), folder.path()] {
+            let told = DataDir::read_config(odd).unwrap_err().to_string();
+            assert!(told.contains("not a regular file"), "{told}");
+        }
     }
 }

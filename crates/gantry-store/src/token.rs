@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+const TOKEN_BYTES: usize = 32;
+
 /// Longer texts are no tokens, and are not hashed.
 const MAX_TOKEN_CHARS: usize = 128;
 
@@ -15,9 +17,15 @@ pub struct PlainToken(String);
 
 impl PlainToken {
     pub(crate) fn make(prefix: &str) -> io::Result<PlainToken> {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; TOKEN_BYTES];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(PlainToken(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    }
+
+    /// Whether a text is all of a token with this prefix.
+    pub(crate) fn is_whole(prefix: &str, text: &str) -> bool {
+        let bits = text.strip_prefix(prefix).map(|rest| URL_SAFE_NO_PAD.decode(rest));
+        bits.is_some_and(|bits| bits.is_ok_and(|bits| bits.len() == TOKEN_BYTES))
     }
 
     pub fn expose(&self) -> &str {

@@ -216,7 +216,7 @@ fn mask_names_and_values(lists: &Lists, value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(|item| mask_names_and_values(lists, item)),
         Value::Object(object) => {
             for (name, item) in object.iter_mut() {
-                if Masker::is_secret_name(name) && !item.is_null() {
+                if Masker::is_secret_name(name) && holds_something(item) {
                     *item = Value::String(MASK.to_owned());
                 } else {
                     mask_names_and_values(lists, item);
@@ -224,6 +224,16 @@ fn mask_names_and_values(lists: &Lists, value: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// What is empty is no secret, and that it is so may be worth knowing.
+fn holds_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
     }
 }
 

@@ -155,7 +155,11 @@ impl Registry {
         let entries = self.read();
         let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
         let tools = tools.map(|(name, tool)| (name.clone(), tool.clone())).collect();
-        View { entries: Entries { tools, nodes: entries.nodes.clone(), servers: BTreeSet::new() } }
+        let never_here = entries.never_here().map(|(node, _)| node.to_owned()).collect();
+        View {
+            entries: Entries { tools, nodes: entries.nodes.clone(), servers: BTreeSet::new() },
+            never_here,
+        }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
@@ -183,7 +187,20 @@ impl Registry {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Whether there is a node of that name.
+    /// Machines that were let in and have never come, whose tools nobody knows. Those that a scope closes in any case are
+    /// left out.
+    pub(crate) fn never_here(&self, scope: &ToolScope, bare: &str) -> Vec<(String, NodeState)> {
+        let entries = self.read();
+        let open = entries.never_here().filter(|(node, _)| scope.may_allow(node, bare));
+        open.map(|(node, state)| (node.to_owned(), state.clone())).collect()
+    }
+
+    pub(crate) fn tagged(&self, tag: &str) -> Vec<String> {
+        let entries = self.read();
+        let tagged = entries.nodes.iter().filter(|(_, state)| state.tags.iter().any(|own| own == tag));
+        tagged.map(|(node, _)| node.clone()).collect()
+    }
+
     pub(crate) fn node_names(&self) -> Vec<String> {
         self.read().nodes.keys().cloned().collect()
     }
@@ -201,6 +218,8 @@ pub(crate) struct OnNode {
 #[derive(Debug, Clone)]
 pub struct View {
     entries: Entries,
+    /// Nodes that have never connected.
+    never_here: BTreeSet<String>,
 }
 
 impl View {
@@ -247,18 +266,49 @@ impl View {
         node_and_name(tool).is_none_or(|(node, _)| self.entries.state(node).online)
     }
 
-    /// What to say of a name that is not here, with the nearest ones that are.
+    /// What to say of a name that is not here, with the nearest ones that are. What was meant for one machine is not said
+    /// to be another's.
     pub fn unknown(&self, name: &str) -> Refusal {
-        let hint = match nearest(name, self.entries.tools.keys().map(String::as_str)).as_slice() {
+        let node = name.split_once("__").map(|(node, _)| node);
+        let node = node.filter(|node| self.entries.nodes.contains_key(*node));
+        if let Some(node) = node.filter(|node| self.never_here.contains(*node)) {
+            return never_connected(node);
+        }
+        let is_near =
+            |tool: &&Arc<Tool>| node.is_none_or(|node| node_and_name(tool).is_some_and(|(of, _)| of == node));
+        let names = self.entries.tools.values().filter(is_near).map(|tool| tool.name());
+        let mut hint = match nearest(name, names).as_slice() {
             [] => "`gantry tools` lists what there is".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),
         };
+        if !name.contains("__") && !self.never_here.is_empty() {
+            let away = self.never_here.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+            hint.push_str(&format!("; never connected, so that their tools are not known: {away}"));
+        }
         let shown = &name[..name.floor_char_boundary(200)];
         Refusal::new(RefusalCode::UnknownTool, format!("unknown tool \"{shown}\"")).with_hint(hint)
     }
 }
 
+/// Of a machine that was let in and has never come.
+pub(crate) fn never_connected(node: &str) -> Refusal {
+    let message =
+        format!("the node \"{node}\" is offline; it was never connected, and its tools are not known");
+    Refusal::new(RefusalCode::Unavailable, message)
+        .with_hint("start it there with `gantry node`, or see `gantry nodes`")
+}
+
 impl Entries {
+    /// The tools of a node that was here once are kept.
+    fn never_here(&self) -> impl Iterator<Item = (&str, &NodeState)> {
+        let has_tools = |node: &str| {
+            let prefix = format!("{node}__");
+            self.tools.range(prefix.clone()..).next().is_some_and(|(name, _)| name.starts_with(&prefix))
+        };
+        let never = self.nodes.iter().filter(move |(node, state)| !state.online && !has_tools(node));
+        never.map(|(node, state)| (node.as_str(), state))
+    }
+
     fn by_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name).or_else(|| self.tools.get(&canonical_name(name)))
     }
@@ -373,6 +423,17 @@ impl ToolScope {
         self.allow.is_some() || self.within.as_ref().is_some_and(|within| within.is_listed())
     }
 
+    /// Whether a node's tool of that bare name could be let through, as far as names tell.
+    fn may_allow(&self, node: &str, bare: &str) -> bool {
+        let name = format!("{node}__{bare}");
+        let listed = |selectors: &[Selector]| {
+            selectors.iter().any(|selector| selector.names(Toolset::Node, &name, Some(bare)))
+        };
+        self.allow.as_deref().is_none_or(listed)
+            && !listed(&self.deny)
+            && self.within.as_ref().is_none_or(|within| within.may_allow(node, bare))
+    }
+
     pub fn allows(&self, tool: &Tool) -> bool {
         let listed = |selectors: &[Selector]| selectors.iter().any(|selector| selector.matches(tool));
         self.allow.as_deref().is_none_or(listed)
@@ -398,14 +459,15 @@ impl Selector {
     }
 
     fn matches(&self, tool: &Tool) -> bool {
+        self.names(tool.toolset(), tool.name(), bare_name(tool))
+            || matches!(self, Selector::Name(name) if is_published_as(tool, name))
+    }
+
+    fn names(&self, set: Toolset, name: &str, bare: Option<&str>) -> bool {
         match self {
-            Selector::Toolset(toolset) => *toolset == tool.toolset(),
-            Selector::Name(name) => {
-                name == tool.name() || bare_name(tool) == Some(name) || is_published_as(tool, name)
-            }
-            Selector::Glob(glob) => {
-                glob.is_match(tool.name()) || bare_name(tool).is_some_and(|bare| glob.is_match(bare))
-            }
+            Selector::Toolset(toolset) => *toolset == set,
+            Selector::Name(own) => own == name || bare == Some(own),
+            Selector::Glob(glob) => glob.is_match(name) || bare.is_some_and(|bare| glob.is_match(bare)),
         }
     }
 }
@@ -499,6 +561,31 @@ mod tests {
         }
         registry.register(echo_tool("laptop__Bash", Toolset::Node)).unwrap();
         assert!(!registry.registered("Bash"), "two nodes could answer");
+    }
+
+    #[test]
+    fn a_machine_that_never_came_is_told_as_such_and_no_other_is_taken_for_it() {
+        let registry = registry();
+        registry.set_node("laptop", NodeState::default(), Vec::new());
+        registry.set_node("rd", NodeState::default(), vec![echo_tool("rd__Read", Toolset::Node)]);
+        let view = registry.view(&ToolScope::default());
+        let never = view.unknown("laptop__Bash");
+        assert_eq!(never.code, RefusalCode::Unavailable);
+        assert!(never.message.contains("\"laptop\" is offline; it was never connected"), "{never:?}");
+        let lacking = view.unknown("rd__Bash");
+        assert_eq!(lacking.code, RefusalCode::UnknownTool);
+        assert!(!lacking.hint.as_deref().unwrap().contains("local"), "{lacking:?}");
+        assert_eq!(view.unknown("rd__Raed").hint.as_deref(), Some("did you mean rd__Read?"));
+        assert!(view.unknown("Bahs").hint.unwrap().contains("laptop"), "it may be there");
+        let hidden = registry.view(&scope(Some(&["read"]), &[]));
+        assert_eq!(hidden.unknown("rd__Read").code, RefusalCode::UnknownTool, "it was here, and is hidden");
+        let sees = |allow: Option<&[&str]>, deny: &[&str]| {
+            registry.never_here(&scope(allow, deny), "Bash").iter().any(|(node, _)| node == "laptop")
+        };
+        assert!(sees(None, &[]) && sees(Some(&["Bash"]), &[]) && sees(Some(&["laptop__*"]), &[]));
+        assert!(!sees(Some(&["local__*"]), &[]) && !sees(None, &["Bash"]) && !sees(Some(&["basic"]), &[]));
+        registry.set_node("laptop", NodeState { online: true, tags: Vec::new() }, Vec::new());
+        assert!(!sees(None, &[]));
     }
 
     #[test]

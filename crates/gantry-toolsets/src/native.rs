@@ -112,6 +112,21 @@ fn object_error(err: ObjectError) -> ToolError {
     }
 }
 
+/// As [`object_error`], for a file that is read whole: one that is too large is named as the caller knows it.
+fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
+    let shown = path.shown().to_owned();
+    move |err| match err {
+        ObjectError::TooLarge { size, limit, .. } => {
+            let hint = format!(
+                "`gantry transfer gsv:{shown} NODE:PATH` (gsv__Transfer) takes it to a machine, of any size"
+            );
+            ToolError::failed(format!("{shown} has {size} bytes, at most {limit} can be read at once"))
+                .with_hint(hint)
+        }
+        other => object_error(other),
+    }
+}
+
 pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
     vec![
         read_file::tool(native),

@@ -195,7 +195,7 @@ impl Bench {
 pub struct ScriptedHub;
 
 impl Hub for ScriptedHub {
-    fn logs(&self, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+    fn logs(&self, _call: Arc<Call>, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
         let node_id = node.unwrap_or_else(|| "only".to_owned());
         let lines = vec!["a line".to_owned(); lines];
         Box::pin(async { Ok(NodeLogs { node_id, lines, truncated: true }) })

@@ -117,6 +117,11 @@ impl FileBooks {
         beneath: Beneath<'_>,
     ) -> Result<TransferPrepared, FileError> {
         let (path, destination) = match kind {
+            SentKind::File if path.ends_with('/') => {
+                let why = "it names a directory; give the file's own name, such as DIRECTORY/NAME";
+                let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+                return Err(FileError::Io { action: "receive a file as", path: path.into(), source });
+            }
             SentKind::File => {
                 let arriving = self.arriving(&scope, Path::new(path), transfer, None)?;
                 let real = arriving.partial.path().to_owned();
@@ -224,7 +229,11 @@ impl FileBooks {
         if let Some(target) = &ask.target {
             return Ok(scope.make_link(root, entry, target)?);
         }
-        scope.make_dirs(entry)?;
+        scope.make_dirs(entry).map_err(|err| match err {
+            // The tree ends at the destination: a link that leads out of it stands where a directory is wanted.
+            FileError::Outside { path } => FileError::NotADirectory { path },
+            other => other,
+        })?;
         let mode = ask.mode.unwrap_or(0o755);
         // Into a directory that forbids it nothing could be written.
         const OWN_WRITE: u32 = 0o300;

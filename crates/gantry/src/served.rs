@@ -69,6 +69,7 @@ impl Served {
         let running =
             Running { pid: std::process::id(), url: String::new(), started: now, certificate: None };
         let mut lock = GatewayLock::take(data, running)?;
+        let is_emptied = data.is_database_emptied();
         let database = Database::open(data).await?;
         // Before anything is shown or recorded: it is a secret from the beginning.
         let operator_token = data.operator_token().context("cannot make the operator's token")?;
@@ -84,7 +85,9 @@ impl Served {
             contain: false,
         };
         let registry = Registry::default();
-        let nodes = Nodes::open(registry.clone(), database.clone()).await?;
+        let nodes = Nodes::open(registry.clone(), database.clone())
+            .await
+            .with_context(|| format!("cannot use {}", data.database().display()))?;
         let machine = Arc::new(setup.machine(places, &config)?);
         let memories = Memories::over(data.clone(), database.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
@@ -160,6 +163,12 @@ impl Served {
         let mut warnings = config.warnings();
         warnings.extend(restored_modes(&restored));
         warnings.extend(processes.warnings().iter().cloned());
+        warnings.extend(is_emptied.then(|| {
+            let path = data.database().display().to_string();
+            format!(
+                "{path} was empty, and a new one was made: nodes, tokens and sessions of before are not in it"
+            )
+        }));
         warnings.extend(servers.problems());
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));

@@ -81,6 +81,8 @@ fn a_transfer_nobody_wants_leaves_nothing_and_others_stay() {
     assert_eq!(world.records("b").transfers(9).unwrap(), ["t1"]);
     records.erase("t2", "t2").unwrap();
     assert!(records.transfers(9).unwrap().is_empty());
+    assert!(!world.record("a", "t2", "t2").ancestors().nth(2).unwrap().exists(), "an owner without records");
+    assert!(world.record("b", "t1", "t1").is_symlink(), "nobody else's");
     assert!(kept[0].exists(), "what has its final name is only erased");
 }
 

@@ -32,8 +32,8 @@ pub(super) async fn call(
 ) -> Response {
     let (parts, body) = request.into_parts();
     match prepare(&gateway, &identity, &name, &parts.headers, body).await {
-        Ok((call, body, None)) => run(&gateway, call, &name, body).await.0,
-        Ok((call, body, Some(key))) => keyed(gateway, call, name, body, key).await,
+        Ok((call, body, None)) => run(&gateway, &identity, call, &name, body).await.0,
+        Ok((call, body, Some(key))) => keyed(gateway, identity, call, name, body, key).await,
         Err(refused) => *refused,
     }
 }
@@ -61,13 +61,25 @@ async fn prepare(
 }
 
 /// The answer, and whether the call may have had an effect.
-async fn run(gateway: &Gateway, call: Call, name: &str, body: Taken) -> (Response, Effect) {
+async fn run(
+    gateway: &Gateway,
+    identity: &Identity,
+    call: Call,
+    name: &str,
+    body: Taken,
+) -> (Response, Effect) {
     let Taken { bytes: body, share: _until_answered } = body;
     match input(&body) {
         Ok(input) => {
             drop(body);
             let outcome = gateway.run(call, name, input).await;
             let effect = effect(&outcome.answer);
+            let is_ended =
+                matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Cancelled);
+            if is_ended && identity.is_expired() {
+                let message = format!("the token has expired, which has ended the call, {OUTCOME_UNKNOWN}");
+                return (problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, None), effect);
+            }
             (outcome_response(outcome), effect)
         }
         Err(message) => {
@@ -129,7 +141,14 @@ fn hash_of(name: &str, call: &Call, workspace: Option<&str>, body: &[u8]) -> bla
 }
 
 /// Runs a request once per key. It goes on when the caller leaves: the answer is for whoever asks again.
-async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Taken, key: Key) -> Response {
+async fn keyed(
+    gateway: Arc<Gateway>,
+    identity: Identity,
+    call: Call,
+    name: String,
+    body: Taken,
+    key: Key,
+) -> Response {
     let principal = call.principal.to_string();
     let Key { text: key, hash } = key;
     let begun =
@@ -155,7 +174,7 @@ async fn keyed(gateway: Arc<Gateway>, call: Call, name: String, body: Taken, key
         Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
     }
     let running = tokio::spawn(async move {
-        let (response, effect) = run(&gateway, call, &name, body).await;
+        let (response, effect) = run(&gateway, &identity, call, &name, body).await;
         if effect == Effect::None {
             // The next try may find things mended: a node that is back, an input that is right.
             return match gateway.database.abandon_request(&principal, &key).await {

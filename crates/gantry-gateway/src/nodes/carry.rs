@@ -80,7 +80,7 @@ impl Nodes {
             return match answered {
                 Err(error) if error.code == ErrorCode::Cancelled => Err(given_up(call)),
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
-                Err(error) => Err(ToolError::Refused(Refusal::from_wire(error))),
+                Err(error) => Err(ToolError::Refused(refused_there(node, error))),
                 Ok(result) => aside(result.get().len(), || {
                     serde_json::from_str::<CallResult>(result.get())
                         .map_err(|err| err.to_string())
@@ -144,6 +144,15 @@ fn given_up(call: &Call) -> ToolError {
         return ToolError::Refused(refusal.with_hint("allow more time, or ask for less"));
     }
     ToolError::Cancelled
+}
+
+/// A denial of the node's own policy says whose it is: the gateway has one too.
+fn refused_there(node: &Node, error: WireError) -> Refusal {
+    let mut refusal = Refusal::from_wire(error);
+    if matches!(refusal.code, RefusalCode::Denied | RefusalCode::ApprovalNeeded | RefusalCode::Unaudited) {
+        refusal.message = format!("the node \"{}\": {}", node.id, refusal.message);
+    }
+    refusal
 }
 
 /// Whether an error says that the node failed, not that it refused.

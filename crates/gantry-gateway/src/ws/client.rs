@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
 use crate::accounts::paid_by;
 use crate::callers::Wanted;
+use crate::ends::HEARD_AFTER;
 
 /// Reports of progress a second, at most.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
@@ -83,18 +84,30 @@ async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
     if !identity.is_operator() {
         return std::future::pending().await;
     }
-    let mut events = gateway.events.subscribe();
-    loop {
-        match events.recv().await {
-            Ok((name, data)) => {
-                let _ = link.event(name, raw(&data)).await;
-            }
-            Err(RecvError::Lagged(missed)) => {
-                let _ = link.event("missed", raw(&json!({"events": missed}))).await;
-            }
-            Err(RecvError::Closed) => return std::future::pending().await,
-        }
+    let (unheard, mut ends) = gateway.ends.listen();
+    for data in &unheard {
+        let _ = link.event(event::PROCESS_ENDED, raw(data)).await;
     }
+    let staying = async {
+        if !unheard.is_empty() {
+            tokio::time::sleep(HEARD_AFTER).await;
+            gateway.ends.heard(&unheard);
+        }
+    };
+    let telling = async {
+        loop {
+            match ends.recv().await {
+                Ok(data) => {
+                    let _ = link.event(event::PROCESS_ENDED, raw(&data)).await;
+                }
+                Err(RecvError::Lagged(missed)) => {
+                    let _ = link.event("missed", raw(&json!({"events": missed}))).await;
+                }
+                Err(RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    };
+    tokio::join!(staying, telling).1
 }
 
 /// Tells a client that asked for it that tools have changed, not what: it may see less than there is. Never returns.

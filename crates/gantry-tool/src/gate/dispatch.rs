@@ -11,7 +11,7 @@ use super::{Answer, Gate, Outcome};
 use crate::call::{Call, Found};
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
-use crate::registry::{OnNode, node_and_name};
+use crate::registry::{NodeState, OnNode, never_connected, node_and_name};
 use crate::shared::NODE_ARGUMENT;
 use crate::tool::{Reply, Tool, Touch};
 
@@ -21,6 +21,9 @@ const FAN_OUT: usize = 16;
 /// Of all machines' results together: what fits into one frame, with room for what stands around them.
 const MAX_RESULTS_BYTES: usize = gantry_protocol::MAX_FRAME_BYTES - (1 << 20);
 
+/// Machines that are named one by one for lack of a tool.
+const MAX_NAMED: usize = 16;
+
 /// What the `node` argument says.
 enum Selected {
     /// Nobody said.
@@ -28,6 +31,29 @@ enum Selected {
     One(String),
     Tagged(String),
     All,
+}
+
+/// The machines that a fanned-out call is for.
+struct Asked {
+    having: Vec<OnNode>,
+    /// Known, and never connected: they may have the tool.
+    never_here: Vec<(String, NodeState)>,
+    /// Meant, and without such a tool.
+    lacking: Vec<String>,
+}
+
+impl Asked {
+    fn is_empty(&self) -> bool {
+        self.having.is_empty() && self.never_here.is_empty()
+    }
+
+    fn names(&self, node: &str) -> bool {
+        self.having.iter().any(|found| found.node == node) || self.never_here.iter().any(|(id, _)| id == node)
+    }
+}
+
+fn without(node: &str, name: &str) -> String {
+    format!("{node}: left out, since it has no {name} that this call may use")
 }
 
 impl Gate {
@@ -45,27 +71,46 @@ impl Gate {
             Err(message) => return self.refuse_node(&call, name, message),
             Ok(Selected::One(node)) => match nodes.into_iter().find(|found| found.node == node) {
                 Some(found) => return self.call(call, found.tool.name(), input).await,
-                None => {
-                    let message = self.no_such_node(name, &node);
-                    return self.refuse_node(&call, name, message);
-                }
+                None => return self.not_on(&call, name, &node, &input),
             },
             Ok(Selected::Implicit) => return self.on_the_only_one(call, name, nodes, input).await,
             Ok(Selected::Tagged(tag)) => {
                 let tagged = nodes.into_iter().filter(|found| found.state.tags.contains(&tag));
-                let tagged: Vec<OnNode> = tagged.collect();
-                if tagged.is_empty() {
-                    return self.refuse_node(
-                        &call,
-                        name,
-                        format!("no node with {name} has the tag \"{tag}\""),
-                    );
+                let mut asked = self.asked(&call, name, tagged.collect());
+                asked.never_here.retain(|(_, state)| state.tags.contains(&tag));
+                let lacking = self.parts.registry.tagged(&tag).into_iter().filter(|node| !asked.names(node));
+                asked.lacking = lacking.collect();
+                if asked.is_empty() {
+                    let message = match asked.lacking.as_slice() {
+                        [] => format!("no node with {name} has the tag \"{tag}\""),
+                        lacking => {
+                            let lacking = lacking.join(", ");
+                            format!(
+                                "no node with the tag \"{tag}\" ({lacking}) has {name} as a tool that this call may use"
+                            )
+                        }
+                    };
+                    return self.refuse_node(&call, name, message);
                 }
-                tagged
+                asked
             }
-            Ok(Selected::All) => nodes,
+            Ok(Selected::All) => self.asked(&call, name, nodes),
         };
         self.fan_out(call, name, nodes, input).await
+    }
+
+    fn asked(&self, call: &Call, name: &str, having: Vec<OnNode>) -> Asked {
+        let never_here = self.parts.registry.never_here(&call.scope, name);
+        Asked { having, never_here, lacking: Vec::new() }
+    }
+
+    /// A machine is named that has no such tool, as far as anybody knows.
+    fn not_on(&self, call: &Call, name: &str, node: &str, input: &Value) -> Outcome {
+        let never_here = self.parts.registry.never_here(&call.scope, name);
+        if never_here.iter().any(|(never, _)| never == node) {
+            return self.refused(call, name, Some(input), never_connected(node), None);
+        }
+        self.refuse_node(call, name, self.no_such_node(name, node))
     }
 
     /// What a call would touch on this machine, as the policy sees it; nothing for what runs elsewhere, or would be refused.
@@ -125,6 +170,8 @@ impl Gate {
                 );
                 self.refused(&call, name, Some(&input), refusal, None)
             }
+            // Wrong wherever it would run.
+            [first, ..] if !input.is_object() => self.call(call, first.tool.name(), input).await,
             _ => {
                 let message = format!("several nodes can answer: {}; say which one", listed(&ready));
                 self.refuse_node(&call, name, message)
@@ -132,9 +179,9 @@ impl Gate {
         }
     }
 
-    async fn fan_out(&self, call: Call, name: &str, nodes: Vec<OnNode>, input: Value) -> Outcome {
+    async fn fan_out(&self, call: Call, name: &str, asked: Asked, input: Value) -> Outcome {
         let call_id = call.id.clone();
-        let calls = nodes.into_iter().map(|found| {
+        let calls = asked.having.into_iter().map(|found| {
             let mut own = Call { id: uuid::Uuid::now_v7().to_string(), ..call.clone() };
             (own.cancel, own.found) = (call.cancel.child_token(), Found::default());
             let input = input.clone();
@@ -146,8 +193,12 @@ impl Gate {
             tool: name.to_owned(),
             answer: Answer::Success(Reply::Json(Value::Null)),
             labels: Vec::new(),
-            warnings: Vec::new(),
+            warnings: asked.lacking.iter().take(MAX_NAMED).map(|node| without(node, name)).collect(),
         };
+        if asked.lacking.len() > MAX_NAMED {
+            all.warnings
+                .push(format!("{} more nodes have no {name} either", asked.lacking.len() - MAX_NAMED));
+        }
         let mut results = Results::up_to(MAX_RESULTS_BYTES);
         // The first one's refusal, while all are refused for their input.
         let mut invalid = None;
@@ -163,6 +214,15 @@ impl Gate {
             let new: Vec<_> = new.collect();
             all.labels.extend(new);
             results.push(node, outcome.answer);
+        }
+        // What is wrong for all who could look at it is not made right by somebody who could not.
+        if invalid.is_none() {
+            for (node, _) in asked.never_here {
+                let tool = format!("{node}__{name}");
+                let outcome = self.refused(&call, &tool, Some(&input), never_connected(&node), None);
+                all.warnings.extend(outcome.warnings);
+                results.push(node, outcome.answer);
+            }
         }
         let results = results.into_values();
         let any_ok = results.iter().any(|result| result["ok"] == true);
@@ -219,7 +279,6 @@ fn selected(nodes: &[OnNode], input: &mut Value) -> Result<Selected, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::NodeState;
     use crate::testing::{self, echo_tool};
     use crate::tool::Toolset;
     use crate::{Principal, Surface, ToolScope};
@@ -279,6 +338,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn machines_that_never_came_or_lack_the_tool_are_named() {
+        let gate = gate();
+        let tags = vec!["web".to_owned()];
+        gate.registry().set_node("new", NodeState { online: false, tags: tags.clone() }, Vec::new());
+        let tools = vec![echo_tool("Other", Toolset::Node).on_node("rd")];
+        gate.registry().set_node("rd", NodeState { online: true, tags }, tools);
+        let call = || Call::new(Principal::Operator, Surface::Cli, "/".into());
+        for input in [json!({"node": "new"}), json!({"node": "new", "nonsense": 1})] {
+            let Answer::Refused(refusal) = gate.dispatch(call(), "Echo", input).await.answer else {
+                panic!()
+            };
+            assert_eq!(refusal.code, RefusalCode::Unavailable);
+            assert!(refusal.message.contains("never connected"), "{refusal:?}");
+        }
+        let named = |value: &Value| -> Vec<String> {
+            let results = value["results"].as_array().unwrap().iter();
+            results.map(|one| format!("{} {}", one["node"].as_str().unwrap(), one["ok"])).collect()
+        };
+        let all = ask(&gate, "Echo", json!({"text": "x", "node": "*"})).await.unwrap();
+        assert_eq!(named(&all), ["a true", "b true", "c true", "new false"]);
+        assert_eq!(all["results"][3]["error"]["code"], "unavailable");
+        let outcome = gate.dispatch(call(), "Echo", json!({"text": "x", "node": "tag:web"})).await;
+        let Answer::Success(Reply::Json(tagged)) = outcome.answer else { panic!() };
+        assert_eq!(named(&tagged), ["a true", "b true", "new false"]);
+        assert_eq!(outcome.warnings, ["rd: left out, since it has no Echo that this call may use"]);
+        // Wrong for all who could look at it.
+        let wrong = ask(&gate, "Echo", json!({"txt": "x", "node": "tag:web"})).await.unwrap_err();
+        assert!(wrong.contains("has 1 error"), "{wrong}");
+        gate.registry().set_node_state("rd", NodeState { online: true, tags: vec!["ro".into()] });
+        let none = ask(&gate, "Echo", json!({"node": "tag:ro"})).await.unwrap_err();
+        assert!(none.contains("no node with the tag \"ro\" (rd) has Echo"), "{none}");
+        let mut scoped = call();
+        scoped.scope = ToolScope::new(Some(&["a__*".to_owned()]), &[]).unwrap();
+        let all = ask_as(&gate, scoped, "Echo", json!({"node": "*"})).await.unwrap();
+        assert_eq!(named(&all), ["a true"]);
+    }
+
+    #[tokio::test]
     async fn a_result_that_does_not_fit_leaves_the_others() {
         let text = "x".repeat(MAX_RESULTS_BYTES / 2);
         let all = ask(&gate(), "Echo", json!({"text": text, "node": "tag:web"})).await.unwrap();
@@ -295,6 +392,10 @@ mod tests {
         let gate = gate();
         let two = ask(&gate, "Echo", json!({})).await.unwrap_err();
         assert!(two.contains("several nodes can answer: a, b"), "{two}");
+        for odd in [json!([]), json!("x"), json!(null)] {
+            let wrong = ask(&gate, "Echo", odd.clone()).await.unwrap_err();
+            assert!(wrong.contains("error"), "{odd}: {wrong}");
+        }
         assert_eq!(ask(&gate, "OnlyB", json!({})).await.unwrap(), json!({"text": "", "node": "b"}));
         gate.registry().set_node_state("b", NodeState::default());
         assert_eq!(ask(&gate, "Echo", json!({})).await.unwrap()["node"], "a");

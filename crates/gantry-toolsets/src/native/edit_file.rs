@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::{SkillSource, WorkspacePath};
-use super::{Ctx, Done, Native, done, object_error, write_file};
+use super::{Ctx, Done, Native, done, reading_error, write_file};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
@@ -61,7 +61,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let objects = ctx.state.objects();
     let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
     let shared = match path.global_key() {
-        Some(key) => objects.get(&key, MAX_BYTES).await.map_err(object_error)?,
+        Some(key) => objects.get(&key, MAX_BYTES).await.map_err(reading_error(&path))?,
         None => None,
     };
     let occurrences = if input.replace_all { Occurrences::All } else { Occurrences::One };
@@ -76,7 +76,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         Ok((edited.parts.concat(), (edited.replacements, copy, read.info.key.clone())))
     };
     let content_type = write_file::content_type(path.shown());
-    let edited = objects.update(&path.key(), MAX_BYTES, content_type, change).await.map_err(object_error)?;
+    let edited =
+        objects.update(&path.key(), MAX_BYTES, content_type, change).await.map_err(reading_error(&path))?;
     let (replacements, copy, key) = edited.map_err(|why| unedited(&why, &path))?;
     let skill = path.is_skill();
     Ok(done(Output {

@@ -13,7 +13,8 @@ pub type HubFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + 
 /// A gateway, as the tools see it.
 pub trait Hub: Send + Sync {
     /// The newest log lines of a node, oldest first; of the only one that is connected when none is named.
-    fn logs(&self, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs>;
+    /// What others said in calls is shown to the operator alone.
+    fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs>;
 
     /// Moves bytes between a node and a node or the workspace, until they have arrived whole. At least one end is a node.
     fn transfer(

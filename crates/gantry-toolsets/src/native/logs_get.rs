@@ -11,7 +11,8 @@ use super::{Ctx, Done, Native, NodeLogs, done};
 
 const DEFAULT_LINES: usize = 100;
 
-/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left out.
+/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left out. Inputs and errors of
+/// others' calls are shown to the operator alone.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -49,7 +50,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     if let Some(node) = &input.node_id {
         check_node_id(node).map_err(|err| ToolError::input(err.to_string()))?;
     }
-    let NodeLogs { node_id, lines, truncated } = ctx.state.hub()?.logs(input.node_id, input.lines).await?;
+    let NodeLogs { node_id, lines, truncated } =
+        ctx.state.hub()?.logs(ctx.call.clone(), input.node_id, input.lines).await?;
     let count = lines.len();
     Ok(done(Output { node_id, lines, count, truncated }))
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::{SkillSource, WorkspacePath};
-use super::{Ctx, Done, Native, done, object_error};
+use super::{Ctx, Done, Native, done, object_error, reading_error};
 
 /// Larger files are for a node's tools.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
@@ -74,7 +74,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let path = WorkspacePath::new(&ctx.call, input.path.as_deref().unwrap_or("/"))?;
     if !path.is_folder() {
         for (copy, key) in path.candidates() {
-            if let Some(object) = objects.get(&key, MAX_BYTES).await.map_err(object_error)? {
+            if let Some(object) = objects.get(&key, MAX_BYTES).await.map_err(reading_error(&path))? {
                 return file(&path, copy, &object).map(Output::File).map(done);
             }
         }
@@ -219,6 +219,10 @@ mod tests {
         assert!(error["error"].as_str().unwrap().contains("gsv__Transfer"), "{error}");
         bench.put_object("agents/a/huge", vec![b'a'; 10 * 1024 * 1024 + 1]).await;
         let error = read(&bench, "a", "huge").await.unwrap_err();
-        assert!(error["error"].as_str().unwrap().contains("10485761 bytes"), "{error}");
+        let told = error["error"].as_str().unwrap();
+        assert!(
+            told.starts_with("huge has 10485761 bytes") && told.contains("gantry transfer gsv:huge"),
+            "{told}"
+        );
     }
 }

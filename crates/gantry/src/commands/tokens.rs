@@ -58,6 +58,8 @@ pub(crate) fn run(places: &Places, output: &Output, args: TokensArgs) -> Result<
                 "expires": expires.map(end_of).transpose()?.map(jiff::Timestamp::as_millisecond),
             });
             let answer = ask(method::TOKENS_ADD, params)?;
+            let warnings = answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            warnings.for_each(|warning| output.warning(warning));
             if output.json {
                 output.value(&answer);
             } else {

@@ -18,6 +18,7 @@ use crate::places::Places;
     gantry workspace cat SOUL.md\n  \
     gantry workspace put notes.md memory/notes.md\n  \
     gantry workspace edit SOUL.md 'old words' 'new words'\n  \
+    gantry workspace rm -r memory/2025\n  \
     gantry workspace ls --agent helper")]
 pub(crate) struct WorkspaceArgs {
     #[command(subcommand)]
@@ -36,7 +37,12 @@ pub(crate) enum WorkspaceAction {
     /// Write a file from a text file here, or from standard input with -
     Put { file: String, path: String },
     /// Delete a file
-    Rm { path: String },
+    Rm {
+        path: String,
+        /// Or a directory, with all files in it
+        #[arg(short, long)]
+        recursive: bool,
+    },
     /// Replace exact text in a file
     Edit {
         path: String,
@@ -57,17 +63,26 @@ pub(crate) fn run(places: Places, output: &Output, args: WorkspaceArgs) -> Resul
         _ => None,
     };
     let asking = Asking::open(places, output, args.agent.as_deref())?;
+    if let WorkspaceAction::Rm { path, recursive: true } = &args.action {
+        return remove_all(&asking, output, path);
+    }
     let (tool, input) = match &args.action {
         WorkspaceAction::Ls { path } => ("gsv__ReadFile", json!({"path": path.as_deref().unwrap_or("/")})),
         WorkspaceAction::Cat { path } => ("gsv__ReadFile", json!({"path": path})),
         WorkspaceAction::Put { path, .. } => ("gsv__WriteFile", json!({"path": path, "content": local_file})),
-        WorkspaceAction::Rm { path } => ("gsv__DeleteFile", json!({"path": path})),
+        WorkspaceAction::Rm { path, .. } => ("gsv__DeleteFile", json!({"path": path})),
         WorkspaceAction::Edit { path, old, new, all } => {
             ("gsv__EditFile", json!({"path": path, "oldString": old, "newString": new, "replaceAll": all}))
         }
     };
     let outcome = asking.call(output, tool, input)?;
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
+        if matches!(args.action, WorkspaceAction::Rm { .. })
+            && matches!(&outcome.answer, Answer::ToolError(Reply::Json(error))
+                if error["error"].as_str().is_some_and(|message| message.contains("is a directory")))
+        {
+            output.warning("`gantry workspace rm -r` deletes a directory");
+        }
         return Ok(crate::commands::call::print(output, &outcome));
     };
     Ok(show(output, &args.action, &answer["result"]))
@@ -96,10 +111,73 @@ fn show(output: &Output, action: &WorkspaceAction, result: &Value) -> Exit {
         WorkspaceAction::Put { path, .. } => {
             output.done(&format!("{path}: {} bytes written", result["size"]));
         }
-        WorkspaceAction::Rm { path } => output.done(&format!("{path} is deleted")),
+        WorkspaceAction::Rm { path, .. } => output.done(&format!("{path} is deleted")),
         WorkspaceAction::Edit { path, .. } => {
             output.done(&format!("{path}: {} replaced", result["replacements"]));
         }
+    }
+    Exit::Success
+}
+
+/// Deletes what lies in a directory, each file by a call of its own, so that each is judged and on record. A skill that all
+/// agents share stays.
+fn remove_all(asking: &Asking, output: &Output, path: &str) -> Result<Exit> {
+    let root = path.trim_end_matches('/');
+    if root.is_empty() {
+        return Err(UsageError("name a directory of the workspace, not all of it".into()).into());
+    }
+    let (mut deleted, mut kept) = (0_u64, 0_u64);
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let outcome = asking.call(output, "gsv__ReadFile", json!({"path": format!("{folder}/")}))?;
+        let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
+            if folder != root {
+                return Ok(crate::commands::call::print(output, &outcome));
+            }
+            // A file, or nothing at all.
+            let outcome = asking.call(output, "gsv__DeleteFile", json!({"path": root}))?;
+            return Ok(match &outcome.answer {
+                Answer::Success(_) => removed(output, root, 1, 0),
+                _ => crate::commands::call::print(output, &outcome),
+            });
+        };
+        let result = &answer["result"];
+        let before = deleted;
+        for name in texts(&result["files"]) {
+            let file = format!("{folder}/{name}");
+            let outcome = asking.call(output, "gsv__DeleteFile", json!({"path": file}))?;
+            match &outcome.answer {
+                Answer::Success(_) => deleted += 1,
+                Answer::ToolError(Reply::Json(error)) if is_shared(error) => kept += 1,
+                _ => {
+                    output.warning(&format!("{deleted} files were deleted before {file}"));
+                    return Ok(crate::commands::call::print(output, &outcome));
+                }
+            }
+        }
+        // A listing has an end; what lies behind it is in the next one.
+        if result["truncated"] == true && deleted > before {
+            folders.push(folder.clone());
+        }
+        folders.extend(texts(&result["directories"]).map(|name| format!("{folder}/{name}")));
+    }
+    Ok(removed(output, root, deleted, kept))
+}
+
+/// Whether a file could not be deleted because it is everybody's.
+fn is_shared(error: &Value) -> bool {
+    error["error"].as_str().is_some_and(|message| message.contains("all agents share"))
+}
+
+fn removed(output: &Output, path: &str, deleted: u64, kept: u64) -> Exit {
+    if kept > 0 {
+        output.warning(&format!("{kept} skills that all agents share stay"));
+    }
+    if output.json {
+        output.value(&json!({"path": path, "deleted": deleted, "kept": kept}));
+    } else {
+        let files = if deleted == 1 { "file is" } else { "files are" };
+        output.done(&format!("{path}: {deleted} {files} deleted"));
     }
     Exit::Success
 }

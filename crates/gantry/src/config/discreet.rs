@@ -5,6 +5,12 @@ use std::ops::Range;
 use gantry_tool::{Masker, Violation};
 use serde_json::Value;
 
+/// Of one message, which may repeat what was written.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// A line that is longer is shown around the error only.
+const MAX_LINE_CHARS: usize = 100;
+
 /// The values that stand under names of secrets.
 pub(super) struct Secrets(Masker);
 
@@ -21,6 +27,7 @@ impl Secrets {
                 "the value cannot be used here, and is not shown: it may be a secret".to_owned();
         }
         self.0.mask_text(&mut violation.message);
+        violation.message = cut(&violation.message, MAX_MESSAGE_CHARS);
     }
 }
 
@@ -45,5 +52,43 @@ pub(super) fn syntax(text: &str, span: Option<Range<usize>>, message: &str, whol
     if line.split(['=', '{', ',']).any(Masker::is_secret_name) {
         return format!("line {}, which is not shown since it may hold a secret: {message}", number + 1);
     }
+    if line.chars().nth(MAX_LINE_CHARS).is_some() || whole.chars().nth(MAX_MESSAGE_CHARS).is_some() {
+        let column = before.chars().rev().take_while(|c| *c != '\n').count();
+        let around = line.chars().skip(column.saturating_sub(MAX_LINE_CHARS / 2)).take(MAX_LINE_CHARS);
+        let around: String = around.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let message = cut(message, MAX_MESSAGE_CHARS);
+        return format!("line {}, column {}, at \"…{around}…\": {message}", number + 1, column + 1);
+    }
     whole
+}
+
+fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_line_is_shown_around_the_error_only() {
+        let text = format!("a = 1\nb = \"{}\" ?{}\n", "x".repeat(300_000), "y".repeat(300_000));
+        let at = text.find('?').unwrap();
+        let told = syntax(&text, Some(at..at + 1), "expected a newline", "w".repeat(600_000));
+        assert!(told.starts_with("line 2, column 300008, at \"…xxx") && told.len() < 300, "{}", told.len());
+        assert!(told.ends_with("expected a newline"), "{told}");
+        assert_eq!(syntax("a = ?", Some(4..5), "m", "whole".into()), "whole");
+        let long = syntax("a = ?", Some(4..5), &"m".repeat(9_000), "w".repeat(9_000));
+        assert!(long.chars().count() < 700, "{}", long.len());
+    }
+
+    #[test]
+    fn a_message_does_not_repeat_all_that_was_written() {
+        let mut violation = Violation { path: "a".into(), message: "é".repeat(9_000) };
+        Secrets::of(&Value::Null).hide(&mut violation);
+        assert_eq!(violation.message.chars().count(), MAX_MESSAGE_CHARS + 1);
+    }
 }

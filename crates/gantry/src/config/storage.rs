@@ -30,6 +30,14 @@ enum StorageKind {
     S3,
 }
 
+/// Other names become other paths and hosts than were meant.
+fn is_bucket(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
+    let sound = name.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.' | b'_'));
+    name.len() <= 63 && ends && sound && !name.contains("..")
+}
+
 impl StorageConfig {
     pub(super) fn violations(&self) -> Vec<Violation> {
         let violation = |key: &str, message: &str| Violation {
@@ -46,6 +54,13 @@ impl StorageConfig {
             let missing = needed.into_iter().filter(|(_, value)| value.as_deref().unwrap_or("").is_empty());
             violations
                 .extend(missing.map(|(key, _)| violation(key, "is needed when storage.kind is \"s3\"")));
+        }
+        if let Some(bucket) = self.bucket.as_deref().filter(|bucket| !bucket.is_empty() && !is_bucket(bucket))
+        {
+            let message = format!(
+                "{bucket:?} cannot name a bucket: at most 63 small letters, digits, -, _ and single dots, with a letter or digit at both ends"
+            );
+            violations.push(violation("bucket", &message));
         }
         if let Some(endpoint) = &self.endpoint {
             if !endpoint.starts_with("https://") && !endpoint.starts_with("http://") {

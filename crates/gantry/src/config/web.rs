@@ -218,8 +218,9 @@ fn place(
         }
     }
     if table.contains_key(name) {
-        let message = format!("is given twice, also as {}.{name}", tables.join("."));
-        return Some(Violation { path: written.to_owned(), message });
+        // Not at the name of a secret, of which nothing is told but that.
+        let message = format!("{written} is given twice, also as {}.{name}: keep one", tables.join("."));
+        return Some(Violation { path: tables.join("."), message });
     }
     table.insert(name.to_owned(), value);
     None
@@ -334,7 +335,10 @@ mod tests {
             );
         }
         let both = read(json!({"web": {"httpResponseLimit": 7, "http_response_limit": 8}})).unwrap_err();
-        assert_eq!(both, "web.http_response_limit: is given twice, also as web.httpResponseLimit\n");
+        assert_eq!(
+            both,
+            "web: web.http_response_limit is given twice, also as web.httpResponseLimit: keep one\n"
+        );
         let search = |config| read(config).unwrap().settings(&none, Trust::System).search;
         let tavily = search(json!({"search_api_key": "tvly-1"}));
         assert_eq!(tavily.tavily_key, SearchKey::new("tvly-1"));
@@ -355,6 +359,9 @@ mod tests {
             assert!(told.starts_with("search_provider: \"bing\" is not one of \"tavily\""), "{told}");
         }
         let twice = read(json!({"search_api_key": "t", "web": {"search": {"tavilyKey": "u"}}})).unwrap_err();
-        assert_eq!(twice, "search_api_key: is given twice, also as web.search.tavilyKey\n");
+        assert_eq!(
+            twice,
+            "web.search: search_api_key is given twice, also as web.search.tavilyKey: keep one\n"
+        );
     }
 }

@@ -119,3 +119,44 @@ fn commands_side_by_side_keep_each_others_changes() {
     let agents = world.run(&["config", "get", "agents"]).json();
     assert_eq!(agents.as_object().unwrap().len(), 20, "{agents}");
 }
+
+#[test]
+fn what_is_no_file_is_refused_at_once_as_configuration() {
+    let world = World::new();
+    std::fs::create_dir_all(world.data()).unwrap();
+    let path = world.data().join("gantry.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let refused = |args: &[&str]| {
+        let mut child = world.command(args).stdin(std::process::Stdio::null()).spawn().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if std::time::Instant::now() > until {
+                child.kill().unwrap();
+                panic!("{args:?} waits");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(2), "{args:?}");
+    };
+    for args in [
+        &["config", "get", "shell"][..],
+        &["config", "set", "maxToolResultChars", "5"],
+        &["config", "check"],
+        &["call", "local__Read", r#"{"path": "x"}"#],
+        &["up", "--listen", "127.0.0.1:0"],
+    ] {
+        refused(args);
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    refused(&["config", "get", "shell"]);
+    let told = world.run(&["config", "get", "shell"]).stderr;
+    assert!(told.contains("gantry.toml") && told.contains("not a regular file"), "{told}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, format!("a = {} ?", "1".repeat(3_000_000))).unwrap();
+    let told = world.run(&["config", "get", "shell"]);
+    assert!(told.code == 2 && told.stderr.len() < 1000 && told.stdout.len() < 1000, "{}", told.stderr.len());
+}

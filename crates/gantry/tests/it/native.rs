@@ -37,6 +37,31 @@ fn a_workspace_lasts_and_belongs_to_its_agent() {
 }
 
 #[test]
+fn a_directory_is_removed_with_what_is_in_it_and_counted() {
+    let world = World::new();
+    world.configure("");
+    for path in ["d/a", "d/b", "d/sub/deep/c", "d2", "skills/x/own.md"] {
+        assert_eq!(world.run_with_input(&["workspace", "put", "-", path], "text").code, 0, "{path}");
+    }
+    let shared = world.data().join("objects/data/skills/x");
+    std::fs::create_dir_all(&shared).unwrap();
+    std::fs::write(shared.join("SKILL.md"), "all").unwrap();
+    let refused = world.run(&["workspace", "rm", "d"]);
+    assert!(refused.code == 1 && refused.stderr.contains("rm -r"), "{refused:?}");
+    let gone = world.run(&["workspace", "rm", "-r", "d/"]);
+    assert!(gone.code == 0 && gone.stderr.contains("d: 3 files are deleted"), "{gone:?}");
+    assert_eq!(world.run(&["workspace", "ls", "d"]).code, 1);
+    assert_eq!(world.run(&["workspace", "cat", "d2"]).stdout, "text");
+    let skills = world.run(&["workspace", "rm", "-r", "skills", "--json"]);
+    assert_eq!(skills.json(), json!({"path": "skills", "deleted": 1, "kept": 1}), "{skills:?}");
+    assert!(shared.join("SKILL.md").exists());
+    let one = world.run(&["workspace", "rm", "-r", "d2"]);
+    assert!(one.code == 0 && one.stderr.contains("1 file is deleted"), "{one:?}");
+    assert_eq!(world.run(&["workspace", "rm", "-r", "nothing"]).code, 1);
+    assert_eq!(world.run(&["workspace", "rm", "-r", "/"]).code, 2);
+}
+
+#[test]
 fn keys_of_a_bucket_are_never_shown_and_bad_storage_is_refused() {
     let world = World::new();
     world.configure(
@@ -64,6 +89,10 @@ fn keys_of_a_bucket_are_never_shown_and_bad_storage_is_refused() {
         ("endpoint = \"https://u:p@host\"", "storage.endpoint"),
         ("endpoint = \"ftp://host\"", "storage.endpoint"),
         ("kind = \"tape\"", "storage.kind"),
+        ("bucket = \"Upper\"", "storage.bucket"),
+        ("bucket = \"a..b\"", "storage.bucket"),
+        ("bucket = \"..\"", "storage.bucket"),
+        ("bucket = \"a/b\"", "storage.bucket"),
         ("buckets = 1", "bucket"),
     ] {
         world.configure(&format!("[storage]\n{text}\n"));

@@ -119,6 +119,34 @@ fn a_machine_joins_and_its_tools_work_as_if_they_were_here() {
 }
 
 #[test]
+fn a_log_shows_what_others_typed_to_the_operator_alone() {
+    let joined = Joined::new();
+    let _node = joined.node(&[]);
+    let token = |name: &str, more: &[&str]| -> String {
+        let ran = joined.gateway.run(&[&["tokens", "add", name, "--json"], more].concat());
+        ran.json()["token"].as_str().unwrap().to_owned()
+    };
+    let (ada, reader) = (token("ada", &[]), token("reader", &["--read-only"]));
+    let run_as = |token: &str, args: &[&str]| {
+        joined.machine.run_with(args, &[("GANTRY_GATEWAY", &joined.url), ("GANTRY_TOKEN", token)])
+    };
+    joined.call("laptop__Bash", &json!({"command": "echo password-of-operator"}));
+    let ran = run_as(&ada, &["call", "laptop__Bash", &json!({"command": "echo word-of-ada"}).to_string()]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let seen = |token: &str| run_as(token, &["logs", "laptop"]).stdout;
+    let all = joined.gateway.run(&["logs", "laptop"]).stdout;
+    assert!(all.contains("password-of-operator") && all.contains("word-of-ada"), "{all}");
+    assert!(!all.contains("not yours"), "{all}");
+    let adas = seen(&ada);
+    assert!(adas.contains("word-of-ada") && !adas.contains("password-of-operator"), "{adas}");
+    let readers = seen(&reader);
+    assert!(!readers.contains("word-of-ada") && !readers.contains("password-of-operator"), "{readers}");
+    let count = readers.matches(r#""input":"[not yours]""#).count();
+    assert_eq!(count, 2, "{readers}");
+    assert!(readers.contains("\"event\":\"connected\""), "the node's own words stay: {readers}");
+}
+
+#[test]
 fn a_deadline_reaches_the_process_on_the_other_machine() {
     let joined = Joined::new();
     let _node = joined.node(&[]);

@@ -141,7 +141,8 @@ pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool
     let text = if was_running { "stopped" } else { "not running" };
     output.line(&format!("the node \"{}\" is {text}", home.id()));
     if kill {
-        output.line(&format!("{ended} background processes were ended"));
+        let processes = if ended == 1 { "process was" } else { "processes were" };
+        output.line(&format!("{ended} background {processes} ended"));
     }
     Ok(Exit::Success)
 }

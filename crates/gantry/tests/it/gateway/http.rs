@@ -91,7 +91,8 @@ fn the_status_tells_what_happened() {
     let odd = up.call_with("read", &json!({"path": "a.txt"}), &[("Gantry-Deadline-Ms", "soon")]);
     assert_eq!((odd.status, odd.code().as_str()), (400, "bad_params"));
     up.add_node(&world, "away", &[]);
-    assert_eq!(up.call("away__Read", &json!({})).status, 404, "it never told its tools");
+    let away = up.call("away__Read", &json!({}));
+    assert_eq!((away.status, away.code().as_str()), (503, "unavailable"), "it never told its tools");
 }
 
 #[test]
@@ -216,6 +217,68 @@ fn malformed_requests_are_refused_or_hung_up_on_at_once() {
     assert_eq!((broken_utf8.status, broken_utf8.code().as_str()), (400, "invalid_input"));
     let deep = "[".repeat(100_000);
     assert_eq!(up.ask("POST", "/v1/tools/read", &[], deep.as_bytes()).status, 400);
+}
+
+#[test]
+fn a_body_is_whole_or_in_chunks_and_nothing_else() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let chunked = b"2\r\n{}\r\n0\r\n\r\n";
+    let ask = |headers: &[(&str, &str)], body: &[u8]| {
+        up.ask("POST", "/v1/tools/local__Process", &[headers, &[("Content-Length", "")]].concat(), body)
+    };
+    assert_eq!(ask(&[("Transfer-Encoding", "chunked")], chunked).code(), "invalid_input", "it was read");
+    for coding in ["gzip, chunked", "identity, chunked", "chunked, chunked"] {
+        let refused = ask(&[("Transfer-Encoding", coding)], chunked);
+        assert_eq!((refused.status, refused.code().as_str()), (501, "unsupported"), "{coding}");
+    }
+    let twice = ask(&[("Transfer-Encoding", "gzip"), ("Transfer-Encoding", "chunked")], chunked);
+    assert_eq!(twice.status, 501);
+    for coding in ["gzip", "identity, gzip", "x"] {
+        let headers = [("Content-Encoding", coding)];
+        let refused = up.ask("POST", "/v1/tools/local__Process", &headers, b"{}");
+        assert_eq!((refused.status, refused.code().as_str()), (415, "unsupported"), "{coding}");
+    }
+    let plain = up.ask("POST", "/v1/tools/local__Process", &[("Content-Encoding", "identity")], b"{}");
+    assert_eq!(plain.code(), "invalid_input");
+    // With both lengths the body ends where its chunks do, and nothing behind it is taken for a request.
+    for (first, second) in [("Content-Length", "Transfer-Encoding"), ("Transfer-Encoding", "Content-Length")]
+    {
+        let value = |name: &str| if name == "Content-Length" { "4" } else { "chunked" };
+        let headers = [(first, value(first)), (second, value(second))];
+        let behind = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut connection = up.connection();
+        let body = [&chunked[..], behind].concat();
+        let answer = connection.ask(&up, "POST", "/v1/tools/local__Process", &headers, &body);
+        assert_eq!(answer.code(), "invalid_input");
+        assert!(connection.is_closed_within(Duration::from_secs(5)), "{first} first");
+    }
+}
+
+#[test]
+fn only_a_whole_handshake_becomes_a_websocket() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let ask = |method: &str, key: &str, more: &[(&str, &str)]| {
+        let headers = [
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", key),
+        ];
+        let mut connection = up.connection();
+        connection.begin(&up, method, "/ws", &[&headers[..], more].concat(), b"");
+        connection.read().unwrap().status
+    };
+    let sound = "dGhlIHNhbXBsZSBub25jZQ==";
+    assert_eq!(ask("GET", sound, &[]), 101);
+    for method in ["POST", "PUT", "OPTIONS"] {
+        assert_eq!(ask(method, sound, &[]), 405, "{method}");
+    }
+    for key in ["short", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZQ", "!GhlIHNhbXBsZSBub25jZQ=="] {
+        assert_eq!(ask("GET", key, &[]), 400, "{key}");
+    }
+    assert_eq!(ask("GET", sound, &[("Sec-WebSocket-Key", sound)]), 400, "two keys");
 }
 
 #[test]

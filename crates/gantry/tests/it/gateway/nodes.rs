@@ -244,6 +244,32 @@ fn a_node_that_was_sent_away_says_so_and_when_it_was_last_seen() {
 }
 
 #[test]
+fn a_node_that_never_connected_is_known_and_offline() {
+    let world = World::new();
+    let up = Up::start(&world);
+    up.add_node(&world, "laptop", &["--tag", "web"]);
+    for args in [
+        &["call", "laptop__Bash", r#"{"command": "true"}"#][..],
+        &["call", "Bash", r#"{"command": "true", "node": "laptop"}"#],
+        &["tools", "laptop__Bash"],
+        &["logs", "laptop"],
+        &["transfer", "laptop:x", "local:x"],
+    ] {
+        let ran = world.run(args);
+        let told = format!("{} {}", ran.stdout, ran.stderr);
+        assert!(told.contains("it was never connected") && !told.contains("local__Bash"), "{args:?}: {told}");
+        assert_eq!(ran.code, 4, "{args:?}: {told}");
+    }
+    assert_eq!(up.call("laptop__Bash", &json!({"command": "true"})).status, 503);
+    let all = up.call("Bash", &json!({"command": "true", "node": "*"})).json();
+    let results = &all["results"];
+    assert_eq!((&results[0]["node"], &results[0]["ok"]), (&json!("local"), &json!(true)), "{all}");
+    assert_eq!((&results[1]["node"], &results[1]["ok"]), (&json!("laptop"), &json!(false)), "{all}");
+    let tagged = world.run(&["call", "Bash", r#"{"command": "true", "node": "tag:web"}"#]);
+    assert!(tagged.stdout.contains("never connected"), "{tagged:?}");
+}
+
+#[test]
 fn cancel_and_deadline_travel_to_the_node() {
     let world = World::new();
     let up = Up::start(&world);
@@ -297,6 +323,41 @@ fn a_node_works_on_64_calls_at_a_time_and_the_rest_wait() {
         let answers = futures_util::future::join_all(calls).await;
         assert!(answers.iter().all(Result::is_ok));
         assert_eq!((node.runs(), node.peak()), (160, 64));
+    });
+}
+
+#[test]
+fn ends_that_came_while_the_gateway_was_away_are_told_to_who_connects_then() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let started = up.call("local__Bash", &json!({"command": "sleep 0.6; exit 7", "background": true})).json();
+    up.kill();
+    std::thread::sleep(Duration::from_millis(1500));
+    let up = Up::start(&world);
+    // A command comes and goes; that is no listener.
+    assert_eq!(world.run(&["nodes", "list"]).code, 0);
+    let mine = up.client_token(&world, "mine", &[]);
+    let runtime = runtime();
+    runtime.block_on(async {
+        for _ in 0..2 {
+            let operator = Client::operator(&up).await;
+            let until = std::time::Instant::now() + Duration::from_secs(5);
+            while operator.events("process.ended").is_empty() && std::time::Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let told = operator.events("process.ended");
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!((&told[0]["nodeId"], &told[0]["exitCode"]), (&json!("local"), &json!(7)));
+            assert_eq!(told[0]["sessionId"], started["sessionId"]);
+        }
+        let client = Client::connect(&up, &mine).await.unwrap();
+        let listener = Client::operator(&up).await;
+        tokio::time::sleep(Duration::from_millis(5500)).await;
+        assert_eq!(listener.events("process.ended").len(), 1);
+        assert!(client.events("process.ended").is_empty(), "the operator's only");
+        let late = Client::operator(&up).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(late.events("process.ended").is_empty(), "somebody has heard it");
     });
 }
 

@@ -181,6 +181,25 @@ fn a_revoked_token_is_out_at_once() {
 }
 
 #[test]
+fn a_scope_that_means_nothing_is_warned_of() {
+    let world = World::new();
+    world.configure("[agents.helper]\n");
+    let _up = Up::start(&world);
+    let add = |name: &str, more: &[&str]| {
+        let ran = world.run(&[&["tokens", "add", name], more].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stderr
+    };
+    let told = add("a", &["--agents", "helpr,main", "--tools", "local__Raed,Grep,nopetool"]);
+    assert!(told.contains("there is no agent \"helpr\"; did you mean \"helper\"?"), "{told}");
+    assert!(told.contains("\"local__Raed\" now; did you mean \"local__Read\"?"), "{told}");
+    assert!(told.contains("no tool is meant by \"nopetool\" now"), "{told}");
+    assert!(!told.contains("\"main\"") && !told.contains("by \"Grep\""), "{told}");
+    let sound = add("b", &["--agents", "*", "--tools", "mcp,native,local__*,Read,tool__file_read"]);
+    assert!(!sound.contains("now") && !sound.contains("no agent"), "{sound}");
+}
+
+#[test]
 fn a_token_expires_on_every_surface() {
     let world = World::new();
     let up = Up::start(&world);
@@ -211,7 +230,8 @@ fn calls_over_http_end_with_their_token() {
                 let headers: Vec<_> = [("Authorization", token)].into_iter().chain(key).collect();
                 let input = json!({"command": format!("sleep {seconds}")});
                 let ended = up.call_with("local__Bash", &input, &headers);
-                assert_eq!((ended.status, ended.code().as_str()), (503, "cancelled"), "{ended:?}");
+                assert_eq!((ended.status, ended.code().as_str()), (401, "unauthorized"), "{ended:?}");
+                assert!(ended.text().contains("the token has expired"), "{}", ended.text());
             });
         }
     });

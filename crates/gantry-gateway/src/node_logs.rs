@@ -1,0 +1,83 @@
+//! What of a node's log somebody may see: the operator all of it, others what they did, and that others did something.
+//!
+//! A line about a call holds its input: commands, and what was typed into them. That is its caller's and the operator's.
+
+use gantry_tool::Principal;
+use serde_json::{Map, Value};
+
+/// In place of what somebody else said.
+const NOT_YOURS: &str = "[not yours]";
+
+/// Of a line about a call. An error may repeat what it is about.
+const SAID_BY_CALLERS: [&str; 2] = ["input", "error"];
+
+/// A line that is no JSON object: whose it is cannot be told.
+const NOT_A_LINE: &str = r#"{"event":"[a line that cannot be read; the operator sees it]"}"#;
+
+pub(crate) fn shown_to(reader: &Principal, lines: Vec<String>) -> Vec<String> {
+    if reader.is_operator() {
+        return lines;
+    }
+    let reader = reader.to_string();
+    lines.into_iter().map(|line| shown(&reader, line)).collect()
+}
+
+fn shown(reader: &str, line: String) -> String {
+    let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(&line) else {
+        return NOT_A_LINE.to_owned();
+    };
+    if fields.get("principal").is_some_and(|principal| principal == reader) {
+        return line;
+    }
+    // Lines of other kinds are the node's own words, not a caller's.
+    if fields.get("event").is_none_or(|event| event != "call") && !fields.contains_key("principal") {
+        return line;
+    }
+    for field in SAID_BY_CALLERS {
+        if let Some(said) = fields.get_mut(field) {
+            *said = Value::from(NOT_YOURS);
+        }
+    }
+    Value::Object(fields).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(reader: Principal, line: &str, expected: &str) {
+        assert_eq!(shown_to(&reader, vec![line.to_owned()]), [expected], "{reader}");
+    }
+
+    fn client(name: &str) -> Principal {
+        Principal::Client { token: name.into() }
+    }
+
+    #[test]
+    fn what_others_said_is_theirs() {
+        let line = r#"{"event":"call","principal":"client:ada","tool":"Bash","input":{"command":"x"}}"#;
+        let masked = r#"{"event":"call","principal":"client:ada","tool":"Bash","input":"[not yours]"}"#;
+        check(Principal::Operator, line, line);
+        check(client("ada"), line, line);
+        check(client("ad"), line, masked);
+        check(Principal::Agent { id: "ada".into() }, line, masked);
+        check(Principal::Mcp { client: "ada".into() }, line, masked);
+        check(Principal::Scheduler, line, masked);
+        check(
+            client("bob"),
+            r#"{"event":"call","principal":"operator","error":"no such file: secret"}"#,
+            r#"{"event":"call","principal":"operator","error":"[not yours]"}"#,
+        );
+        check(client("bob"), r#"{"event":"call","input":7}"#, r#"{"event":"call","input":"[not yours]"}"#);
+    }
+
+    #[test]
+    fn the_nodes_own_words_are_everybodys_and_broken_lines_the_operators() {
+        let own = r#"{"ts":"now","event":"lost","error":"no route"}"#;
+        check(client("ada"), own, own);
+        for broken in ["", "plain", r#"{"event":"call","input":{"command":"x"#, "[1]"] {
+            check(client("ada"), broken, NOT_A_LINE);
+            check(Principal::Operator, broken, broken);
+        }
+    }
+}
