@@ -294,6 +294,13 @@ impl Policy {
         agents.filter_map(|agent| self.ruled(request, agent, sensitive)).reduce(Verdict::stricter)
     }
 
+    /// The names of the rules that are about one node by its id: they do not follow it to another.
+    pub fn rules_about_node(&self, node: &str) -> Vec<&str> {
+        let prefix = format!("{node}__");
+        let is_about = |rule: &&Rule| rule.tool.iter().any(|tool| tool.glob().glob().starts_with(&prefix));
+        self.rules.iter().filter(is_about).map(|rule| rule.name.as_str()).collect()
+    }
+
     pub(crate) fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -400,6 +407,15 @@ mod tests {
     fn a_rule_for_a_bare_node_tool_binds_every_node() {
         let policy = Policy::new(vec![rule("Bash", Decision::Deny)], SensitivePaths::default(), vec![]);
         assert_eq!(decide(&policy, Principal::Operator, "laptop__Bash", json!({}), &[]).0, Decision::Deny);
+    }
+
+    #[test]
+    fn rules_that_name_a_node_are_known() {
+        let rules = ["box__Bash", "box__*", "box::Read", "Bash", "boxes__Bash", "*", "my-box__Bash"];
+        let rules = rules.map(|tool| rule(tool, Decision::Deny)).to_vec();
+        let policy = Policy::new(rules, SensitivePaths::default(), vec![]);
+        assert_eq!(policy.rules_about_node("box"), ["rule-box__Bash", "rule-box__*", "rule-box::Read"]);
+        assert_eq!(policy.rules_about_node("my-box"), ["rule-my-box__Bash"]);
     }
 
     #[test]
