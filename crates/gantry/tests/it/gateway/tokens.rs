@@ -249,6 +249,6 @@ fn a_token_inherits_nothing_from_one_that_had_its_name() {
     assert!(refused.text().contains("session not found"), "{refused:?}");
     let listed = up.call_with("local__Process", &json!({"action": "list"}), &as_second[..1]);
     assert!(!listed.text().contains("884.25"), "{listed:?}");
-    let lines = world.run(&["audit", "list", "--json"]).stdout;
+    let lines = world.run(&["audit", "--json"]).stdout;
     assert!(lines.contains("\"client:ci\"") && lines.contains("\"client:ci#2\""), "{lines}");
 }
