@@ -105,7 +105,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
         });
-        let err = here.write_all(b"more").await.unwrap_err();
+        let given_up = tokio::time::timeout(10 * TAKES_NOTHING, here.write_all(b"more"));
+        let err = given_up.await.unwrap().unwrap_err();
         assert_eq!((err.kind(), began.elapsed()), (io::ErrorKind::TimedOut, TAKES_NOTHING));
         drop(here);
         sending.await.unwrap();

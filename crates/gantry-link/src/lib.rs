@@ -1,6 +1,7 @@
 //! One connection that speaks the protocol: a handshake, then requests in both directions, cancellation, events and
 //! streams. Knows WebSockets and nothing of gateways, nodes or tools; dialling is `gantry-net`'s.
 
+mod aside;
 mod handshake;
 mod intake;
 mod link;
@@ -8,6 +9,7 @@ mod pool;
 mod serve;
 mod socket;
 
+pub use aside::aside;
 pub use handshake::{ConnectRequest, HandshakeError, connect, receive_connect};
 pub use intake::{Metered, NO_ROOM};
 pub use link::{Link, LinkError, LinkOptions};

@@ -54,6 +54,10 @@ impl Service for Echo {
                     self.saw(format!("mebibyte {count}"));
                     Ok(raw(&"x".repeat(1 << 20)))
                 }
+                "busy" => {
+                    std::thread::sleep(Duration::from_secs(1));
+                    Ok(raw(&()))
+                }
                 "panic" => panic!("on purpose"),
                 "large" => Ok(raw(&"x".repeat(MAX_FRAME_BYTES))),
                 "hang" => {
@@ -434,4 +438,26 @@ async fn frames_that_are_none_are_answered_and_in_the_end_not_endured() {
         closed |= message.is_close();
     }
     assert!(closed);
+}
+
+/// One thread for all, as a gateway on two cores has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nobody_waits_while_a_large_request_is_worked_on() {
+    let (busy, _, _busy, _) = linked(LinkOptions::default()).await;
+    let (other, _, _other, _) = linked(LinkOptions::default()).await;
+    let large = raw(&"x".repeat(2 << 20));
+    let answered = tokio::spawn(async move { busy.request("busy", large, None).await.map(|_| ()) });
+    let began = Instant::now();
+    let mut slowest = Duration::ZERO;
+    while began.elapsed() < Duration::from_millis(900) {
+        let asked = Instant::now();
+        // In a task of its own, as the runtime's one thread is what is in question.
+        let other = other.clone();
+        let echo = tokio::spawn(async move { other.request("echo", raw(&1), None).await.map(|_| ()) });
+        echo.await.unwrap().unwrap();
+        slowest = slowest.max(asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    answered.await.unwrap().unwrap();
 }

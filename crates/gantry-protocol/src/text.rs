@@ -43,8 +43,7 @@ macro_rules! next {
 
 /// Adds a text as a JSON string.
 pub fn push_string(json: &mut String, text: &str) {
-    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    if text.bytes().all(is_plain) {
+    if is_plain(text.as_bytes()) {
         json.push('"');
         json.push_str(text);
         json.push('"');
@@ -52,6 +51,21 @@ pub fn push_string(json: &mut String, text: &str) {
         // A string is always JSON.
         json.push_str(&serde_json::to_string(text).unwrap_or_default());
     }
+}
+
+/// Whether a string needs no escapes; looks at eight bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES * 128;
+    // The usual tricks: a high bit where a byte is less than a number, or is zero.
+    let below = |eight: u64, limit: u64| eight.wrapping_sub(ONES * limit) & !eight;
+    let is = |eight: u64, byte: u8| below(eight ^ (ONES * u64::from(byte)), 1);
+    let (eights, rest) = text.as_chunks::<8>();
+    let plain_eight = |eight: &[u8; 8]| {
+        let eight = u64::from_ne_bytes(*eight);
+        (below(eight, 0x20) | is(eight, b'"') | is(eight, b'\\')) & HIGHS == 0
+    };
+    eights.iter().all(plain_eight) && rest.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\')
 }
 
 pub fn push_number(json: &mut String, number: u64) {
@@ -148,6 +162,19 @@ mod tests {
             push_string(&mut json, text);
             assert_eq!(json, serde_json::to_string(text).unwrap());
         }
+    }
+
+    #[test]
+    fn one_character_that_needs_an_escape_is_found_wherever_it_stands() {
+        for byte in 0..=127_u8 {
+            for at in 0..20 {
+                let mut text = vec![b'x'; 20];
+                text[at] = byte;
+                let escaped = byte < b' ' || byte == b'"' || byte == b'\\';
+                assert_eq!(is_plain(&text), !escaped, "{byte} at {at}");
+            }
+        }
+        assert!(is_plain("ä☃😀ÿ\u{80}".repeat(3).as_bytes()));
     }
 
     #[test]

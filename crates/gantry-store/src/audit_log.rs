@@ -427,12 +427,12 @@ impl Key {
 /// The hash's own way to spell itself takes as long as hashing a line.
 fn hex(bytes: &[u8; 32]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let mut text = vec![0; 2 * bytes.len()];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        (pair[0], pair[1]) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
     }
-    text
+    // Digits are always text.
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// The head is missing, or not sealed with this key.

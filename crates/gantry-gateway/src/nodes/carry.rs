@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::{Link, LinkError};
+use gantry_link::{Link, LinkError, aside};
 use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, NodeCallParams, WireError, method, raw};
 use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
@@ -81,10 +81,12 @@ impl Nodes {
                 Err(error) if error.code == ErrorCode::Cancelled => Err(given_up(call)),
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
                 Err(error) => Err(ToolError::Refused(Refusal::from_wire(error))),
-                Ok(result) => serde_json::from_str::<CallResult>(result.get())
-                    .map_err(|err| err.to_string())
-                    .and_then(|result| remote_reply(result, call))
-                    .unwrap_or_else(|why| Err(no_result(node, &why))),
+                Ok(result) => aside(result.get().len(), || {
+                    serde_json::from_str::<CallResult>(result.get())
+                        .map_err(|err| err.to_string())
+                        .and_then(|result| remote_reply(result, call))
+                        .unwrap_or_else(|why| Err(no_result(node, &why)))
+                }),
             };
         }
         let text =

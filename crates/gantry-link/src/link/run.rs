@@ -21,6 +21,7 @@ use tokio_websockets::{CloseCode, Message};
 
 use super::outgoing::Queued;
 use super::{Link, sendable};
+use crate::aside::aside;
 use crate::handshake::close_reason;
 use crate::pool::{FREE_BYTES, Share};
 use crate::serve::{Event, Request, Service};
@@ -205,7 +206,7 @@ where
         // Pieces of streams come one after another, and are welcome to the same buffer.
         large = (message.is_text() && message.as_payload().len() > FREE_BYTES).then(|| message.clone());
         let bad = if let Some(text) = message.as_text() {
-            match Frame::parse(text) {
+            match aside(text.len(), || Frame::parse(text)) {
                 Ok(frame) => {
                     match pay_for_values(link, text, share) {
                         Ok(share) => dispatch(link, service, frame, share),
@@ -243,7 +244,7 @@ fn pay_for_values(link: &Link, text: &str, mut share: Option<Share>) -> Result<O
     if text.len() <= SHORT {
         return Ok(share);
     }
-    let values = count_values(text.as_bytes());
+    let values = aside(text.len(), || count_values(text.as_bytes()));
     if values > MAX_VALUES {
         let message = format!("the message has {values} names and values; {MAX_VALUES} are allowed");
         return Err(WireError::new(ErrorCode::TooLarge, message));
@@ -334,8 +335,10 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
         return complain(link, Some(id), refusal);
     }
     let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+    let bytes = params.get().len();
     let request = Request { id, method, params, deadline, cancel };
-    let answer = Arc::clone(service).request(link.clone(), request);
+    let mut answer = Arc::clone(service).request(link.clone(), request);
+    let answer = std::future::poll_fn(move |cx| aside(bytes, || answer.as_mut().poll(cx)));
     let own = link.clone();
     let counted = link.inner.answers.token();
     let work = async move {
