@@ -94,7 +94,9 @@ impl Gateway {
                 let new_id = params.new_id.as_deref();
                 let new_id =
                     new_id.ok_or_else(|| WireError::new(ErrorCode::BadParams, "\"newId\" is missing"))?;
-                self.nodes.rename(id, new_id).await
+                self.nodes.rename(id, new_id).await.map_err(database_error)?;
+                let rules = self.gate.policy().rules_about_node(id);
+                return Ok(raw(&json!({"id": id, "rules": rules})));
             }
             method::NODES_REVOKE => self.nodes.revoke(id).await,
             _ => self.nodes.forget(id).await,

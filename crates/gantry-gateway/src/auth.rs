@@ -39,7 +39,7 @@ impl Identity {
     pub(crate) fn owner(&self) -> String {
         match self {
             Identity::Operator => OPERATOR.to_owned(),
-            Identity::Client(token) => format!("client:{}", token.name),
+            Identity::Client(token) => format!("client:{}", token.owner()),
         }
     }
 

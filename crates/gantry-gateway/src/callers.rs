@@ -55,11 +55,11 @@ impl Gateway {
         let principal = match (identity, wanted.agent, wanted.mcp) {
             (_, Some(id), _) => Principal::Agent { id: id.to_owned() },
             (Identity::Operator, None, None) => Principal::Operator,
-            (Identity::Client(token), None, None) => Principal::Client { token: token.name.clone() },
+            (Identity::Client(token), None, None) => Principal::Client { token: token.owner() },
             (Identity::Operator, None, Some(client)) => Principal::Mcp { client: client.replace('/', "-") },
             // What a client calls itself is not checked; whose token it has is.
             (Identity::Client(token), None, Some(client)) => {
-                Principal::Mcp { client: format!("{}/{client}", token.name) }
+                Principal::Mcp { client: format!("{}/{client}", token.owner()) }
             }
         };
         let workspace = match wanted.workspace {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_protocol::{Caller, ErrorCode, WireError};
-use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects};
-use gantry_tool::{Call, Message, Progress, Refusal, Registry, ToolError, ToolScope};
+use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects, TransferRow};
+use gantry_tool::{Call, Message, Policy, Progress, Refusal, Registry, ToolError, ToolScope};
 use gantry_toolsets::{Endpoint, Hub, HubFuture, LOCAL_NODE, NodeLogs, Transferred};
 use gantry_transfer::Desk;
 use tokio::sync::watch;
@@ -25,12 +25,14 @@ mod meter;
 pub(crate) mod relay;
 mod round;
 mod session;
+mod standing;
 mod storage;
 
 use leftovers::{End, remove_leftovers};
 use meter::{Meter, Meters};
 use round::Errand;
 use session::OwnDesks;
+use standing::Standing;
 use storage::StorageBooks;
 
 /// Transfers that are driven at once.
@@ -47,6 +49,8 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
 pub struct TransfersParts {
     pub nodes: Arc<Nodes>,
     pub registry: Registry,
+    /// What ends of transfers, and files of directories, are judged by.
+    pub policy: Policy,
     pub database: Database,
     pub objects: Objects,
     pub data: DataDir,
@@ -58,6 +62,7 @@ pub struct TransfersParts {
 pub struct Transfers {
     nodes: Arc<Nodes>,
     registry: Registry,
+    policy: Policy,
     database: Database,
     own: OwnDesks,
     meters: Meters,
@@ -103,6 +108,7 @@ impl Transfers {
         let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
             registry: parts.registry,
+            policy: parts.policy,
             database: parts.database,
             own: OwnDesks { storage, local: parts.local },
             meters,
@@ -133,27 +139,11 @@ impl Transfers {
         let rows = self.database.unfinished_transfers().await?;
         let count = rows.len();
         for row in rows {
-            let parsed = Endpoint::parse(&row.source).and_then(|source| {
-                Endpoint::parse(&row.destination).map(|destination| (source, destination))
-            });
-            let (source, destination) = match parsed {
-                Ok(ends) => ends,
-                Err(reason) => {
-                    self.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?;
-                    continue;
-                }
-            };
-            let caller = Caller {
-                principal: row.principal,
-                agent: row.agent,
-                autonomy: row.autonomy,
-                surface: "websocket".into(),
-            };
-            let job = Job::new(
-                Errand { id: row.id, caller, source, destination },
-                Some(Resumed { ledger: row.ledger }),
-            );
-            self.spawn(Arc::new(job));
+            let ledger = row.ledger.clone();
+            match resumed_errand(&row) {
+                Ok(errand) => self.spawn(Arc::new(Job::new(errand, Some(Resumed { ledger })))),
+                Err(reason) => self.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?,
+            }
         }
         Ok(count)
     }
@@ -184,7 +174,11 @@ impl Transfers {
     ) -> Result<Waiting, ToolError> {
         let _starting = self.starting.lock().await;
         let caller = call.caller();
-        let errand = Errand { id: uuid::Uuid::now_v7().to_string(), caller, source, destination };
+        let standing = Standing::of(call);
+        let kept_standing = standing.to_text();
+        let judged_as = Arc::new(standing.call(&caller).map_err(tool_error)?);
+        let id = uuid::Uuid::now_v7().to_string();
+        let errand = Errand { id, caller, judged_as, source, destination };
         let job = Job::new(errand, None);
         let (key, errand) = (job.key(), job.errand());
         let known = self.running().get(&key).filter(|known| !known.cancel.is_cancelled()).cloned();
@@ -205,6 +199,7 @@ impl Transfers {
             autonomy: errand.caller.autonomy.clone(),
             source: key.source,
             destination: key.destination,
+            standing: kept_standing,
         };
         let recorded = self.database.insert_transfer(&new, now_ms()).await;
         recorded.map_err(|err| ToolError::failed(format!("the transfer cannot be recorded: {err}")))?;
@@ -265,6 +260,25 @@ impl Transfers {
     }
 }
 
+/// What an earlier start of the gateway wrote down, or why nothing can come of it.
+fn resumed_errand(row: &TransferRow) -> Result<Errand, String> {
+    let caller = Caller {
+        principal: row.principal.clone(),
+        agent: row.agent.clone(),
+        autonomy: row.autonomy.clone(),
+        surface: "websocket".into(),
+    };
+    let standing = Standing::from_text(row.standing.as_deref())?;
+    let judged_as = standing.call(&caller).map_err(|error| error.message)?;
+    Ok(Errand {
+        id: row.id.clone(),
+        source: Endpoint::parse(&row.source)?,
+        destination: Endpoint::parse(&row.destination)?,
+        caller,
+        judged_as: Arc::new(judged_as),
+    })
+}
+
 fn unknown_node(node: &str) -> ToolError {
     ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists them")
 }
@@ -308,7 +322,8 @@ impl Job {
         let (source, destination) = (renamed(&errand.source), renamed(&errand.destination));
         if (&source, &destination) != (&errand.source, &errand.destination) {
             let (id, caller) = (errand.id.clone(), errand.caller.clone());
-            *errand = Arc::new(Errand { id, caller, source, destination });
+            let judged_as = errand.judged_as.clone();
+            *errand = Arc::new(Errand { id, caller, judged_as, source, destination });
         }
     }
 

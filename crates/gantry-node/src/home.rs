@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 /// Who holds the lock is a number; more than this is not ours.
 const MAX_LOCK_BYTES: u64 = 64;
+const MAX_BADGE_BYTES: u64 = 256;
 
 /// Somebody who only looks whether the lock is held has it for a moment.
 const TRIES: u32 = 20;
@@ -76,6 +77,33 @@ impl NodeHome {
 
     pub fn state_file(&self) -> PathBuf {
         self.folder.join("state.json")
+    }
+
+    /// Says under which token the node was started, in a form that tells nothing of it: a node that is renamed keeps its token.
+    fn badge_file(&self) -> PathBuf {
+        self.folder.join("badge")
+    }
+
+    fn badge(&self) -> Option<String> {
+        NodeHome::read(&self.badge_file(), MAX_BADGE_BYTES).ok()
+    }
+
+    /// Wears a badge, so that the node is known again under another id.
+    pub fn wear(&self, badge: &str) -> Result<(), HomeError> {
+        let path = self.badge_file();
+        self.replace(&path, badge).map_err(|source| HomeError::Io { path, source })
+    }
+
+    /// The homes that this node had under other ids, in the same data directory: those with the same badge.
+    pub fn former(&self, data_dir: &Path, badge: &str) -> Vec<NodeHome> {
+        let is_former = |home: &NodeHome| home.id != self.id && home.badge().as_deref() == Some(badge);
+        NodeHome::all(data_dir).into_iter().filter(is_former).collect()
+    }
+
+    /// Nobody is known by it again.
+    pub fn take_off_badge(&self) {
+        // A badge that stays only means that the home is looked through once more.
+        let _ = std::fs::remove_file(self.badge_file());
     }
 
     fn lock_file(&self) -> PathBuf {
@@ -186,6 +214,19 @@ mod tests {
         for id in ["..", "a/b", "", "gsv", "A", "a\0b"] {
             assert!(NodeHome::new(Path::new("/data"), id).is_err(), "{id:?}");
         }
+    }
+
+    #[test]
+    fn a_node_is_known_again_by_its_badge_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = |id: &str| NodeHome::new(folder.path(), id).unwrap();
+        for (id, badge) in [("old", Some("x")), ("other", Some("y")), ("none", None), ("new", Some("x"))] {
+            home(id).take().unwrap();
+            badge.iter().for_each(|badge| home(id).wear(badge).unwrap());
+        }
+        assert_eq!(home("new").former(folder.path(), "x"), [home("old")]);
+        home("old").take_off_badge();
+        assert_eq!(home("new").former(folder.path(), "x"), []);
     }
 
     #[test]

@@ -68,6 +68,19 @@ impl SessionsDirectory {
     }
 }
 
+/// Moves sessions that one engine left to the directory of another, and says how many. Refuses while an engine has either
+/// directory. Their keepers do not notice: they hold their folders, not their names.
+pub fn move_sessions(from: &Path, to: &Path) -> Result<usize, ProcessError> {
+    let (from, to) = (SessionsDirectory::open(from)?, SessionsDirectory::open(to)?);
+    let folders = from.folders()?;
+    for (id, folder) in &folders {
+        let target = to.folder(*id);
+        let failed = |source| ProcessError::Log { path: target.clone(), source };
+        std::fs::rename(folder.path(), &target).map_err(failed)?;
+    }
+    Ok(folders.len())
+}
+
 fn write_number(lock: &mut File) -> Result<(), Error> {
     lock.set_len(0)?;
     lock.rewind()?;

@@ -21,6 +21,9 @@ pub struct TransferOpen {
     pub transfer: String,
     pub path: String,
     pub caller: Caller,
+    /// Rules that asked about it and were answered with a yes. Only between a gateway and its own machine, which have one policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +53,9 @@ pub struct TransferPrepare {
     /// Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// As in [`TransferOpen`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
     include_str!("database/3.sql"),
@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("database/5.sql"),
     include_str!("database/6.sql"),
     include_str!("database/7.sql"),
+    include_str!("database/8.sql"),
 ];
 
 /// The database, open. Cheap to clone.

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::approval::Approver;
+use crate::implied::Asked;
 use crate::labels::Label;
+use crate::policy::Policy;
 use crate::registry::ToolScope;
 use crate::user_asking::UserAsker;
 
@@ -188,6 +190,10 @@ pub struct Call {
     pub found: Found,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
+    /// Set by the gate: what was asked about it, and answered with a yes.
+    pub approved: Vec<Asked>,
+    /// Set by the gate, for tools that learn only while they run what all their call amounts to.
+    pub policy: Option<Policy>,
 }
 
 impl Call {
@@ -227,6 +233,8 @@ impl Call {
             labels: Vec::new(),
             found: Found::default(),
             avoid_sensitive: false,
+            approved: Vec::new(),
+            policy: None,
         }
     }
 }

@@ -14,16 +14,18 @@ use crate::approval;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::audited::{self, bounded_text};
 use crate::budget;
-use crate::call::{Autonomy, Call};
+use crate::call::Call;
 use crate::envelope;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
 use crate::labels::{Label, injection_warning};
 use crate::mask::Masker;
 use crate::metrics::{Metrics, Status};
-use crate::policy::{Decision, Policy, Request, Verdict};
+use crate::policy::{Decision, Policy, Verdict};
 use crate::registry::Registry;
 use crate::results::ResultStore;
 use crate::tool::{Reply, Tool};
+
+use judge::Judged;
 
 /// After the deadline a tool gets this long to end its processes before it is dropped.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
@@ -150,7 +152,7 @@ impl Gate {
         if !violations.is_empty() {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
-        let (verdict, names_paths) = self.decide(&call, &tool, &input).await;
+        let Judged { verdict, names_paths, asked } = self.decide(&call, &tool, &input).await;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
         // Aside, as asking is rare, and every call would have to carry the room for it.
         let verdict = match verdict.decision {
@@ -167,6 +169,9 @@ impl Gate {
         }
         if let Err(err) = self.record_begin(&call, &tool, &input, &verdict).await {
             return self.refuse_unaudited(&call, &tool, &err);
+        }
+        if let Some(asked) = asked {
+            (call.approved, call.policy) = (asked, Some(self.parts.policy.clone()));
         }
         // Whoever said yes was told of the path.
         call.avoid_sensitive =
@@ -231,25 +236,6 @@ impl Gate {
     /// Puts every audit line on disk; for processes that are about to end.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.parts.audit.flush()
-    }
-
-    /// Step 3, and whether what it says is about paths. Whatever is asked of nobody is denied, and so is what nobody can judge.
-    async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> (Verdict, bool) {
-        match tool.touched(call, input).await {
-            Ok(touches) => {
-                let request = Request { call, tool, input, touches: &touches };
-                (self.parts.policy.decide(&request), !touches.is_empty())
-            }
-            Err(reason) => {
-                let verdict = Verdict {
-                    decision: Decision::Deny,
-                    rule: "unknown-touches".into(),
-                    sensitive: false,
-                    reason: format!("what the call would touch cannot be told: {reason}"),
-                };
-                (verdict, true)
-            }
-        }
     }
 
     /// Step 4. A call that may change something waits for its line to be on disk. Another machine writes down for itself
@@ -379,17 +365,8 @@ impl Gate {
     }
 
     fn refuse_denied(&self, call: &Call, tool: &Tool, input: &Value, verdict: &Verdict) -> Outcome {
-        let because = format!("{} (rule {})", verdict.reason, verdict.rule);
-        let refusal = match verdict.decision {
-            Decision::Ask if call.autonomy != Autonomy::Autonomous => Refusal::new(
-                RefusalCode::ApprovalNeeded,
-                format!("approval needed, and nobody can be asked: {because}"),
-            )
-            .with_hint("the operator can allow it with a policy rule in gantry.toml"),
-            _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
-        };
         self.metrics.count(tool.name(), Status::Denied);
-        self.refused(call, tool.name(), Some(input), refusal, Some(verdict))
+        self.refused(call, tool.name(), Some(input), verdict.refusal(call), Some(verdict))
     }
 
     fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: &AuditError) -> Outcome {
@@ -552,5 +529,6 @@ fn warning_in(value: &Value) -> Option<String> {
 
 mod dispatch;
 mod fanned;
+mod judge;
 #[cfg(test)]
 mod tests;

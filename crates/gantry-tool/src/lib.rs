@@ -12,6 +12,7 @@ mod envelope;
 mod error;
 mod gate;
 mod hidden;
+mod implied;
 mod labels;
 mod linger;
 mod listing;
@@ -40,6 +41,7 @@ pub use call::{
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome};
 pub use hidden::{is_hidden, without_hidden};
+pub use implied::{Asked, Implied};
 pub use labels::Label;
 pub use linger::Linger;
 pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};

@@ -1,5 +1,7 @@
 //! Who may do what: ordered rules, first match wins, then the defaults. Pure: no files, no clock.
 
+use std::sync::Arc;
+
 use globset::{GlobBuilder, GlobMatcher};
 use regex::Regex;
 use schemars::JsonSchema;
@@ -7,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
+use crate::error::{Refusal, RefusalCode};
 use crate::published::{folded, published_name};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
@@ -34,6 +37,23 @@ pub struct Verdict {
 impl Verdict {
     fn new(decision: Decision, rule: impl Into<String>, reason: impl Into<String>) -> Verdict {
         Verdict { decision, rule: rule.into(), reason: reason.into(), sensitive: false }
+    }
+
+    pub(crate) fn stricter(self, other: Verdict) -> Verdict {
+        if other.decision > self.decision { other } else { self }
+    }
+
+    /// What a caller is told to whom nothing was allowed.
+    pub(crate) fn refusal(&self, call: &Call) -> Refusal {
+        let because = format!("{} (rule {})", self.reason, self.rule);
+        match self.decision {
+            Decision::Ask if call.autonomy != Autonomy::Autonomous => Refusal::new(
+                RefusalCode::ApprovalNeeded,
+                format!("approval needed, and nobody can be asked: {because}"),
+            )
+            .with_hint("the operator can allow it with a policy rule in gantry.toml"),
+            _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
+        }
     }
 }
 
@@ -130,16 +150,25 @@ impl Rule {
     /// Whether the pattern matches the tool, by any spelling of its name or without its node. What an MCP server calls its
     /// tools is the server's choice, so no bare name speaks for them.
     pub fn is_about(&self, tool: &Tool) -> bool {
+        self.is_about_subject(Subject::of(tool))
+    }
+
+    pub(crate) fn is_about_subject(&self, Subject { name, toolset, .. }: Subject<'_>) -> bool {
         let [own, spelled] = &self.tool;
-        let bare = tool.name().split_once("__").filter(|_| tool.toolset() != Toolset::Mcp);
-        own.is_match(tool.name())
+        let bare = name.split_once("__").filter(|_| toolset != Toolset::Mcp);
+        own.is_match(name)
             || bare.is_some_and(|(_, bare)| own.is_match(bare))
-            || (tool.name().contains("::") && spelled.is_match(folded(tool.name())))
-            || (tool.toolset() == Toolset::Mcp && spelled.is_match(published_name(tool.name())))
+            || (name.contains("::") && spelled.is_match(folded(name)))
+            || (toolset == Toolset::Mcp && spelled.is_match(published_name(name)))
+    }
+
+    /// Whether it can tell two calls of one tool by one caller apart.
+    pub(crate) fn looks_at_inputs(&self) -> bool {
+        self.touching.is_some() || !self.conditions.is_empty()
     }
 
     fn matches(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> bool {
-        self.is_about(request.tool)
+        self.is_about_subject(request.subject)
             && (self.principals.is_empty() || self.principals.contains(&request.call.principal.kind()))
             && (self.agents.is_empty() || self.agents.contains(agent))
             && (self.touching.is_none() || sensitive)
@@ -193,25 +222,41 @@ impl Operator {
     }
 }
 
-/// The configured rules and the defaults behind them.
+/// The configured rules and the defaults behind them. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    rules: Vec<Rule>,
-    sensitive: SensitivePaths,
+    rules: Arc<[Rule]>,
+    sensitive: Arc<SensitivePaths>,
     /// Closed to every tool and every principal, whatever the rules say.
-    closed: Vec<std::path::PathBuf>,
+    closed: Arc<[std::path::PathBuf]>,
+}
+
+/// A tool, as far as rules and defaults look at it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) toolset: Toolset,
+    /// It can change or reach things.
+    pub(crate) acts: bool,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn of(tool: &'a Tool) -> Subject<'a> {
+        let acts = tool.is_destructive() || tool.is_open_world();
+        Subject { name: tool.name(), toolset: tool.toolset(), acts }
+    }
 }
 
 pub(crate) struct Request<'a> {
     pub(crate) call: &'a Call,
-    pub(crate) tool: &'a Tool,
+    pub(crate) subject: Subject<'a>,
     pub(crate) input: &'a Value,
     pub(crate) touches: &'a [Touch],
 }
 
 impl Policy {
     pub fn new(rules: Vec<Rule>, sensitive: SensitivePaths, closed: Vec<std::path::PathBuf>) -> Policy {
-        Policy { rules, sensitive, closed }
+        Policy { rules: rules.into(), sensitive: Arc::new(sensitive), closed: closed.into() }
     }
 
     pub fn sensitive(&self) -> &SensitivePaths {
@@ -226,15 +271,38 @@ impl Policy {
             return Verdict::new(Decision::Deny, "closed-data-directory", reason);
         }
         let touched = request.touches.iter().find(|touch| self.sensitive.contains(&touch.path));
-        let judge =
-            |agent| match self.rules.iter().find(|rule| rule.matches(request, agent, touched.is_some())) {
-                Some(rule) => Verdict::new(rule.decision, &rule.name, &rule.reason),
-                None => default_verdict(request.call, request.tool, touched),
-            };
-        let stricter = |one: Verdict, other: Verdict| if other.decision > one.decision { other } else { one };
+        let judge = |agent| {
+            let by_rule = self.ruled(request, agent, touched.is_some());
+            by_rule.unwrap_or_else(|| default_verdict(request.call, request.subject, touched))
+        };
         // Who acts for another is bound by the rules of both.
-        let verdict = request.call.also_as.iter().map(judge).fold(judge(&request.call.agent), stricter);
+        let verdict =
+            request.call.also_as.iter().map(judge).fold(judge(&request.call.agent), Verdict::stricter);
         Verdict { sensitive: touched.is_some(), ..verdict }
+    }
+
+    /// What the first rule that matches says.
+    fn ruled(&self, request: &Request<'_>, agent: &String, sensitive: bool) -> Option<Verdict> {
+        let rule = self.rules.iter().find(|rule| rule.matches(request, agent, sensitive))?;
+        Some(Verdict::new(rule.decision, &rule.name, &rule.reason))
+    }
+
+    /// As [`Policy::decide`], but by the configured rules alone.
+    pub(crate) fn decide_by_rules(&self, request: &Request<'_>) -> Option<Verdict> {
+        let sensitive = request.touches.iter().any(|touch| self.sensitive.contains(&touch.path));
+        let agents = std::iter::once(&request.call.agent).chain(&request.call.also_as);
+        agents.filter_map(|agent| self.ruled(request, agent, sensitive)).reduce(Verdict::stricter)
+    }
+
+    /// The names of the rules that are about one node by its id: they do not follow it to another.
+    pub fn rules_about_node(&self, node: &str) -> Vec<&str> {
+        let prefix = format!("{node}__");
+        let is_about = |rule: &&Rule| rule.tool.iter().any(|tool| tool.glob().glob().starts_with(&prefix));
+        self.rules.iter().filter(is_about).map(|rule| rule.name.as_str()).collect()
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     fn is_closed(&self, touch: &Touch) -> bool {
@@ -243,7 +311,7 @@ impl Policy {
 
     /// Whether a call of this tool by this caller would be allowed to touch sensitive paths.
     pub(crate) fn allows_sensitive(&self, call: &Call, tool: &Tool, input: &Value) -> bool {
-        let request = Request { call, tool, input, touches: &[] };
+        let request = Request { call, subject: Subject::of(tool), input, touches: &[] };
         let decide = |agent| match self.rules.iter().find(|rule| rule.matches(&request, agent, true)) {
             Some(rule) => rule.decision,
             None => default_decision(call.principal.kind(), true),
@@ -260,7 +328,7 @@ fn default_decision(principal: PrincipalKind, sensitive: bool) -> Decision {
     }
 }
 
-fn default_verdict(call: &Call, tool: &Tool, sensitive: Option<&Touch>) -> Verdict {
+fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>) -> Verdict {
     let principal = call.principal.kind();
     if let Some(touch) = sensitive
         && default_decision(principal, true) == Decision::Ask
@@ -273,10 +341,9 @@ fn default_verdict(call: &Call, tool: &Tool, sensitive: Option<&Touch>) -> Verdi
         return Verdict::new(Decision::Ask, "sensitive-paths", reason);
     }
     let acts_alone = matches!(principal, PrincipalKind::Agent | PrincipalKind::Scheduler);
-    if acts_alone && call.autonomy == Autonomy::Supervised && (tool.is_destructive() || tool.is_open_world())
-    {
+    if acts_alone && call.autonomy == Autonomy::Supervised && subject.acts {
         let reason =
-            format!("agent {} is supervised, and {} can change or reach things", call.agent, tool.name());
+            format!("agent {} is supervised, and {} can change or reach things", call.agent, subject.name);
         return Verdict::new(Decision::Ask, "supervised-agent", reason);
     }
     Verdict::new(Decision::Allow, "default", "allowed by default")
@@ -308,7 +375,12 @@ mod tests {
         let tool = echo_tool(tool, Toolset::Node);
         let call = Call::new(principal, Surface::Cli, "/w".into());
         let touches: Vec<_> = touches.iter().map(|path| Touch::read(path.into())).collect();
-        let verdict = policy.decide(&Request { call: &call, tool: &tool, input: &input, touches: &touches });
+        let verdict = policy.decide(&Request {
+            call: &call,
+            subject: Subject::of(&tool),
+            input: &input,
+            touches: &touches,
+        });
         (verdict.decision, verdict.rule)
     }
 
@@ -338,6 +410,15 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_name_a_node_are_known() {
+        let rules = ["box__Bash", "box__*", "box::Read", "Bash", "boxes__Bash", "*", "my-box__Bash"];
+        let rules = rules.map(|tool| rule(tool, Decision::Deny)).to_vec();
+        let policy = Policy::new(rules, SensitivePaths::default(), vec![]);
+        assert_eq!(policy.rules_about_node("box"), ["rule-box__Bash", "rule-box__*", "rule-box::Read"]);
+        assert_eq!(policy.rules_about_node("my-box"), ["rule-my-box__Bash"]);
+    }
+
+    #[test]
     fn who_acts_for_another_is_bound_by_the_rules_of_both() {
         let of = |agent: &str, tool, decision| rule(tool, decision).for_agents(vec![agent.to_owned()]);
         let rules = vec![of("parent", "write", Decision::Deny), of("persona", "read", Decision::Ask)];
@@ -347,7 +428,14 @@ mod tests {
             (call.autonomy, call.also_as) = (Autonomy::Guided, vec![also_as.into()]);
             let decide = |name: &str| {
                 let tool = echo_tool(name, Toolset::Basic);
-                policy.decide(&Request { call: &call, tool: &tool, input: &json!({}), touches: &[] }).decision
+                policy
+                    .decide(&Request {
+                        call: &call,
+                        subject: Subject::of(&tool),
+                        input: &json!({}),
+                        touches: &[],
+                    })
+                    .decision
             };
             assert_eq!((decide("write"), decide("read")), (Decision::Deny, Decision::Ask), "{agent}");
             assert_eq!(decide("exec"), Decision::Allow);
@@ -448,7 +536,8 @@ mod tests {
         ] {
             let mut call = Call::new(agent(), Surface::Agent, "/w".into());
             call.autonomy = autonomy;
-            let request = Request { call: &call, tool, input: &json!({}), touches: &[] };
+            let request =
+                Request { call: &call, subject: Subject::of(tool), input: &json!({}), touches: &[] };
             assert_eq!(Policy::default().decide(&request).decision, expected, "{autonomy:?} {tool:?}");
         }
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::call::{Call, Ctx};
 use crate::error::{ToolError, Violation};
+use crate::implied::Implied;
 use crate::labels::Label;
 use crate::schema;
 
@@ -174,6 +175,7 @@ impl IntoReply for Text {
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
 type Offline = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
+type Implies = Arc<dyn Fn(&Value) -> Result<Vec<Implied>, String> + Send + Sync>;
 type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, String> + Send + Sync>;
 
 /// What the types of a tool say about it.
@@ -226,6 +228,7 @@ pub struct Tool {
     definition: Arc<OnceLock<blake3::Hash>>,
     remote: bool,
     touches: Option<Touches>,
+    implies: Option<Implies>,
     /// For which calls it has no network.
     offline: Option<Offline>,
     run: Run,
@@ -281,6 +284,7 @@ impl Tool {
             definition: Arc::default(),
             remote: false,
             touches: None,
+            implies: None,
             offline: None,
             run: erased,
         }
@@ -310,6 +314,7 @@ impl Tool {
             definition: Arc::default(),
             remote: true,
             touches: None,
+            implies: None,
             offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }
@@ -367,6 +372,19 @@ impl Tool {
         self.touches = Some(Arc::new(move |call, input| {
             let input = I::deserialize(input).map_err(|err| err.to_string())?;
             Ok(touches(call, input))
+        }));
+        self
+    }
+
+    /// Declares which other calls a call amounts to: it may do no more than they might.
+    pub fn implies<I, F>(mut self, implies: F) -> Self
+    where
+        I: DeserializeOwned,
+        F: Fn(I) -> Vec<Implied> + Send + Sync + 'static,
+    {
+        self.implies = Some(Arc::new(move |input| {
+            let input = I::deserialize(input).map_err(|err| err.to_string())?;
+            Ok(implies(input))
         }));
         self
     }
@@ -512,6 +530,11 @@ impl Tool {
         tokio::task::spawn_blocking(move || touches(&call, &input))
             .await
             .unwrap_or_else(|err| Err(err.to_string()))
+    }
+
+    /// The calls that this one amounts to; none for a tool that stands for itself.
+    pub(crate) fn implied(&self, input: &Value) -> Option<Result<Vec<Implied>, String>> {
+        self.implies.as_ref().map(|implies| implies(input))
     }
 
     pub(crate) fn run(&self, call: Arc<Call>, input: Value) -> RunFuture {

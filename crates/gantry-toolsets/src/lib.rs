@@ -26,8 +26,8 @@ pub use guarded::AgentSpawned;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{
-    AgentDesk, Endpoint, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk,
-    SessionSent, SessionsListed, SkillSource, SpawnEnd, Transferred, WorkspacePath,
+    AgentDesk, Endpoint, Ends, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk,
+    SessionSent, SessionsListed, SkillSource, SpawnEnd, StoredTree, Transferred, WorkspacePath,
 };
 pub use node::{CommandNote, process_end};
 pub use transfer::{PartsFolder, transfer_desk};

@@ -6,12 +6,14 @@ mod config_get;
 mod delete_file;
 mod edit_file;
 mod endpoint;
+mod ends;
 mod hub;
 mod logs_get;
 mod read_file;
 mod session_desk;
 mod session_send;
 mod sessions_list;
+mod stored_tree;
 mod transfer;
 mod workspace;
 mod write_file;
@@ -26,8 +28,10 @@ use serde_json::Value;
 
 pub use agent_desk::{AgentDesk, SpawnEnd};
 pub use endpoint::Endpoint;
+pub use ends::Ends;
 pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
 pub use session_desk::{ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
+pub use stored_tree::StoredTree;
 pub(crate) use workspace::check_agent;
 pub use workspace::{SkillSource, WorkspacePath};
 

@@ -207,7 +207,10 @@ impl Hub for ScriptedHub {
         source: Endpoint,
         destination: Endpoint,
     ) -> HubFuture<'_, Transferred> {
-        let mime = Some(format!("{} {source} {destination}", call.agent));
+        let approved: Vec<_> =
+            call.approved.iter().map(|asked| format!("{}: {}", asked.tool, asked.rule)).collect();
+        let said = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
+        let mime = Some(said.trim_end().to_owned());
         Box::pin(async { Ok(Transferred { bytes_transferred: 42, mime, files: None, skipped: Vec::new() }) })
     }
 }

@@ -10,7 +10,7 @@ use gantry_protocol::{
     Caller, ErrorCode, ManifestPage, SentKind, TransferMake, TransferOpen, TransferOpened, TransferParts,
     TransferPrepare, TransferPrepared, WireError,
 };
-use gantry_tool::{Call, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
+use gantry_tool::{Approver, Call, Consent, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
 use gantry_transfer::{Books, BooksFuture, Desk, FileBooks, Landing, Origin, TransferError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,7 +53,8 @@ pub fn transfer_desk(
         }
     }
     let prefix = node.map(|node| format!("{node}__")).unwrap_or_default();
-    Ok(Desk::new(Arc::new(JudgedBooks { gate: gate.with_tools(registry), transfers, workspace, prefix })))
+    let (gate, is_gateways_own) = (gate.with_tools(registry), node.is_some());
+    Ok(Desk::new(Arc::new(JudgedBooks { gate, transfers, workspace, prefix, is_gateways_own })))
 }
 
 struct Transfers {
@@ -156,18 +157,37 @@ struct JudgedBooks {
     workspace: PathBuf,
     /// `{node}__`, where tools have that before their names.
     prefix: String,
+    /// Whose gate has asked has asked for this machine too. What another one's operator allowed is not allowed here.
+    is_gateways_own: bool,
+}
+
+/// Who wants it.
+struct Asking {
+    caller: Caller,
+    approved: Vec<String>,
+    cancel: CancellationToken,
+}
+
+/// Says yes to what somebody has said yes to: the same rule, of the same transfer.
+fn already_approved(approved: Vec<String>) -> Approver {
+    Approver::new(move |approval| {
+        std::future::ready(match approved.contains(&approval.rule) {
+            true => Consent::Allowed,
+            false => Consent::Denied("nobody was asked about it".into()),
+        })
+    })
 }
 
 impl JudgedBooks {
     async fn judged<T: DeserializeOwned>(
         &self,
         name: &str,
-        caller: &Caller,
+        Asking { caller, approved, cancel }: Asking,
         input: Value,
-        cancel: CancellationToken,
     ) -> Result<T, WireError> {
-        let mut call = Call::on_behalf(caller, self.workspace.clone())?;
+        let mut call = Call::on_behalf(&caller, self.workspace.clone())?;
         call.cancel = cancel;
+        call.approver = (self.is_gateways_own && !approved.is_empty()).then(|| already_approved(approved));
         let tool = format!("{}{name}", self.prefix);
         let result = self.gate.call(call, &tool, input).await.into_wire().map_err(|mut error| {
             if error.code == ErrorCode::UnknownTool {
@@ -189,14 +209,16 @@ impl JudgedBooks {
 impl Books for JudgedBooks {
     fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
         let input = json!({"transfer": ask.transfer, "path": ask.path});
-        Box::pin(async move { self.judged(READ, &ask.caller, input, cancel).await })
+        let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
+        Box::pin(self.judged(READ, asking, input))
     }
 
     fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
         let directory = ask.kind == SentKind::Directory;
         let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory,
             "source": ask.source});
-        Box::pin(async move { self.judged(WRITE, &ask.caller, input, cancel).await })
+        let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
+        Box::pin(self.judged(WRITE, asking, input))
     }
 
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {

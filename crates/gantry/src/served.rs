@@ -114,6 +114,7 @@ impl Served {
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             registry: gate.registry().clone(),
+            policy: gate.policy().clone(),
             database: database.clone(),
             objects: native.objects().clone(),
             data: data.clone(),

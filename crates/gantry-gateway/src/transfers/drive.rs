@@ -137,8 +137,14 @@ impl Transfers {
     async fn round(&self, errand: &Errand, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
         let session = |endpoint| Session::open(&self.nodes, &self.own, endpoint);
         let (source, destination) = tokio::try_join!(session(&errand.source), session(&errand.destination))?;
-        let round =
-            Round { errand, source, destination, relay: self.nodes.relay.clone(), meter: job.meter.clone() };
+        let round = Round {
+            errand,
+            policy: &self.policy,
+            source,
+            destination,
+            relay: self.nodes.relay.clone(),
+            meter: job.meter.clone(),
+        };
         round.run(ledger).await
     }
 

@@ -10,7 +10,8 @@ use gantry_protocol::{
     TransferMake, TransferManifest, TransferOpen, TransferOpened, TransferOver, TransferPrepare,
     TransferPrepared, TransferReceive, TransferSend, WireEntry, WireEntryKind, WireError, method,
 };
-use gantry_toolsets::Endpoint;
+use gantry_tool::{Call, Policy, Refusal};
+use gantry_toolsets::{Endpoint, Ends, LOCAL_NODE};
 use gantry_transfer::{TransferError, check_entry};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -36,12 +37,32 @@ const DISAGREE: &str = "the ends do not agree on what was sent";
 pub(crate) struct Errand {
     pub(crate) id: String,
     pub(crate) caller: Caller,
+    /// The caller, as rules see it.
+    pub(crate) judged_as: Arc<Call>,
     pub(crate) source: Endpoint,
     pub(crate) destination: Endpoint,
 }
 
+impl Errand {
+    fn ends(&self) -> Ends<'_> {
+        Ends { source: &self.source, destination: &self.destination }
+    }
+
+    /// What was approved for an end that has the gateway's own policy. Other machines judge by their own.
+    fn approved(&self, end: &Endpoint, tool: &str) -> Vec<String> {
+        let Endpoint::Node { node, .. } = end else { return Vec::new() };
+        if node != LOCAL_NODE {
+            return Vec::new();
+        }
+        let name = format!("{node}__{tool}");
+        let asked = self.judged_as.approved.iter().filter(|asked| asked.tool == name);
+        asked.map(|asked| asked.rule.clone()).collect()
+    }
+}
+
 pub(crate) struct Round<'a> {
     pub(crate) errand: &'a Errand,
+    pub(crate) policy: &'a Policy,
     pub(crate) source: Session,
     pub(crate) destination: Session,
     pub(crate) relay: Arc<Relay>,
@@ -59,7 +80,13 @@ impl Round<'_> {
     }
 
     async fn begin(&self, ledger: &mut Ledger) -> Result<TransferOpened, Failure> {
-        let opened = self.open().await?;
+        // Rules may be other ones than when it began.
+        self.errand.ends().check(self.policy, &self.errand.judged_as).map_err(refused)?;
+        let mut opened = self.open().await?;
+        if opened.kind == SentKind::Directory && !ledger.begun && self.tells_entries_apart() {
+            self.judge_tree().await?;
+            opened = self.open().await?;
+        }
         if let Err(reason) = check_mode(opened.mode) {
             return Err(at(&self.errand.source, Failure::Final(WireError::new(ErrorCode::Failed, reason))));
         }
@@ -88,8 +115,9 @@ impl Round<'_> {
     async fn open(&self) -> Result<TransferOpened, Failure> {
         let ask = TransferOpen {
             transfer: self.errand.id.clone(),
-            path: path_of(&self.errand.source),
+            path: self.errand.source.path().to_owned(),
             caller: self.errand.caller.clone(),
+            approved: self.errand.approved(&self.errand.source, "Read"),
         };
         self.source.request(method::TRANSFER_OPEN, &ask).await.map_err(|err| at(&self.errand.source, err))
     }
@@ -97,10 +125,11 @@ impl Round<'_> {
     async fn prepare(&self, opened: &TransferOpened) -> Result<TransferPrepared, Failure> {
         let ask = TransferPrepare {
             transfer: self.errand.id.clone(),
-            path: path_of(&self.errand.destination),
+            path: self.errand.destination.path().to_owned(),
             kind: opened.kind,
             caller: self.errand.caller.clone(),
             source: self.on_same_machine().then(|| opened.path.clone()),
+            approved: self.errand.approved(&self.errand.destination, "Write"),
         };
         let prepared = self.destination.request(method::TRANSFER_PREPARE, &ask).await;
         prepared.map_err(|err| at(&self.errand.destination, err))
@@ -227,29 +256,58 @@ impl Round<'_> {
         }
     }
 
+    fn tells_entries_apart(&self) -> bool {
+        self.errand.ends().are_told_apart(self.policy)
+    }
+
+    /// Walks a whole directory once before anything of it is written: no file that a rule is against may be in it.
+    async fn judge_tree(&self) -> Result<(), Failure> {
+        loop {
+            let page = self.next_page().await?;
+            page.entries.iter().try_for_each(|entry| self.judge_entry(entry))?;
+            if page.last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn judge_entry(&self, entry: &WireEntry) -> Result<(), Failure> {
+        match entry.kind {
+            WireEntryKind::Skipped { .. } => Ok(()),
+            _ => self
+                .errand
+                .ends()
+                .check_entry(self.policy, &self.errand.judged_as, &entry.path)
+                .map_err(refused),
+        }
+    }
+
+    /// The next entries of a directory, whose names can be used.
+    async fn next_page(&self) -> Result<ManifestPage, Failure> {
+        let ask = TransferManifest { transfer: self.errand.id.clone() };
+        let page: ManifestPage = self.source.request(method::TRANSFER_MANIFEST, &ask).await?;
+        self.meter.moved();
+        if page.entries.is_empty() && !page.last {
+            return Err(self.source_breaks_rules("it sent a page without entries, and says that more come"));
+        }
+        let entries = page.entries.into_iter().map(|entry| self.checked(entry)).collect::<Result<_, _>>()?;
+        Ok(ManifestPage { entries, last: page.last })
+    }
+
     async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
         self.meter.set_done(ledger.arrived().begin_tree(self.to_workspace()));
         let room = Semaphore::new(WINDOW);
         let resumed = ledger.resumed;
+        let judges = self.tells_entries_apart();
         let mut page = VecDeque::new();
         let mut last = false;
         let mut flying = FuturesOrdered::new();
         loop {
             while flying.len() < WINDOW {
                 if page.is_empty() && !last {
-                    let ask = TransferManifest { transfer: self.errand.id.clone() };
-                    let next: ManifestPage = self.source.request(method::TRANSFER_MANIFEST, &ask).await?;
-                    self.meter.moved();
-                    if next.entries.is_empty() && !next.last {
-                        return Err(self
-                            .source_breaks_rules("it sent a page without entries, and says that more come"));
-                    }
+                    let next = self.next_page().await?;
                     last = next.last;
-                    page = next
-                        .entries
-                        .into_iter()
-                        .map(|entry| self.checked(entry))
-                        .collect::<Result<_, _>>()?;
+                    page = VecDeque::from(next.entries);
                 }
                 let Some(entry): Option<WireEntry> = page.pop_front() else {
                     if last {
@@ -257,6 +315,10 @@ impl Round<'_> {
                     }
                     continue;
                 };
+                // It may not have been there when the directory was judged.
+                if judges {
+                    self.judge_entry(&entry)?;
+                }
                 let done = ledger.arrived().has(&entry);
                 if !done && matches!(entry.kind, WireEntryKind::File { .. }) {
                     ledger.arrived().begin(&entry.path);
@@ -386,10 +448,9 @@ fn mime_by_name(path: &str) -> Option<String> {
     (!is_guess).then(|| mime.to_owned())
 }
 
-fn path_of(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path.clone(),
-    }
+/// The gateway's own no.
+fn refused(refusal: Refusal) -> Failure {
+    Failure::Final(refusal.to_wire())
 }
 
 /// Says at which end it failed.

@@ -12,7 +12,7 @@ use gantry_protocol::{
 };
 use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, content_type};
 use gantry_tool::{Call, ToolError};
-use gantry_toolsets::WorkspacePath;
+use gantry_toolsets::{StoredTree, WorkspacePath};
 use gantry_transfer::{Books, BooksFuture, Landing, Origin, TransferError, check_entry, part_name};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ pub(crate) struct StorageBooks {
 #[derive(Clone)]
 enum StoredSource {
     Object { key: String, size: u64, etag: String },
-    Folder { prefix: String, entries: Arc<Mutex<VecDeque<WireEntry>>> },
+    Folder { folder: WorkspacePath, entries: Arc<Mutex<VecDeque<WireEntry>>> },
 }
 
 impl StorageBooks {
@@ -71,36 +71,29 @@ impl StorageBooks {
             lock(&self.sources).insert(ask.transfer, source);
             return Ok(opened);
         }
-        for (_, key) in path.candidates() {
-            let prefix = format!("{key}/");
-            let listing = self.objects.list(&prefix, Depth::All).await.map_err(object_error)?;
-            if listing.truncated {
-                let message = format!("{} holds too many files to be sent at once", path.shown());
-                return Err(WireError::new(ErrorCode::Failed, message));
-            }
-            if listing.objects.is_empty() {
-                continue;
-            }
-            let entry = |object: gantry_store::ListedObject| WireEntry {
-                path: object.key.strip_prefix(&prefix).unwrap_or(&object.key).to_owned(),
-                kind: WireEntryKind::File { size: object.size, mode: FILE_MODE },
-            };
-            let mut entries: Vec<WireEntry> = listing.objects.into_iter().map(entry).collect();
-            entries.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
-            let entries = Arc::new(Mutex::new(VecDeque::from(entries)));
-            lock(&self.sources)
-                .insert(ask.transfer, StoredSource::Folder { prefix: prefix.clone(), entries });
-            return Ok(TransferOpened {
-                kind: SentKind::Directory,
-                size: 0,
-                mode: 0o755,
-                version: String::new(),
-                path: key,
-                mime: None,
-            });
+        let failed = |message: String| Err(WireError::new(ErrorCode::Failed, message));
+        let tree = StoredTree::below(&path, &self.objects).await.map_err(object_error)?;
+        if tree.truncated {
+            return failed(format!("{} holds too many files to be sent at once", path.shown()));
         }
-        let message = format!("no such file or directory: {}", path.shown());
-        Err(WireError::new(ErrorCode::Failed, message))
+        if tree.files.is_empty() {
+            return failed(format!("no such file or directory: {}", path.shown()));
+        }
+        let entries = tree.files.into_iter().map(|file| WireEntry {
+            path: file.path,
+            kind: WireEntryKind::File { size: file.size, mode: FILE_MODE },
+        });
+        let entries = Arc::new(Mutex::new(entries.collect()));
+        let opened = TransferOpened {
+            kind: SentKind::Directory,
+            size: 0,
+            mode: 0o755,
+            version: String::new(),
+            path: path.key(),
+            mime: None,
+        };
+        lock(&self.sources).insert(ask.transfer, StoredSource::Folder { folder: path, entries });
+        Ok(opened)
     }
 
     async fn prepare_destination(&self, ask: TransferPrepare) -> Result<TransferPrepared, WireError> {
@@ -114,6 +107,7 @@ impl StorageBooks {
                 if !below.objects.is_empty() || !below.prefixes.is_empty() {
                     return failed(format!("not a file but a directory: {}", path.shown()));
                 }
+                path.check_not_shared_folder(&self.objects).await.map_err(tool_error)?;
                 path.key()
             }
             SentKind::Directory => {
@@ -130,8 +124,12 @@ impl StorageBooks {
     }
 
     /// One that is gone by now is missed when it is sent.
-    async fn with_mode(&self, prefix: &str, mut entry: WireEntry) -> Result<WireEntry, ObjectError> {
-        let found = self.objects.head(&format!("{prefix}{}", entry.path)).await?;
+    async fn with_mode(
+        &self,
+        folder: &WorkspacePath,
+        mut entry: WireEntry,
+    ) -> Result<WireEntry, ObjectError> {
+        let found = folder.below(&entry.path).found(&self.objects).await?;
         if let (WireEntryKind::File { mode, .. }, Some(known)) =
             (&mut entry.kind, found.and_then(|info| info.mode))
         {
@@ -176,7 +174,7 @@ impl Books for StorageBooks {
 
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
         let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
-        let StoredSource::Folder { entries, prefix } = source else {
+        let StoredSource::Folder { entries, folder } = source else {
             return Err(TransferError::Violation("a file has no entries".into()));
         };
         let (page, last) = {
@@ -185,7 +183,7 @@ impl Books for StorageBooks {
             let page: Vec<WireEntry> = entries.drain(..count).collect();
             (page, entries.is_empty())
         };
-        let looks = stream::iter(page).map(|entry| self.with_mode(&prefix, entry)).buffered(LOOKS_AT_ONCE);
+        let looks = stream::iter(page).map(|entry| self.with_mode(&folder, entry)).buffered(LOOKS_AT_ONCE);
         let entries = Handle::current().block_on(looks.try_collect()).map_err(stored)?;
         Ok(ManifestPage { entries, last })
     }
@@ -194,12 +192,11 @@ impl Books for StorageBooks {
         let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
         let (key, size, etag) = match (source, entry) {
             (StoredSource::Object { key, size, etag }, None) => (key, size, etag),
-            (StoredSource::Folder { prefix, .. }, Some(entry)) => {
-                let key = format!("{prefix}{}", check_entry(entry)?);
-                let info = Handle::current().block_on(self.objects.head(&key)).map_err(stored)?;
-                let gone = || stored(ObjectError::NotFound { key: key.clone() });
-                let info = info.ok_or_else(gone)?;
-                (key, info.size, info.etag)
+            (StoredSource::Folder { folder, .. }, Some(entry)) => {
+                let path = folder.below(check_entry(entry)?);
+                let found = Handle::current().block_on(path.found(&self.objects)).map_err(stored)?;
+                let info = found.ok_or_else(|| stored(ObjectError::NotFound { key: path.key() }))?;
+                (info.key, info.size, info.etag)
             }
             _ => {
                 return Err(TransferError::Violation(

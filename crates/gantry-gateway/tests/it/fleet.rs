@@ -17,7 +17,9 @@ use gantry_node::{
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{DataDir, Database, KeptResults, Objects};
 use gantry_tool::testing::MemoryAudit;
-use gantry_tool::{Call, Gate, GateParts, Policy, Principal, Registry, SensitivePaths, Surface, ToolError};
+use gantry_tool::{
+    Call, Gate, GateParts, Policy, Principal, Registry, Rule, SensitivePaths, Surface, ToolError,
+};
 use gantry_toolsets::{
     Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, PartsFolder, ShellSettings, Transferred, node_tools,
     transfer_desk,
@@ -39,6 +41,7 @@ pub(crate) struct Fleet {
     serving: tokio::sync::Mutex<Option<Serving>>,
     members: Members,
     idle_limit: Duration,
+    rules: Vec<Rule>,
 }
 
 impl Fleet {
@@ -48,9 +51,14 @@ impl Fleet {
     }
 
     pub(crate) async fn start_with(names: &[&str], idle_limit: Duration) -> Fleet {
+        Fleet::start_ruled(names, idle_limit, Vec::new()).await
+    }
+
+    /// A gateway with rules, of which its nodes know nothing.
+    pub(crate) async fn start_ruled(names: &[&str], idle_limit: Duration, rules: Vec<Rule>) -> Fleet {
         let folder = tempfile::tempdir().unwrap();
         let wire = Wire::start().await;
-        let mut fleet = Fleet::gateway(folder, wire, idle_limit, None).await;
+        let mut fleet = Fleet::gateway(folder, wire, idle_limit, rules, None).await;
         for name in names {
             fleet.add_node(name, None).await;
         }
@@ -60,13 +68,14 @@ impl Fleet {
     /// A gateway whose workspaces are in a bucket, and no nodes.
     pub(crate) async fn start_on(objects: Objects) -> Fleet {
         let folder = tempfile::tempdir().unwrap();
-        Fleet::gateway(folder, Wire::start().await, Duration::from_secs(60), Some(objects)).await
+        Fleet::gateway(folder, Wire::start().await, Duration::from_secs(60), Vec::new(), Some(objects)).await
     }
 
     async fn gateway(
         folder: tempfile::TempDir,
         wire: Arc<Wire>,
         idle_limit: Duration,
+        rules: Vec<Rule>,
         objects: Option<Objects>,
     ) -> Fleet {
         let data = DataDir::new(folder.path().join("gateway"));
@@ -86,11 +95,12 @@ impl Fleet {
         for tool in node_tools(&machine) {
             registry.register(tool.on_node(LOCAL_NODE)).unwrap();
         }
-        let gate = Arc::new(gate(registry, vec![data.root().to_owned()]));
+        let gate = Arc::new(gate(registry, rules.clone(), vec![data.root().to_owned()]));
         let objects = objects.unwrap_or_else(|| Objects::folder(&data));
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             registry: gate.registry().clone(),
+            policy: gate.policy().clone(),
             database: database.clone(),
             objects: objects.clone(),
             data: data.clone(),
@@ -131,6 +141,7 @@ impl Fleet {
             serving,
             members: Members::default(),
             idle_limit,
+            rules,
         }
     }
 
@@ -142,10 +153,11 @@ impl Fleet {
 
     /// Starts a gateway anew on the data of one that was stopped.
     pub(crate) async fn restart_gateway(mut self) -> Fleet {
+        let rules = std::mem::take(&mut self.rules);
         self.database.close().await;
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         let members = std::mem::take(&mut self.members);
-        let fleet = Fleet::gateway(folder, self.wire.clone(), self.idle_limit, None).await;
+        let fleet = Fleet::gateway(folder, self.wire.clone(), self.idle_limit, rules, None).await;
         Fleet { members, ..fleet }
     }
 
@@ -197,7 +209,7 @@ impl Fleet {
             }
         }
         let data = self.folder.path().join(format!("{process}-data"));
-        let gate = gate(registry, vec![data.clone()]);
+        let gate = gate(registry, Vec::new(), vec![data.clone()]);
         let desk = transfer_desk(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
         let home = NodeHome::new(&data, name).unwrap();
         std::fs::create_dir_all(home.logs()).unwrap();
@@ -346,8 +358,8 @@ fn processes(data: &Path) -> Processes {
     Processes::new(ProcessesOptions { spare_keeper: false, ..options })
 }
 
-fn gate(registry: Registry, closed: Vec<PathBuf>) -> Gate {
-    let policy = Policy::new(Vec::new(), SensitivePaths::default(), closed);
+fn gate(registry: Registry, rules: Vec<Rule>, closed: Vec<PathBuf>) -> Gate {
+    let policy = Policy::new(rules, SensitivePaths::default(), closed);
     let results = Arc::new(gantry_tool::testing::MemoryResults::default());
     Gate::new(GateParts { registry, policy, ..GateParts::new(Arc::new(MemoryAudit::default()), results) })
 }

@@ -27,6 +27,7 @@ async fn begun(fleet: &Fleet, id: &str, destination: &str) {
         autonomy: "supervised".into(),
         source: "away:large".into(),
         destination: destination.into(),
+        standing: None,
     };
     fleet.database.insert_transfer(&new, now()).await.unwrap();
 }

@@ -17,4 +17,5 @@ mod s3_server;
 mod s3_wire;
 mod store_faults;
 mod transfer_faults;
+mod transfer_rules;
 mod transfers;

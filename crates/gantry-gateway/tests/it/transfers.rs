@@ -213,3 +213,33 @@ async fn empty_directories_that_storage_cannot_keep_are_told() {
     assert_eq!(fleet.transfer("a:tree", "local:tree").await.unwrap().skipped, [""; 0]);
     assert!(fleet.at("local", "tree/z/inner").is_dir());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn skills_are_sent_as_they_are_listed() {
+    let fleet = Fleet::start(&["b"]).await;
+    for (key, text) in [
+        ("skills/sum/SKILL.md", "for all"),
+        ("skills/sum/extra.md", "extra"),
+        ("skills/web/SKILL.md", "web"),
+        ("agents/main/skills/sum/SKILL.md", "mine"),
+        ("agents/main/notes.md", "notes"),
+    ] {
+        fleet.objects.put(key, text, "text/markdown").await.unwrap();
+    }
+    let read = |path: &str| std::fs::read_to_string(fleet.at("b", path)).unwrap();
+    for (source, destination, files) in
+        [("gsv:skills", "b:sk", 3), ("gsv:/", "b:all", 4), ("gsv:skills/web", "b:web", 1)]
+    {
+        let done = fleet.transfer(source, destination).await.unwrap();
+        assert_eq!((done.files, done.skipped.len()), (Some(files), 0), "{source}");
+    }
+    for folder in ["sk", "all/skills"] {
+        assert_eq!(read(&format!("{folder}/sum/SKILL.md")), "mine");
+        assert_eq!(read(&format!("{folder}/sum/extra.md")), "extra");
+        assert_eq!(read(&format!("{folder}/web/SKILL.md")), "web");
+    }
+    assert_eq!(read("all/notes.md"), "notes");
+    let said = text(fleet.transfer("b:all/notes.md", "gsv:skills/web").await);
+    assert!(said.contains("not a file but a directory: skills/web"), "{said}");
+    assert_eq!(fleet.objects.head("agents/main/skills/web").await.unwrap(), None);
+}

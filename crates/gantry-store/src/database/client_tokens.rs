@@ -19,6 +19,9 @@ pub struct ClientToken {
     #[serde(skip)]
     pub id: String,
     pub name: String,
+    /// The how-many-th token of its name this is.
+    #[serde(skip)]
+    pub generation: i64,
     /// Names, globs and toolsets; `None` means all.
     pub tools: Option<Vec<String>>,
     /// Agents it may act as, beside the default one.
@@ -28,6 +31,16 @@ pub struct ClientToken {
     pub expires: Option<i64>,
     pub last_used: Option<i64>,
     pub revoked: Option<i64>,
+}
+
+impl ClientToken {
+    /// Whom what it leaves behind belongs to: its name, and after it which token of that name it is. No name has a `#`.
+    pub fn owner(&self) -> String {
+        match self.generation {
+            ..=1 => self.name.clone(),
+            generation => format!("{}#{generation}", self.name),
+        }
+    }
 }
 
 /// What a token to be made may do.
@@ -68,7 +81,8 @@ impl Database {
              VALUES ($1, $2, $3, $4, $5, $6, $7)
              ON CONFLICT (name) DO UPDATE SET token_hash = excluded.token_hash, tools = excluded.tools,
              agents = excluded.agents, read_only = excluded.read_only, created = excluded.created,
-             expires = excluded.expires, last_used = NULL, revoked = NULL WHERE revoked IS NOT NULL",
+             expires = excluded.expires, last_used = NULL, revoked = NULL,
+             generation = generation + 1 WHERE revoked IS NOT NULL",
         )
         .bind(&new.name)
         .bind(hash.as_bytes().as_slice())
@@ -159,6 +173,7 @@ fn client_token(row: &SqliteRow) -> Result<ClientToken, DatabaseError> {
     Ok(ClientToken {
         id: blake3::hash(hash).to_hex().to_string(),
         name: row.try_get("name").map_err(&failed)?,
+        generation: row.try_get("generation").map_err(&failed)?,
         tools: tools.map(|text| from_json(DOING, &text)).transpose()?,
         agents: from_json(DOING, row.try_get("agents").map_err(&failed)?)?,
         read_only: row.try_get("read_only").map_err(&failed)?,
@@ -210,6 +225,7 @@ mod tests {
         let after = database.check_client_token(again.expose(), 41).await.unwrap();
         let (ClientCheck::Ok(before), ClientCheck::Ok(after)) = (before, after) else { panic!("refused") };
         assert!(before.name == after.name && before.id != after.id);
+        assert_eq!((before.owner().as_str(), after.owner().as_str()), ("open", "open#2"));
         let listed = database.list_client_tokens().await.unwrap();
         assert_eq!(listed.iter().map(|token| token.last_used).collect::<Vec<_>>(), [Some(999), Some(41)]);
     }
@@ -217,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_is_refused() {
         let (_folder, database) = database().await;
-        for name in ["", "a b", "ä", &"a".repeat(65)] {
+        for name in ["", "a b", "ä", "a#2", &"a".repeat(65)] {
             assert!(
                 matches!(database.add_client_token(&new(name), 1).await, Err(DatabaseError::Refused(_))),
                 "{name}"

@@ -25,6 +25,8 @@ pub struct TransferRow {
     pub bytes_done: u64,
     /// What of a directory has arrived, in its driver's own words.
     pub ledger: Option<String>,
+    /// How it is judged beside its caller, in its driver's own words.
+    pub standing: Option<String>,
     pub error: Option<String>,
     pub created: i64,
     pub updated: i64,
@@ -65,13 +67,14 @@ pub struct NewTransfer {
     pub autonomy: String,
     pub source: String,
     pub destination: String,
+    pub standing: Option<String>,
 }
 
 impl Database {
     pub async fn insert_transfer(&self, new: &NewTransfer, now: i64) -> Result<(), DatabaseError> {
         sqlx::query(
-            "INSERT INTO transfers (id, agent, principal, source, destination, state, bytes_done, created, updated, autonomy)
-             VALUES ($1, $2, $3, $4, $5, 'running', 0, $6, $6, $7)",
+            "INSERT INTO transfers (id, agent, principal, source, destination, state, bytes_done, created, updated, autonomy, standing)
+             VALUES ($1, $2, $3, $4, $5, 'running', 0, $6, $6, $7, $8)",
         )
         .bind(&new.id)
         .bind(&new.agent)
@@ -80,6 +83,7 @@ impl Database {
         .bind(&new.destination)
         .bind(now)
         .bind(&new.autonomy)
+        .bind(&new.standing)
         .execute(&self.writer)
         .await
         .map_err(query_error("record the transfer"))?;
@@ -207,6 +211,7 @@ fn transfer_row(row: &SqliteRow) -> Result<TransferRow, DatabaseError> {
         size: size.map(bytes),
         bytes_done: bytes(row.try_get("bytes_done").map_err(&failed)?),
         ledger: row.try_get("ledger").map_err(&failed)?,
+        standing: row.try_get("standing").map_err(&failed)?,
         error: row.try_get("error").map_err(&failed)?,
         created: row.try_get("created").map_err(&failed)?,
         updated: row.try_get("updated").map_err(&failed)?,
@@ -227,6 +232,7 @@ mod tests {
             autonomy: "guided".into(),
             source: "a:/x".into(),
             destination: "gsv:y".into(),
+            standing: None,
         }
     }
 

@@ -57,6 +57,7 @@ async fn write_round(database: &Database, objects: &Objects, instance: &str, rou
         autonomy: "supervised".into(),
         source: "s".into(),
         destination: "d".into(),
+        standing: None,
     };
     database.insert_transfer(&transfer, 1).await.unwrap();
     objects.put(&format!("{instance}/{}", round % 7), body(instance, round), "text/plain").await.unwrap();

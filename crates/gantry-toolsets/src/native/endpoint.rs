@@ -38,6 +38,28 @@ impl Endpoint {
         Ok(Endpoint::Node { node: end.to_owned(), path })
     }
 
+    /// The path, wherever it is.
+    pub fn path(&self) -> &str {
+        match self {
+            Endpoint::Node { path, .. } | Endpoint::Workspace { path } => path,
+        }
+    }
+
+    /// The place of an entry, when this is a directory.
+    pub fn below(&self, entry: &str) -> Endpoint {
+        match self {
+            Endpoint::Node { node, path } => {
+                let slash = if path.ends_with('/') { "" } else { "/" };
+                Endpoint::Node { node: node.clone(), path: format!("{path}{slash}{entry}") }
+            }
+            // The root is "/", and what lies in it has none.
+            Endpoint::Workspace { path } => match path.trim_end_matches('/') {
+                "" => Endpoint::Workspace { path: entry.to_owned() },
+                folder => Endpoint::Workspace { path: format!("{folder}/{entry}") },
+            },
+        }
+    }
+
     /// Whether two endpoints name the same place, as far as their text tells.
     pub fn is_same(&self, other: &Endpoint) -> bool {
         match (self, other) {
@@ -95,6 +117,19 @@ mod tests {
             assert!(Endpoint::parse(bad).is_err(), "{bad:?}");
         }
         assert_eq!(Endpoint::parse("box:/a").unwrap().to_string(), "box:/a");
+    }
+
+    #[test]
+    fn entries_have_the_paths_that_a_call_would_name() {
+        for (folder, expected) in [
+            ("box:dir", "box:dir/a/b"),
+            ("box:dir/", "box:dir/a/b"),
+            ("box:/", "box:/a/b"),
+            ("gsv:/", "gsv:a/b"),
+            ("gsv:skills/", "gsv:skills/a/b"),
+        ] {
+            assert_eq!(Endpoint::parse(folder).unwrap().below("a/b").to_string(), expected);
+        }
     }
 
     #[test]

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gantry_store::{Depth, Objects};
+use gantry_store::Objects;
 use gantry_tool::{Call, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::{WorkspacePath, check_agent};
-use super::{Ctx, Done, Endpoint, Native, Transferred, done, object_error};
+use super::{Ctx, Done, Endpoint, Ends, Native, StoredTree, Transferred, done, object_error};
 
 /// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
 /// on where it was when it is asked for again. A file at the destination is replaced once everything has arrived. A directory is
@@ -55,8 +55,9 @@ struct Touched {
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     // What was left out is told by name, with where its links lead.
-    Tool::new("gsv__Transfer", Toolset::Native, native, run).labels(&[Label::Private]).touches(
-        |_, input: Touched| {
+    Tool::new("gsv__Transfer", Toolset::Native, native, run)
+        .labels(&[Label::Private])
+        .touches(|_, input: Touched| {
             // The paths as written: what they lead to on another machine is for that machine to judge again.
             let node_path = |text: &str| match Endpoint::parse(text) {
                 Ok(Endpoint::Node { path, .. }) => Some(Path::new("/").join(path)),
@@ -64,8 +65,16 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
             };
             let read = node_path(&input.source).map(Touch::read);
             read.into_iter().chain(node_path(&input.destination).map(Touch::write)).collect()
-        },
-    )
+        })
+        .implies(|input: Touched| {
+            match (Endpoint::parse(&input.source), Endpoint::parse(&input.destination)) {
+                (Ok(source), Ok(destination)) => {
+                    Ends { source: &source, destination: &destination }.implied().into()
+                }
+                // It says so when it runs, and does nothing else.
+                _ => Vec::new(),
+            }
+        })
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
@@ -78,8 +87,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         return Err(ToolError::input("source and destination are the same"));
     }
     let sent = match (&source, &destination) {
-        (Endpoint::Workspace { path: from }, Endpoint::Workspace { path: to }) => {
-            copy(ctx.state.objects(), &ctx.call, from, to).await?
+        (Endpoint::Workspace { .. }, Endpoint::Workspace { .. }) => {
+            copy(ctx.state.objects(), &ctx.call, Ends { source: &source, destination: &destination }).await?
         }
         _ => ctx.state.hub()?.transfer(ctx.call.clone(), source, destination).await?,
     };
@@ -89,52 +98,54 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
 }
 
 /// Copies a file, or everything below a directory, inside the workspace.
-async fn copy(objects: &Objects, call: &Call, from: &str, to: &str) -> Result<Transferred, ToolError> {
+async fn copy(objects: &Objects, call: &Call, ends: Ends<'_>) -> Result<Transferred, ToolError> {
+    let (from, to) = (ends.source.path(), ends.destination.path());
     let (source, destination) = (WorkspacePath::new(call, from)?, WorkspacePath::new(call, to)?);
     if !source.is_folder()
         && let Some((_, info)) = source.find(objects).await?
     {
         let destination = WorkspacePath::written_file(call, to)?;
+        destination.check_not_shared_folder(objects).await?;
         let bytes_transferred = objects.copy(&info.key, &destination.key()).await.map_err(object_error)?;
         let mime = Some(info.content_type);
         return Ok(Transferred { bytes_transferred, mime, files: None, skipped: Vec::new() });
     }
-    let missing =
-        || ToolError::failed(format!("no such file or directory in the workspace: {}", source.shown()));
-    for (_, key) in source.candidates() {
-        let prefix = format!("{key}/");
-        let listing = objects.list(&prefix, Depth::All).await.map_err(object_error)?;
-        if listing.objects.is_empty() {
-            continue;
-        }
-        if listing.truncated {
-            return Err(ToolError::failed(format!(
-                "{} holds too many files to be copied at once",
-                source.shown()
-            )));
-        }
-        let target = format!("{}/", destination.key());
-        if target.starts_with(&prefix) {
-            return Err(ToolError::input("a directory cannot be copied into itself"));
-        }
-        let (mut bytes_transferred, mut files) = (0, 0);
-        for object in &listing.objects {
-            if call.cancel.is_cancelled() {
-                return Err(ToolError::Cancelled);
-            }
-            let name = object.key.strip_prefix(&prefix).unwrap_or(&object.key);
-            let copied = objects.copy(&object.key, &format!("{target}{name}")).await;
-            bytes_transferred += copied.map_err(object_error)?;
-            files += 1;
-        }
-        return Ok(Transferred { bytes_transferred, mime: None, files: Some(files), skipped: Vec::new() });
+    let tree = StoredTree::below(&source, objects).await.map_err(object_error)?;
+    if tree.files.is_empty() {
+        let text = format!("no such file or directory in the workspace: {}", source.shown());
+        return Err(ToolError::failed(text));
     }
-    Err(missing())
+    if tree.truncated {
+        let text = format!("{} holds too many files to be copied at once", source.shown());
+        return Err(ToolError::failed(text));
+    }
+    let target = format!("{}/", destination.key());
+    if target.starts_with(&format!("{}/", source.key())) {
+        return Err(ToolError::input("a directory cannot be copied into itself"));
+    }
+    // Before anything is written.
+    if let Some(policy) = call.policy.as_ref().filter(|policy| ends.are_told_apart(policy)) {
+        let judged = tree.files.iter().try_for_each(|file| ends.check_entry(policy, call, &file.path));
+        judged.map_err(ToolError::Refused)?;
+    }
+    let (mut bytes_transferred, mut files) = (0, 0);
+    for file in &tree.files {
+        if call.cancel.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let copied = objects.copy(&file.key, &format!("{target}{}", file.path)).await;
+        bytes_transferred += copied.map_err(object_error)?;
+        files += 1;
+    }
+    Ok(Transferred { bytes_transferred, mime: None, files: Some(files), skipped: Vec::new() })
 }
 
 #[cfg(test)]
 mod tests {
-    use gantry_tool::Label;
+    use gantry_tool::{
+        Approver, Condition, Consent, Decision, Gate, GateParts, Label, Operator, Policy, Rule,
+        SensitivePaths, ToolScope,
+    };
     use serde_json::{Value, json};
 
     use crate::testing::{Bench, ScriptedHub};
@@ -210,6 +221,146 @@ mod tests {
         let input = json!({"source": "gsv:f.md", "destination": "gsv:g.md"});
         let told = bench.gate.call(bench.agent_call("a"), "gsv__Transfer", input).await;
         assert_eq!(told.labels, [Label::Private]);
+    }
+
+    #[tokio::test]
+    async fn skills_are_copied_as_they_are_listed() {
+        let bench = Bench::new();
+        for (key, text) in [
+            ("skills/sum/SKILL.md", "for all"),
+            ("skills/sum/extra.md", "extra"),
+            ("skills/web/SKILL.md", "web"),
+            ("agents/a/skills/sum/SKILL.md", "mine"),
+        ] {
+            bench.put_object(key, text).await;
+        }
+        let done = transfer(&bench, "gsv:skills", "gsv:copy").await.unwrap();
+        assert_eq!((&done["files"], &done["bytesTransferred"]), (&json!(3), &json!(4 + 5 + 3)));
+        for (path, text) in [("sum/SKILL.md", "mine"), ("sum/extra.md", "extra"), ("web/SKILL.md", "web")] {
+            assert_eq!(bench.object(&format!("agents/a/copy/{path}")).await.as_deref(), Some(text), "{path}");
+        }
+        let error = transfer(&bench, "gsv:copy/sum/extra.md", "gsv:skills/web").await.unwrap_err();
+        assert!(error["error"].as_str().unwrap().contains("not a file but a directory"), "{error}");
+        let error = transfer(&bench, "gsv:skills", "gsv:skills/again").await.unwrap_err();
+        assert!(error["error"].as_str().unwrap().contains("into itself"), "{error}");
+    }
+
+    /// The same bench under these rules.
+    fn ruled(bench: Bench, rules: Vec<Rule>) -> Bench {
+        let policy = Policy::new(rules, SensitivePaths::default(), Vec::new());
+        let registry = bench.gate.registry().clone();
+        let parts = GateParts::new(bench.audit.clone(), bench.results.clone());
+        Bench { gate: Gate::new(GateParts { registry, policy, ..parts }), ..bench }
+    }
+
+    fn rule(tool: &str, decision: Decision) -> Rule {
+        Rule::new(&format!("on {tool}"), tool, decision, "because").unwrap()
+    }
+
+    fn on_path(tool: &str, part: &str) -> Rule {
+        let condition = Condition::new("path", Operator::Contains(part.into())).unwrap();
+        rule(tool, Decision::Deny).when(condition)
+    }
+
+    #[tokio::test]
+    async fn a_transfer_may_do_no_more_than_read_and_write_at_its_ends() {
+        for (tool, source, destination, denied) in [
+            ("box__Read", "box:/a", "gsv:a", true),
+            ("box__Read", "other:/a", "box:/a", false),
+            ("box__Write", "other:/a", "box:/a", true),
+            ("box__Write", "box:/a", "other:/a", false),
+            ("Write", "gsv:a", "box:/a", true),
+            ("Write", "box:/a", "gsv:a", false),
+            ("Read", "box:/a", "other:/a", true),
+            ("box__*", "box:/a", "gsv:a", true),
+            ("box__*", "gsv:a", "box:/a", true),
+            ("gsv__WriteFile", "box:/a", "gsv:a", true),
+            ("gsv__WriteFile", "gsv:f.md", "gsv:a", true),
+            ("gsv__WriteFile", "gsv:f.md", "box:/a", false),
+            ("gsv__ReadFile", "gsv:f.md", "box:/a", true),
+            ("ReadFile", "gsv:f.md", "gsv:g.md", true),
+            ("gsv__ReadFile", "box:/a", "gsv:a", false),
+            ("local__Write", "gsv:f.md", "local:a", true),
+        ] {
+            let bench = ruled(Bench::new(), vec![rule(tool, Decision::Deny)]);
+            bench.native.connect(std::sync::Arc::new(ScriptedHub));
+            bench.put_object("agents/a/f.md", "four").await;
+            let what = format!("{tool}: {source} → {destination}");
+            match transfer(&bench, source, destination).await {
+                Ok(_) => assert!(!denied, "{what}"),
+                Err(error) => {
+                    assert!(denied, "{what}: {error}");
+                    assert_eq!(error["error"]["code"], "denied", "{what}");
+                    let said = error["error"]["message"].as_str().unwrap();
+                    assert!(said.contains(&format!("(rule on {tool})")), "{what}: {said}");
+                    assert_eq!(bench.object("agents/a/a").await, None, "{what}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn conditions_see_the_path_of_each_end_and_the_strictest_rule_holds() {
+        let bench = ruled(
+            Bench::new(),
+            vec![
+                on_path("Read", "secret"),
+                on_path("gsv__WriteFile", "closed/"),
+                rule("gsv__Transfer", Decision::Allow),
+                rule("box__Write", Decision::Ask),
+            ],
+        );
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.put_object("agents/a/dir/closed/x", "1").await;
+        bench.put_object("agents/a/dir/b", "2").await;
+        let code = async |source: &str, destination: &str| match transfer(&bench, source, destination).await {
+            Ok(_) => "done".to_owned(),
+            Err(error) => error["error"]["code"].as_str().unwrap_or_default().to_owned(),
+        };
+        assert_eq!(code("box:secret.txt", "gsv:a").await, "denied");
+        assert_eq!(code("box:plain.txt", "gsv:a").await, "done");
+        assert_eq!(code("box:plain.txt", "gsv:closed/a").await, "denied");
+        assert_eq!(code("other:x", "box:x").await, "approval_needed");
+        assert_eq!(code("box:secret.txt", "box:x").await, "denied", "a no is stricter than a question");
+        let before = bench.object_keys().await;
+        let error = transfer(&bench, "gsv:dir", "gsv:copy").await.unwrap_err();
+        let said = error["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with("closed/x: denied") && said.contains("(rule on gsv__WriteFile)"), "{said}");
+        assert_eq!(bench.object_keys().await, before, "nothing was written");
+    }
+
+    #[tokio::test]
+    async fn a_yes_is_asked_for_once_and_known_to_the_gateway() {
+        let rules = vec![rule("box__Read", Decision::Ask), rule("other__Write", Decision::Ask)];
+        let bench = ruled(Bench::new(), rules);
+        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        let input = json!({"source": "box:/a", "destination": "other:/b"});
+        let mut call = bench.agent_call("a");
+        call.approver = Some(Approver::new(|approval| {
+            assert_eq!((&*approval.tool, &*approval.rule), ("gsv__Transfer", "on box__Read"));
+            std::future::ready(Consent::Allowed)
+        }));
+        let done = bench.call_as(call, "gsv__Transfer", input).await.unwrap();
+        let mime = done["result"]["mime"].as_str().unwrap();
+        assert!(mime.ends_with(" box__Read: on box__Read, other__Write: on other__Write"), "{mime}");
+    }
+
+    #[tokio::test]
+    async fn tools_out_of_scope_are_out_of_reach() {
+        let bench = Bench::new();
+        bench.put_object("agents/a/f.md", "four").await;
+        for (tools, allowed) in [
+            (vec!["gsv__Transfer", "gsv__ReadFile", "gsv__WriteFile"], true),
+            (vec!["gsv__Transfer", "gsv__ReadFile"], false),
+            (vec!["gsv__Transfer", "gsv__WriteFile"], false),
+        ] {
+            let mut call = bench.agent_call("a");
+            let names: Vec<String> = tools.iter().map(ToString::to_string).collect();
+            call.scope = ToolScope::new(Some(&names), &[]).unwrap();
+            let input = json!({"source": "gsv:f.md", "destination": "gsv:g.md"});
+            let answer = bench.call_as(call, "gsv__Transfer", input).await;
+            assert_eq!(answer.is_ok(), allowed, "{tools:?}: {answer:?}");
+        }
     }
 
     #[tokio::test]

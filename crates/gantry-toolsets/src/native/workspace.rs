@@ -3,7 +3,7 @@
 //! The agent comes from the call, never from the input: no path leads into another agent's workspace. `skills/…` falls
 //! back to the skills of all agents; it is written for the agent alone.
 
-use gantry_store::{ObjectInfo, Objects, check_key};
+use gantry_store::{Depth, ObjectError, ObjectInfo, Objects, check_key};
 use gantry_tool::{Call, ToolError};
 use serde::Serialize;
 
@@ -118,11 +118,47 @@ impl WorkspacePath {
         self.candidates().into_iter().map(|(_, key)| format!("{key}/")).collect()
     }
 
+    /// The prefixes below which the files of this directory are, each with what the workspace shows before their names.
+    pub(super) fn trees(&self) -> Vec<(String, String)> {
+        let mut trees: Vec<_> = self.prefixes().into_iter().map(|prefix| (prefix, String::new())).collect();
+        if self.path.is_empty() {
+            trees.push((format!("{SKILLS}/"), format!("{SKILLS}/")));
+        }
+        trees
+    }
+
+    /// A path below this directory, which is a valid one.
+    pub fn below(&self, entry: &str) -> WorkspacePath {
+        let path = if self.path.is_empty() { entry.to_owned() } else { format!("{}/{entry}", self.path) };
+        WorkspacePath { root: self.root.clone(), path, folder: false }
+    }
+
+    /// Refuses to write a file where agents share a directory: it would be there beside it, and hide nothing.
+    pub async fn check_not_shared_folder(&self, objects: &Objects) -> Result<(), ToolError> {
+        let Some(key) = self.global_key() else { return Ok(()) };
+        let below = objects.list(&format!("{key}/"), Depth::One).await.map_err(object_error)?;
+        if below.is_empty() {
+            return Ok(());
+        }
+        let message = format!("not a file but a directory: {}", self.shown());
+        Err(ToolError::failed(message).with_hint("name a file in it, such as skills/NAME/SKILL.md"))
+    }
+
     /// The copy that a read gets, if there is one.
     pub async fn find(&self, objects: &Objects) -> Result<Option<(SkillSource, ObjectInfo)>, ToolError> {
         for (copy, key) in self.candidates() {
             if let Some(info) = objects.head(&key).await.map_err(object_error)? {
                 return Ok(Some((copy, info)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`WorkspacePath::find`], whosever copy it is.
+    pub async fn found(&self, objects: &Objects) -> Result<Option<ObjectInfo>, ObjectError> {
+        for (_, key) in self.candidates() {
+            if let Some(info) = objects.head(&key).await? {
+                return Ok(Some(info));
             }
         }
         Ok(None)

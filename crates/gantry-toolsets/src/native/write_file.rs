@@ -36,6 +36,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
+    path.check_not_shared_folder(ctx.state.objects()).await?;
     let size = input.content.len();
     let key = path.key();
     let put = ctx.state.objects().put(&key, input.content, content_type(path.shown()));
@@ -83,7 +84,14 @@ mod tests {
                 bench.call("gsv__WriteFile", json!({"path": path, "content": "y"})).await.unwrap_err();
             assert_eq!(error["ok"], false, "{path:?}: {error}");
         }
-        assert_eq!(bench.object_keys().await, ["agents/main/dir/file"]);
+        bench.put_object("skills/sum/SKILL.md", "for all").await;
+        let input = json!({"path": "skills/sum", "content": "y"});
+        let error = bench.call("gsv__WriteFile", input).await.unwrap_err();
+        assert!(
+            error["error"].as_str().unwrap().contains("not a file but a directory: skills/sum"),
+            "{error}"
+        );
+        assert_eq!(bench.object_keys().await, ["agents/main/dir/file", "skills/sum/SKILL.md"]);
     }
 
     #[test]

@@ -176,10 +176,22 @@ impl World {
             autonomy: "guided".into(),
             surface: "cli".into(),
         };
-        let open = TransferOpen { transfer: "t".into(), path: "a".into(), caller: caller.clone() };
+        let open = TransferOpen {
+            transfer: "t".into(),
+            path: "a".into(),
+            caller: caller.clone(),
+            approved: Vec::new(),
+        };
         let opened: TransferOpened = ask(&self.from, method::TRANSFER_OPEN, &open, None).await?;
         let kind = SentKind::File;
-        let prepare = TransferPrepare { transfer: "t".into(), path: "b".into(), kind, caller, source: None };
+        let prepare = TransferPrepare {
+            transfer: "t".into(),
+            path: "b".into(),
+            kind,
+            caller,
+            source: None,
+            approved: Vec::new(),
+        };
         let _: TransferPrepared = ask(&self.to, method::TRANSFER_PREPARE, &prepare, None).await?;
         let has: TransferHas = ask(&self.to, method::TRANSFER_HAVE, &json!({"transfer": "t"}), None).await?;
         let stream = {

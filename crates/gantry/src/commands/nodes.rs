@@ -70,8 +70,17 @@ pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<E
             output.done(&format!("{id} has the tags: {}", tags.join(", ")));
         }
         NodesAction::Rename { id, new_id } => {
-            ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?;
+            let answer = ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?;
             output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"));
+            let rules = answer["rules"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let rules: Vec<&str> = rules.collect();
+            if !rules.is_empty() {
+                output.warning(&format!(
+                    "policy rules still name {id}, and do not hold for {new_id}: {}; change them in gantry.toml and \
+                     restart the gateway",
+                    rules.join(", ")
+                ));
+            }
         }
         NodesAction::Revoke { id } => {
             ask(method::NODES_REVOKE, json!({"id": id}))?;

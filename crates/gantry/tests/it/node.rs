@@ -62,8 +62,12 @@ impl Joined {
     }
 
     fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.args_of("laptop", more)
+    }
+
+    fn args_of<'a>(&'a self, id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let file = self.token_file.to_str().unwrap();
-        let base = ["node", "--gateway", &self.url, "--id", "laptop", "--token-file", file];
+        let base = ["node", "--gateway", &self.url, "--id", id, "--token-file", file];
         base.into_iter().chain(more.iter().copied()).collect()
     }
 
@@ -376,4 +380,38 @@ fn a_second_process_takes_the_place_and_the_first_says_so() {
     let read = joined.call("laptop__Read", &json!({"path": "a.txt"}));
     assert_eq!(read.json()["content"], "1\tthe other machine", "{}", read.stderr);
     drop(second);
+}
+
+#[test]
+fn a_node_that_is_renamed_goes_on_with_what_it_left_running() {
+    let joined = Joined::new();
+    let mut node = joined.node(&[]);
+    let command = "read line; echo got $line";
+    let started = joined.call("laptop__Bash", &json!({"command": command, "background": true})).json();
+    let session = started["sessionId"].as_str().unwrap().to_owned();
+    let other = joined.call("laptop__Bash", &json!({"command": "sleep 883.5", "background": true})).json();
+    assert!(other["sessionId"].is_string(), "{other}");
+    // Another node of the same data directory keeps what is its own.
+    std::fs::create_dir_all(joined.machine.data().join("nodes/stranger/processes")).unwrap();
+    std::fs::write(joined.machine.data().join("nodes/stranger/badge"), "another").unwrap();
+
+    let renamed = joined.gateway.run(&["nodes", "rename", "laptop", "desk"]);
+    assert_eq!(renamed.code, 0, "{}", renamed.stderr);
+    eventually("the node is sent away", || node.0.try_wait().unwrap().is_some());
+    let args = joined.args_of("desk", &[]);
+    let mut node = Running(quiet(joined.machine.command(&args)).spawn().unwrap());
+    eventually("it is back", || joined.gateway.run(&["nodes", "show", "desk"]).stdout.contains("online"));
+    let listed = joined.call("desk__Process", &json!({"action": "list"})).stdout;
+    assert!(listed.contains(&session) && listed.contains("883.5"), "{listed}");
+    let submit = json!({"action": "submit", "sessionId": session, "data": "it"});
+    assert_eq!(joined.call("desk__Process", &submit).code, 0);
+    eventually("its end is told under the new name", || {
+        joined.gateway.run(&["nodes", "show", "desk"]).stdout.contains("ended with 0")
+    });
+    let log = joined.call("desk__Process", &json!({"action": "log", "sessionId": session})).stdout;
+    assert!(log.contains("got it"), "{log}");
+    node.terminate();
+    let stopped = joined.machine.run(&["node", "stop", "--id", "desk", "--kill"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    assert!(!runs("sleep 883.5"), "the new name ends it");
 }

@@ -38,12 +38,16 @@ impl Fleet {
         }
         fleet.start_node(0);
         fleet.start_node(1);
+        fleet.wait_for_nodes();
+        fleet
+    }
+
+    fn wait_for_nodes(&self) {
         let until = Instant::now() + Duration::from_secs(30);
-        while fleet.world.run(&["nodes"]).stdout.matches("online").count() < 3 {
+        while self.world.run(&["nodes"]).stdout.matches("online").count() < 3 {
             assert!(Instant::now() < until, "the nodes do not come");
             std::thread::sleep(Duration::from_millis(50));
         }
-        fleet
     }
 
     fn folder(&self, node: &str) -> PathBuf {
@@ -201,6 +205,84 @@ fn a_transfer_from_the_command_line_tells_what_came_of_it() {
     drop(fleet);
     let world = World::new();
     assert_eq!(world.run(&["transfer", "a:x", "b:x"]).code, 4);
+}
+
+/// Rules of a gateway whose nodes, started before it had them, know nothing of them.
+const RULES: &str = r#"
+[[policy.rules]]
+name = "no-writing-on-b"
+tool = "b__Write"
+decision = "deny"
+
+[[policy.rules]]
+name = "no-secrets"
+tool = "Read"
+decision = "deny"
+when = [{ path = "path", contains = "secret" }]
+
+[[policy.rules]]
+name = "nothing-into-storage"
+tool = "gsv__WriteFile"
+decision = "deny"
+agents = ["main"]
+when = [{ path = "path", startsWith = "closed" }]
+
+[[policy.rules]]
+name = "nothing-out-of-storage"
+tool = "gsv__ReadFile"
+decision = "deny"
+when = [{ path = "path", startsWith = "private" }]
+
+[agents.bot]
+tools = "all"
+autonomy = "autonomous"
+"#;
+
+#[test]
+fn rules_of_the_gateway_hold_for_both_ends_of_a_transfer() {
+    let mut fleet = Fleet::start();
+    for (path, text) in [("plain", "x"), ("secret.txt", "s"), ("tree/a", "x"), ("tree/secret.txt", "s")] {
+        let path = fleet.folder("a").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    for destination in ["gsv:private/x", "gsv:open/x"] {
+        assert_eq!(finished(fleet.transfer("a:plain", destination)).0, 0);
+    }
+    fleet.world.configure(RULES);
+    fleet.kill_gateway();
+    fleet.wait_for_nodes();
+    let before = fleet.names("b");
+    for (source, destination, rule) in [
+        ("a:plain", "b:x", "no-writing-on-b"),
+        ("gsv:open/x", "b:x", "no-writing-on-b"),
+        ("local:a/plain", "b:x", "no-writing-on-b"),
+        ("a:secret.txt", "gsv:open/y", "no-secrets"),
+        ("a:tree", "gsv:open/y", "no-secrets"),
+        ("a:tree", "a:tree2", "no-secrets"),
+        ("a:plain", "gsv:closed/y", "nothing-into-storage"),
+        ("gsv:open/x", "gsv:closed/y", "nothing-into-storage"),
+        ("gsv:open", "gsv:closed/y", "nothing-into-storage"),
+        ("gsv:private/x", "a:x", "nothing-out-of-storage"),
+        ("gsv:private", "a:x", "nothing-out-of-storage"),
+        ("gsv:private/x", "gsv:open/y", "nothing-out-of-storage"),
+    ] {
+        let (code, stdout, stderr) = finished(fleet.transfer(source, destination));
+        assert_eq!(code, 3, "{source} → {destination}: {stdout} {stderr}");
+        assert!(
+            format!("{stdout}{stderr}").contains(&format!("(rule {rule})")),
+            "{source}: {stdout} {stderr}"
+        );
+    }
+    let input = json!({"source": "a:plain", "destination": "b:x"}).to_string();
+    let by_agent = fleet.world.run(&["call", "gsv__Transfer", &input, "--agent", "bot"]);
+    assert_eq!(by_agent.code, 3, "{} {}", by_agent.stdout, by_agent.stderr);
+    assert_eq!(fleet.names("b"), before);
+    assert_eq!(fleet.names("a"), ["plain", "secret.txt", "tree"]);
+    for (source, destination) in [("a:plain", "gsv:open/z"), ("gsv:open", "a:got"), ("b:x", "a:y")] {
+        let (code, _, stderr) = finished(fleet.transfer(source, destination));
+        assert_eq!(code, i32::from(source == "b:x"), "{source}: {stderr}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
     Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers, check_address,
 };
-use gantry_process::{Processes, ProcessesOptions};
+use gantry_process::{Processes, ProcessesOptions, move_sessions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_desk};
@@ -46,6 +46,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    take_over_former(&places, &home, &joining.badge(), &log)?;
     runtime.block_on(async {
         let processes = processes(&home, &log).await?;
         let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
@@ -130,6 +131,12 @@ impl Joining {
         format!("{}-{}", self.id, &gateway[..16])
     }
 
+    /// By which the node is known again when it was renamed: its token stays the same.
+    fn badge(&self) -> String {
+        let key = blake3::derive_key("gantry node badge", self.secret.as_bytes());
+        blake3::Hash::from_bytes(key).to_hex().to_string()
+    }
+
     /// Whether there are all the tools that were named.
     pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
         let setup = Setup {
@@ -177,6 +184,27 @@ fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     let read = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_PEM_BYTES));
     read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
+}
+
+/// A node that was renamed goes on with what it left running under its former id.
+fn take_over_former(places: &Places, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
+    for former in home.former(places.data.root(), badge) {
+        let moved = former
+            .take()
+            .map_err(anyhow::Error::from)
+            .and_then(|_lock| Ok(move_sessions(&former.processes(), &home.processes())?));
+        match moved {
+            Ok(count) => {
+                former.take_off_badge();
+                log.info("renamed", json!({"formerId": former.id(), "processes": count}));
+            }
+            Err(err) => {
+                let error = format!("{err:#}");
+                log.warning("formerProcessesStay", json!({"formerId": former.id(), "error": error}));
+            }
+        }
+    }
+    Ok(home.wear(badge)?)
 }
 
 /// With what starts of this node before left running.

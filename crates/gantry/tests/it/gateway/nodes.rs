@@ -436,3 +436,20 @@ fn a_bulk_connection_needs_the_connection_it_belongs_to() {
         assert_eq!(refused(&own).await, None);
     });
 }
+
+#[test]
+fn a_rename_tells_of_rules_that_do_not_follow_it() {
+    let world = World::new();
+    world.configure(
+        "[[policy.rules]]\nname = \"no-shell\"\ntool = \"box__Bash\"\ndecision = \"deny\"\n\
+         [[policy.rules]]\nname = \"nowhere\"\ntool = \"Bash\"\ndecision = \"deny\"\n",
+    );
+    let up = Up::start(&world);
+    up.add_node(&world, "box", &[]);
+    let renamed = world.run(&["nodes", "rename", "box", "other"]);
+    assert_eq!(renamed.code, 0);
+    assert!(renamed.stderr.contains("name box") && renamed.stderr.contains("no-shell"), "{}", renamed.stderr);
+    assert!(!renamed.stderr.contains("nowhere"), "{}", renamed.stderr);
+    let quiet = world.run(&["nodes", "rename", "other", "third"]);
+    assert!(!quiet.stderr.contains("rules"), "{}", quiet.stderr);
+}

@@ -242,3 +242,33 @@ fn calls_over_http_end_with_their_token() {
     };
     eventually("the commands are ended", Duration::from_secs(10), || !runs("886.25") && !runs("885.25"));
 }
+
+#[test]
+fn a_token_inherits_nothing_from_one_that_had_its_name() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let first = bearer(&up.client_token(&world, "ci", &[]));
+    let as_first = [("Authorization", first.as_str()), ("Idempotency-Key", "once")];
+    let command = json!({"command": "echo private; date +%N"});
+    let private = up.call_with("local__Bash", &command, &as_first);
+    let again = up.call_with("local__Bash", &command, &as_first);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.text(), private.text());
+    let loops = json!({"command": "sleep 884.25", "background": true});
+    let started = up.call_with("local__Bash", &loops, &as_first[..1]).json();
+    let poll = json!({"action": "poll", "sessionId": started["sessionId"]});
+    assert_eq!(up.call_with("local__Process", &poll, &as_first[..1]).json()["status"], "running");
+
+    assert_eq!(world.run(&["tokens", "revoke", "ci"]).code, 0);
+    let second = bearer(&up.client_token(&world, "ci", &[]));
+    let as_second = [("Authorization", second.as_str()), ("Idempotency-Key", "once")];
+    let own = up.call_with("local__Bash", &command, &as_second);
+    assert_eq!((own.status, own.header("idempotency-replayed")), (200, None), "{own:?}");
+    assert_ne!(own.text(), private.text());
+    let refused = up.call_with("local__Process", &poll, &as_second[..1]);
+    assert!(refused.text().contains("session not found"), "{refused:?}");
+    let listed = up.call_with("local__Process", &json!({"action": "list"}), &as_second[..1]);
+    assert!(!listed.text().contains("884.25"), "{listed:?}");
+    let lines = world.run(&["audit", "--json"]).stdout;
+    assert!(lines.contains("\"client:ci\"") && lines.contains("\"client:ci#2\""), "{lines}");
+}

@@ -1,0 +1,35 @@
+//! As what a transfer is judged while it goes on: the caller as its call came, also after a restart of the gateway.
+
+use gantry_protocol::{Caller, WireError};
+use gantry_tool::{Asked, Call};
+use serde::{Deserialize, Serialize};
+
+/// What of a call matters to its judge and is not in its [`Caller`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Standing {
+    also_as: Vec<String>,
+    approved: Vec<Asked>,
+}
+
+impl Standing {
+    pub(super) fn of(call: &Call) -> Standing {
+        Standing { also_as: call.also_as.clone(), approved: call.approved.clone() }
+    }
+
+    /// Of most transfers there is nothing to say.
+    pub(super) fn to_text(&self) -> Option<String> {
+        if *self == Standing::default() { None } else { serde_json::to_string(self).ok() }
+    }
+
+    pub(super) fn from_text(text: Option<&str>) -> Result<Standing, String> {
+        let Some(text) = text else { return Ok(Standing::default()) };
+        serde_json::from_str(text).map_err(|err| format!("it is not known how to judge it: {err}"))
+    }
+
+    /// The call that rules are asked about.
+    pub(super) fn call(self, caller: &Caller) -> Result<Call, WireError> {
+        let call = Call::on_behalf(caller, "/".into())?;
+        Ok(Call { also_as: self.also_as, approved: self.approved, ..call })
+    }
+}

@@ -1,0 +1,120 @@
+//! The gateway's own rules hold for both ends of a transfer and for each file of a directory, whatever nodes think of it.
+
+use std::time::Duration;
+
+use gantry_store::{Depth, NewTransfer};
+use gantry_tool::{Asked, Condition, Decision, Operator, Rule, ToolError};
+
+use crate::fleet::Fleet;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn rule(tool: &str, decision: Decision) -> Rule {
+    Rule::new(&format!("on {tool}"), tool, decision, "because").unwrap()
+}
+
+fn on_path(tool: &str, decision: Decision, part: &str) -> Rule {
+    rule(tool, decision).when(Condition::new("path", Operator::Contains(part.into())).unwrap())
+}
+
+fn text(result: Result<gantry_toolsets::Transferred, ToolError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
+    let rules = vec![
+        on_path("Read", Decision::Deny, "secret"),
+        on_path("gsv__ReadFile", Decision::Deny, "secret"),
+        on_path("b__Write", Decision::Deny, "keep/"),
+        on_path("gsv__WriteFile", Decision::Ask, "keep/"),
+    ];
+    let fleet = Fleet::start_ruled(&["a", "b"], LIMIT, rules).await;
+    for node in ["a", "local"] {
+        for number in 0..600 {
+            fleet.write(node, &format!("tree/{number:04}"), "x");
+        }
+        fleet.write(node, "tree/zz/secret.txt", "s");
+        fleet.write(node, "plain/file", "x");
+        fleet.write(node, "kept/keep/file", "x");
+    }
+    fleet.objects.put("agents/main/tree/a", "x", "text/plain").await.unwrap();
+    fleet.objects.put("agents/main/tree/secret", "x", "text/plain").await.unwrap();
+    let keys = async || {
+        let listing = fleet.objects.list("", Depth::All).await.unwrap();
+        listing.objects.into_iter().map(|object| object.key).collect::<Vec<_>>()
+    };
+    let before = keys().await;
+    for (source, destination, expected) in [
+        ("a:tree", "b:copy", "zz/secret.txt: denied: because (rule on Read)"),
+        ("a:tree", "gsv:copy", "zz/secret.txt: denied: because (rule on Read)"),
+        ("a:tree", "local:copy", "zz/secret.txt: denied: because (rule on Read)"),
+        ("local:tree", "b:copy", "zz/secret.txt: denied: because (rule on Read)"),
+        ("gsv:tree", "b:copy", "secret: denied: because (rule on gsv__ReadFile)"),
+        ("a:kept", "b:copy", "keep/file: denied: because (rule on b__Write)"),
+        ("a:kept", "gsv:copy", "keep/file: approval needed"),
+        ("a:tree/zz/secret.txt", "b:copy", "denied: because (rule on Read)"),
+        ("a:plain", "b:keep/x", "denied: because (rule on b__Write)"),
+    ] {
+        let said = text(fleet.transfer(source, destination).await);
+        assert!(said.contains(expected), "{source} → {destination}: {said}");
+        assert_eq!(fleet.names("b"), [""; 0], "{source} → {destination}: nothing is written");
+        assert_eq!(keys().await, before, "{source} → {destination}: nothing is stored");
+    }
+    assert!(!fleet.at("local", "copy").exists());
+    for (source, destination) in
+        [("a:plain", "b:copy"), ("a:kept", "local:copy"), ("local:plain", "gsv:copy")]
+    {
+        let done = fleet.transfer(source, destination).await.unwrap();
+        assert_eq!(done.files, Some(1), "{source} → {destination}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_approved_is_not_asked_again_on_the_gateways_own_machine() {
+    let rules = vec![rule("local__Read", Decision::Ask), on_path("local__Write", Decision::Ask, "x")];
+    let fleet = Fleet::start_ruled(&["a"], LIMIT, rules).await;
+    fleet.write("local", "file", "x");
+    let said = text(fleet.transfer("local:file", "a:file").await);
+    assert!(said.contains("approval needed") && said.contains("(rule on local__Read)"), "{said}");
+    let approved = |tool: &str| Asked { tool: tool.into(), rule: format!("on {tool}") };
+    let mut call = fleet.call();
+    call.approved = vec![approved("local__Read")];
+    fleet.transfer_as(call.clone(), "local:file", "a:file").await.unwrap();
+    let said = text(fleet.transfer_as(call.clone(), "local:file", "local:x").await);
+    assert!(said.contains("(rule on local__Write)"), "a yes to reading is none to writing: {said}");
+    call.approved.push(approved("local__Write"));
+    fleet.transfer_as(call, "local:file", "local:x").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
+    let rules = vec![rule("b__Write", Decision::Deny).for_agents(vec!["persona".into()])];
+    let fleet = Fleet::start_ruled(&["a", "b"], LIMIT, rules).await;
+    fleet.write("a", "file", "x");
+    let standings = [("free", None), ("bound", Some(r#"{"alsoAs": ["persona"]}"#)), ("torn", Some("{"))];
+    for (id, standing) in standings {
+        let new = NewTransfer {
+            id: id.into(),
+            agent: "main".into(),
+            principal: "operator".into(),
+            autonomy: "supervised".into(),
+            source: "a:file".into(),
+            destination: format!("b:{id}"),
+            standing: standing.map(str::to_owned),
+        };
+        fleet.database.insert_transfer(&new, 1).await.unwrap();
+    }
+    assert_eq!(fleet.transfers.resume().await.unwrap(), 3);
+    for _ in 0..600 {
+        if fleet.database.unfinished_transfers().await.unwrap().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let error = async |id: &str| fleet.database.transfer(id).await.unwrap().unwrap().error;
+    assert_eq!(error("free").await, None);
+    assert_eq!(error("bound").await.as_deref(), Some("denied: because (rule on b__Write)"));
+    assert!(error("torn").await.is_some_and(|error| error.contains("not known how to judge")));
+    assert_eq!(fleet.names("b"), ["free"]);
+}

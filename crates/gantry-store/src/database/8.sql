@@ -1,0 +1,7 @@
+-- By which rules a transfer is judged beside its caller's own, and what was approved, for a gateway that starts anew.
+ALTER TABLE transfers ADD COLUMN standing TEXT;
+
+-- Counts the tokens that have had a name: what one of them left is not the next one's.
+ALTER TABLE client_tokens ADD COLUMN generation INTEGER NOT NULL DEFAULT 1;
+
+PRAGMA user_version = 8;

@@ -1,0 +1,78 @@
+//! Step 3 of a call: what policy says of it, and of all that it amounts to.
+
+use serde_json::Value;
+
+use super::Gate;
+use crate::call::Call;
+use crate::implied::{Asked, Implied};
+use crate::policy::{Decision, Request, Subject, Verdict};
+use crate::registry::ToolScope;
+use crate::tool::Tool;
+
+/// What step 3 comes to.
+pub(super) struct Judged {
+    pub(super) verdict: Verdict,
+    /// What it says is about paths.
+    pub(super) names_paths: bool,
+    /// Every question about a call that amounts to others: who says yes is shown all of it.
+    pub(super) asked: Option<Vec<Asked>>,
+}
+
+impl Judged {
+    fn unknown(would: &str, reason: &str) -> Judged {
+        let verdict = Verdict {
+            decision: Decision::Deny,
+            rule: "unknown-touches".into(),
+            sensitive: false,
+            reason: format!("what the call would {would} cannot be told: {reason}"),
+        };
+        Judged { verdict, names_paths: true, asked: None }
+    }
+}
+
+impl Gate {
+    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge.
+    pub(super) async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Judged {
+        let touches = match tool.touched(call, input).await {
+            Ok(touches) => touches,
+            Err(reason) => return Judged::unknown("touch", &reason),
+        };
+        let request = Request { call, subject: Subject::of(tool), input, touches: &touches };
+        let verdict = self.parts.policy.decide(&request);
+        let names_paths = !touches.is_empty();
+        match tool.implied(input) {
+            None => Judged { verdict, names_paths, asked: None },
+            Some(Ok(implied)) => self.decide_implied(call, tool, verdict, &implied),
+            Some(Err(reason)) => Judged::unknown("amount to", &reason),
+        }
+    }
+
+    /// A call that amounts to others may do no more than they: the strictest verdict holds.
+    fn decide_implied(&self, call: &Call, tool: &Tool, own: Verdict, implied: &[Implied]) -> Judged {
+        let policy = &self.parts.policy;
+        let verdict_of = |implied: &Implied| match self.is_out_of_scope(call, implied) {
+            true => Verdict {
+                decision: Decision::Deny,
+                rule: "tool-scope".into(),
+                reason: format!("{} needs {}, which is not available here", tool.name(), implied.tool()),
+                sensitive: false,
+            },
+            false => policy.decide_implied(call, implied),
+        };
+        let (mut strictest, mut asked) = (own, Vec::new());
+        for implied in implied {
+            let verdict = verdict_of(implied);
+            if verdict.decision == Decision::Ask {
+                asked.push(Asked { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
+            }
+            strictest = strictest.stricter(verdict);
+        }
+        Judged { verdict: strictest, names_paths: true, asked: Some(asked) }
+    }
+
+    fn is_out_of_scope(&self, call: &Call, implied: &Implied) -> bool {
+        let registry = &self.parts.registry;
+        registry.resolve(&call.scope, implied.tool()).is_none()
+            && registry.resolve(&ToolScope::default(), implied.tool()).is_some()
+    }
+}

@@ -1,0 +1,85 @@
+//! Calls that another one amounts to. A transfer reads at one end and writes at the other: what policy says of that read and
+//! of that write binds the transfer too.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::error::Refusal;
+use crate::policy::{Decision, Policy, Request, Rule, Subject, Verdict};
+use crate::tool::{Access, Toolset, Touch};
+
+/// A call of a tool for one path, which nobody makes but which takes place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Implied {
+    tool: String,
+    toolset: Toolset,
+    access: Access,
+    input: Value,
+    touches: Vec<Touch>,
+}
+
+/// A question that was asked about a call: by which rule, of which tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub tool: String,
+    pub rule: String,
+}
+
+impl Implied {
+    pub fn new(tool: impl Into<String>, toolset: Toolset, access: Access, path: &str) -> Implied {
+        Implied { tool: tool.into(), toolset, access, input: json!({ "path": path }), touches: Vec::new() }
+    }
+
+    /// It touches a path of a machine.
+    pub fn touching(mut self, touch: Touch) -> Implied {
+        self.touches.push(touch);
+        self
+    }
+
+    pub(crate) fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { name: &self.tool, toolset: self.toolset, acts: self.access == Access::Write }
+    }
+
+    fn request<'a>(&'a self, call: &'a Call) -> Request<'a> {
+        Request { call, subject: self.subject(), input: &self.input, touches: &self.touches }
+    }
+}
+
+impl Policy {
+    /// What is said of a call that `call` amounts to.
+    pub(crate) fn decide_implied(&self, call: &Call, implied: &Implied) -> Verdict {
+        self.decide(&implied.request(call))
+    }
+
+    /// Why a call that `call` amounts to cannot be, unless it is allowed or somebody has said yes to it.
+    pub fn refuses(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
+        refusal(call, implied, self.decide_implied(call, implied))
+    }
+
+    /// The same by the configured rules alone. For files of a directory that was judged by itself: what is sensitive among
+    /// them is for the machine to leave out that walks it.
+    pub fn rules_refuse(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
+        refusal(call, implied, self.decide_by_rules(&implied.request(call))?)
+    }
+
+    /// Whether rules could say different things of two paths.
+    pub fn tells_paths_apart(&self, implied: &Implied) -> bool {
+        let tells = |rule: &Rule| rule.looks_at_inputs() && rule.is_about_subject(implied.subject());
+        self.rules().iter().any(tells)
+    }
+}
+
+fn refusal(call: &Call, implied: &Implied, verdict: Verdict) -> Option<Refusal> {
+    let is_approved =
+        || call.approved.iter().any(|asked| asked.tool == implied.tool && asked.rule == verdict.rule);
+    match verdict.decision {
+        Decision::Allow => None,
+        Decision::Ask if is_approved() => None,
+        Decision::Ask | Decision::Deny => Some(verdict.refusal(call)),
+    }
+}
