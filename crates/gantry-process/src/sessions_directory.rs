@@ -75,7 +75,7 @@ pub fn move_sessions(from: &Path, to: &Path) -> Result<usize, ProcessError> {
     let folders = from.folders()?;
     for (id, folder) in &folders {
         let target = to.folder(*id);
-        let failed = |source| ProcessError::Log { path: target.clone(), source };
+        let failed = |cause| ProcessError::Log { path: target.clone(), cause };
         std::fs::rename(folder.path(), &target).map_err(failed)?;
     }
     Ok(folders.len())
