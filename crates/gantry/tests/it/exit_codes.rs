@@ -144,7 +144,7 @@ fn with_a_gateway() {
             (&["logs"], &[], 4),
             (&["logs", "zz"], &[], 1),
             (&["logs", "local"], &[], 1),
-            (&["logs", "box"], &[], 1),
+            (&["logs", "box"], &[], 4),
             (&["tools", "Raed"], &[], 2),
             (&["tools", "--agent", "nobody"], &[], 2),
             (&["nodes", "forget", "box"], &[], 0),

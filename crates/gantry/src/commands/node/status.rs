@@ -50,13 +50,14 @@ pub(super) fn status(places: &Places, output: &Output, home: &NodeHome) -> Resul
 pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool) -> Result<Exit> {
     let folder = home.logs();
     let failed = || format!("cannot read the log in {}", folder.display());
-    if !folder.exists() {
-        let known = "`gantry node` keeps one once it has run with that id and data directory";
-        bail!("there is no log of a node \"{}\" in {}; {known}", home.id(), folder.display());
-    }
     // Before the tail is read: a line in between is shown twice rather than never.
     let mut following = if follow { Some(Follow::new(&folder).with_context(failed)?) } else { None };
     let found = tail(&folder, lines).with_context(failed)?;
+    // A node's first word is that it has started.
+    if found.lines.is_empty() && !found.truncated {
+        let known = "`gantry node` keeps one once it has run with that id and data directory";
+        bail!("there is no log of a node \"{}\" in {}; {known}", home.id(), folder.display());
+    }
     found.lines.iter().for_each(|line| output.line(line));
     if found.truncated {
         output.note(&format!("there are older lines in {}", folder.display()));

@@ -38,7 +38,7 @@ fn malformed_addresses_and_names_are_refused_before_anything_starts() {
         assert_ne!(ran.code, 0, "{args:?}");
         assert!(ran.stdout.contains("\"error\""), "{args:?}: {}", ran.stdout);
     }
-    for (tool, status) in [("nobody__Read", 404), ("box__Read", 404), ("Reed", 404)] {
+    for (tool, status) in [("nobody__Read", 404), ("box__Read", 503), ("Reed", 404)] {
         let refused = fleet.call(tool, &json!({"path": "a"}));
         assert_eq!(refused.status, status, "{refused:?}");
         assert!(refused.json()["error"]["message"].is_string());
