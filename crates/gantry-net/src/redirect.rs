@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(go("//b.example/z#other"), "https://b.example/z#other");
         assert_eq!(
             go("http://a.example/"),
-            "the redirect to http://a.example/ was not followed: it leads from https to http"
+            "the redirect to http://a.example/#part was not followed: it leads from https to http"
         );
         assert!(go("http://[").contains("was not followed"));
         assert_eq!(location(StatusCode::FOUND, &HeaderMap::new(), &from).unwrap(), None);

@@ -82,7 +82,10 @@ impl McpServerConfig {
         if let Some(url) = &self.url {
             match Url::parse(url).map_err(|err| err.to_string()) {
                 Err(reason) => wrong("url", reason),
-                Ok(url) => {
+                Ok(mut url) => {
+                    // Errors quote it, and people put tokens there.
+                    url.set_query(None);
+                    url.set_fragment(None);
                     if let Err(err) = check_address(&url) {
                         wrong("url", err.to_string());
                     }
