@@ -1,6 +1,7 @@
 //! Ends of background processes, told to the operator's clients. What nobody heard is told to those that connect later.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,26 +21,39 @@ pub(crate) const HEARD_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct Ends {
     sender: broadcast::Sender<Value>,
     unheard: Mutex<VecDeque<Unheard>>,
+    /// Listeners that have stayed.
+    staying: AtomicUsize,
+}
+
+pub(crate) struct Staying<'a>(&'a Ends);
+
+impl Drop for Staying<'_> {
+    fn drop(&mut self) {
+        self.0.staying.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 struct Unheard {
-    event_id: String,
     bytes: usize,
     data: Value,
 }
 
 impl Default for Ends {
     fn default() -> Ends {
-        Ends { sender: broadcast::channel(EVENTS).0, unheard: Mutex::default() }
+        Ends { sender: broadcast::channel(EVENTS).0, unheard: Mutex::default(), staying: AtomicUsize::new(0) }
     }
 }
 
 impl Ends {
-    pub(crate) fn tell(&self, event_id: &str, data: Value) {
+    pub(crate) fn tell(&self, data: Value) {
         let mut unheard = self.unheard();
-        let Err(broadcast::error::SendError(data)) = self.sender.send(data) else { return };
+        // Nobody may be listening, or only somebody who is about to go.
+        let _ = self.sender.send(data.clone());
+        if self.staying.load(Ordering::Acquire) > 0 {
+            return;
+        }
         let bytes = data.to_string().len();
-        unheard.push_back(Unheard { event_id: event_id.to_owned(), bytes, data });
+        unheard.push_back(Unheard { bytes, data });
         while unheard.len() > MAX_UNHEARD
             || unheard.iter().map(|end| end.bytes).sum::<usize>() > MAX_UNHEARD_BYTES
         {
@@ -53,10 +67,11 @@ impl Ends {
         (unheard.iter().map(|end| end.data.clone()).collect(), self.sender.subscribe())
     }
 
-    /// Somebody has heard these.
-    pub(crate) fn heard(&self, told: &[Value]) {
-        let is_told = |id: &str| told.iter().any(|data| data["eventId"] == id);
-        self.unheard().retain(|end| !is_told(&end.event_id));
+    /// Somebody who listens has stayed, and has heard everything so far; as long as this is kept, everything to come.
+    pub(crate) fn stay(&self) -> Staying<'_> {
+        self.unheard().clear();
+        self.staying.fetch_add(1, Ordering::AcqRel);
+        Staying(self)
     }
 
     fn unheard(&self) -> MutexGuard<'_, VecDeque<Unheard>> {
@@ -74,26 +89,29 @@ mod tests {
     fn what_nobody_heard_is_told_until_somebody_has() {
         let ends = Ends::default();
         let end = |id: &str| json!({"eventId": id});
-        ends.tell("a", end("a"));
+        ends.tell(end("a"));
         let (first, mut live) = ends.listen();
         assert_eq!(first, [end("a")]);
-        ends.tell("b", end("b"));
+        ends.tell(end("b"));
         assert_eq!(live.try_recv().unwrap(), end("b"));
-        let (second, _) = ends.listen();
-        assert_eq!(second, [end("a")], "b was heard by the first, a perhaps not");
-        ends.heard(&first);
+        assert_eq!(ends.listen().0, [end("a"), end("b")], "who heard them may be gone");
+        let staying = ends.stay();
+        ends.tell(end("c"));
         assert!(ends.listen().0.is_empty());
+        drop(staying);
+        ends.tell(end("d"));
+        assert_eq!(ends.listen().0, [end("d")]);
     }
 
     #[test]
     fn no_more_than_so_many_wait() {
         let ends = Ends::default();
         for number in 0..100 {
-            ends.tell(&number.to_string(), json!({"eventId": number.to_string()}));
+            ends.tell(json!({"eventId": number.to_string()}));
         }
         let (waiting, _) = ends.listen();
         assert_eq!((waiting.len(), &waiting[63]["eventId"]), (64, &json!("99")));
-        ends.tell("huge", json!({"eventId": "huge", "tail": "x".repeat(MAX_UNHEARD_BYTES - 1000)}));
+        ends.tell(json!({"eventId": "huge", "tail": "x".repeat(MAX_UNHEARD_BYTES - 1000)}));
         let (waiting, _) = ends.listen();
         assert_eq!(waiting.last().unwrap()["eventId"], "huge");
         assert!(waiting.len() < 64, "{}", waiting.len());

@@ -158,7 +158,7 @@ impl Gateway {
         let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
         if new {
             data["nodeId"] = json!(node);
-            self.ends.tell(&end.event_id, data);
+            self.ends.tell(data);
         }
         Ok(new)
     }

@@ -89,10 +89,9 @@ async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
         let _ = link.event(event::PROCESS_ENDED, raw(data)).await;
     }
     let staying = async {
-        if !unheard.is_empty() {
-            tokio::time::sleep(HEARD_AFTER).await;
-            gateway.ends.heard(&unheard);
-        }
+        tokio::time::sleep(HEARD_AFTER).await;
+        let _staying = gateway.ends.stay();
+        std::future::pending::<()>().await
     };
     let telling = async {
         loop {
