@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
-use globset::GlobMatcher;
 use tokio::sync::watch;
 
 use crate::error::{Refusal, RefusalCode};
@@ -11,6 +10,10 @@ use crate::nearest::nearest;
 use crate::published::{folded, may_be_hashed, published_name};
 use crate::shared::{SharedTool, told_for_all};
 use crate::tool::{Tool, Toolset};
+
+mod scope;
+
+pub use scope::ToolScope;
 
 /// Every registered tool, by name. Cheap to clone; clones share the list.
 #[derive(Debug, Clone, Default)]
@@ -369,107 +372,6 @@ pub(crate) fn is_published_as(tool: &Tool, name: &str) -> bool {
 
 fn bare_name(tool: &Tool) -> Option<&str> {
     node_and_name(tool).map(|(_, bare)| bare)
-}
-
-/// Which tools are visible: an allow list and a deny list of names, globs (`local__*`) and toolsets (`node`).
-#[derive(Debug, Clone, Default)]
-pub struct ToolScope {
-    /// `None` lets every tool through.
-    allow: Option<Vec<Selector>>,
-    deny: Vec<Selector>,
-    /// Only tools that change nothing.
-    read_only: bool,
-    /// What this scope is a part of.
-    within: Option<Arc<ToolScope>>,
-}
-
-#[derive(Debug, Clone)]
-enum Selector {
-    Toolset(Toolset),
-    Name(String),
-    Glob(GlobMatcher),
-}
-
-impl ToolScope {
-    pub fn new(allow: Option<&[String]>, deny: &[String]) -> Result<ToolScope, RegistryError> {
-        let parse =
-            |texts: &[String]| texts.iter().map(|text| Selector::parse(text)).collect::<Result<Vec<_>, _>>();
-        Ok(ToolScope { allow: allow.map(parse).transpose()?, deny: parse(deny)?, ..ToolScope::default() })
-    }
-
-    pub fn read_only(self) -> ToolScope {
-        ToolScope { read_only: true, ..self }
-    }
-
-    /// Lets through what both let through.
-    pub fn within(self, other: ToolScope) -> ToolScope {
-        let inner = self.within.as_deref().cloned();
-        let within = inner.map_or_else(|| other.clone(), |inner| inner.within(other.clone()));
-        ToolScope { within: Some(Arc::new(within)), ..self }
-    }
-
-    /// With this tool among those that are listed, unless it is denied.
-    pub fn including(self, name: &str) -> ToolScope {
-        let within = self.within.as_deref().cloned().map(|within| Arc::new(within.including(name)));
-        let allow = self.allow.map(|mut allow| {
-            allow.push(Selector::Name(canonical_name(name)));
-            allow
-        });
-        ToolScope { allow, within, ..self }
-    }
-
-    /// Whether somebody has written down what is let through.
-    pub fn is_listed(&self) -> bool {
-        self.allow.is_some() || self.within.as_ref().is_some_and(|within| within.is_listed())
-    }
-
-    /// Whether a node's tool of that bare name could be let through, as far as names tell.
-    fn may_allow(&self, node: &str, bare: &str) -> bool {
-        let name = format!("{node}__{bare}");
-        let listed = |selectors: &[Selector]| {
-            selectors.iter().any(|selector| selector.names(Toolset::Node, &name, Some(bare)))
-        };
-        self.allow.as_deref().is_none_or(listed)
-            && !listed(&self.deny)
-            && self.within.as_ref().is_none_or(|within| within.may_allow(node, bare))
-    }
-
-    pub fn allows(&self, tool: &Tool) -> bool {
-        let listed = |selectors: &[Selector]| selectors.iter().any(|selector| selector.matches(tool));
-        self.allow.as_deref().is_none_or(listed)
-            && !listed(&self.deny)
-            && (!self.read_only || tool.is_read_only())
-            && self.within.as_ref().is_none_or(|within| within.allows(tool))
-    }
-}
-
-impl Selector {
-    fn parse(text: &str) -> Result<Selector, RegistryError> {
-        if let Some(toolset) = Toolset::ALL.into_iter().find(|toolset| toolset.name() == text) {
-            return Ok(Selector::Toolset(toolset));
-        }
-        let name = canonical_name(text);
-        if !text.contains(['*', '?', '[', ']', '{', '}']) {
-            return Ok(Selector::Name(name));
-        }
-        let glob = globset::Glob::new(&name);
-        let glob = glob
-            .map_err(|err| RegistryError::Selector { pattern: text.to_owned(), reason: err.to_string() })?;
-        Ok(Selector::Glob(glob.compile_matcher()))
-    }
-
-    fn matches(&self, tool: &Tool) -> bool {
-        self.names(tool.toolset(), tool.name(), bare_name(tool))
-            || matches!(self, Selector::Name(name) if is_published_as(tool, name))
-    }
-
-    fn names(&self, set: Toolset, name: &str, bare: Option<&str>) -> bool {
-        match self {
-            Selector::Toolset(toolset) => *toolset == set,
-            Selector::Name(own) => own == name || bare == Some(own),
-            Selector::Glob(glob) => glob.is_match(name) || bare.is_some_and(|bare| glob.is_match(bare)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -380,7 +380,11 @@ fn names_that_are_taken_are_refused() {
     drop(up);
     std::fs::write(&path, with_box).unwrap();
     let up = Up::start(&world);
-    assert_eq!(up.call("box__echo", &json!({"text": "x"})).status, 404, "the node was first");
+    assert_eq!(
+        up.call("box__echo", &json!({"text": "x"})).status,
+        503,
+        "the node was first, and has not connected yet"
+    );
     assert_eq!(up.call("fake__echo", &json!({"text": "x"})).text(), "x");
 }
 
