@@ -51,8 +51,7 @@ const STEP: Duration = Duration::from_millis(2);
 /// Runs one command by the order that waits on standard input, which is the control socket.
 pub fn main() -> ExitCode {
     // While it starts a confined command one of its threads is as confined as that, and would otherwise be its to trace.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    crate::unseen::hide_from_others();
     #[cfg(target_os = "linux")]
     let done = if guard::is_above_us() { keep() } else { guard::guard() };
     #[cfg(not(target_os = "linux"))]

@@ -38,6 +38,7 @@ mod sessions_directory;
 mod supervise;
 mod surviving;
 mod text;
+mod unseen;
 
 pub use command::{Capture, Command, Cwd, DEFAULT_KEEP_TAIL, Stdin};
 pub use ends::{EndReport, Ends};
@@ -53,3 +54,4 @@ pub use sandbox::{Network, Sandbox, SandboxSupport, existing, sandbox_support};
 pub use session::{Ended, Finished, SessionId, Snapshot, Stream, Written};
 pub use sessions_directory::move_sessions;
 pub use surviving::end_sessions;
+pub use unseen::hide_from_others;

@@ -69,8 +69,19 @@ impl DataDir {
     }
 
     /// As [`DataDir::create`], and gives the directory and its private files their modes back: whoever runs as the same
-    /// user can change those, confined or not. Gives what had to be changed, and the mode it had.
+    /// user can change those, confined or not. Gives what had to be changed, and the mode it had. Files that belong to
+    /// somebody else than this user and root are refused: their owner can open them again at any time.
     pub fn restore(&self) -> Result<Vec<(PathBuf, u32)>, DataDirError> {
+        let own = rustix::process::geteuid().as_raw();
+        for path in PRIVATE.iter().map(|name| self.root.join(name)).chain([self.config_file()]) {
+            let owner = std::fs::symlink_metadata(&path).map_or(own, |found| found.uid());
+            if owner != own && owner != 0 {
+                let message = format!(
+                    "it belongs to user {owner}, who can change it; look at what it holds, then `chown {own}` it"
+                );
+                return Err(DataDirError { path, cause: io::Error::other(message) });
+            }
+        }
         let mut restored = Vec::new();
         let mut restore = |path: PathBuf, mode: u32| {
             let failed = |cause| DataDirError { path: path.clone(), cause };
@@ -319,6 +330,23 @@ mod tests {
             assert_eq!((mode(data.root()), mode(&data.operator_token_file())), (0o700, 0o600));
         }
         assert_eq!(mode(&data.config_file()), 0o644, "the operator's own file is the operator's to close");
+    }
+
+    #[test]
+    fn files_of_somebody_else_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().join("data"));
+        data.operator_token().unwrap();
+        std::fs::write(data.config_file(), "").unwrap();
+        for path in [data.operator_token_file(), data.config_file()] {
+            // Only root can give files away; for others this says that their own are taken.
+            let given = std::os::unix::fs::chown(&path, Some(65_534), None).is_ok();
+            let refused = data.restore().map_err(|err| err.to_string());
+            assert_eq!(refused.is_err(), given, "{refused:?}");
+            assert!(refused.err().is_none_or(|told| told.contains("user 65534")));
+            std::os::unix::fs::chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        }
+        data.restore().unwrap();
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Verdict {
     pub sensitive: bool,
 }
 
+/// The rule by which supervised agents are asked about what changes or reaches things.
+const SUPERVISED: &str = "supervised-agent";
+
 impl Verdict {
     fn new(decision: Decision, rule: impl Into<String>, reason: impl Into<String>) -> Verdict {
         Verdict { decision, rule: rule.into(), reason: reason.into(), sensitive: false }
@@ -41,6 +44,22 @@ impl Verdict {
 
     pub(crate) fn stricter(self, other: Verdict) -> Verdict {
         if other.decision > self.decision { other } else { self }
+    }
+
+    /// As [`Verdict::stricter`], but of two questions both are asked: who says yes has heard of every rule.
+    pub(crate) fn together(self, other: Verdict) -> Verdict {
+        let both_ask = self.decision == Decision::Ask && other.decision == Decision::Ask;
+        // That a call acts at all is plain from every question about it.
+        let adds_nothing = other.rule == SUPERVISED || self.rule.split(", ").any(|rule| rule == other.rule);
+        if !both_ask || adds_nothing {
+            return self.stricter(other);
+        }
+        Verdict {
+            rule: format!("{}, {}", self.rule, other.rule),
+            reason: format!("{}; {}", self.reason, other.reason),
+            sensitive: self.sensitive || other.sensitive,
+            decision: Decision::Ask,
+        }
     }
 
     /// What a caller is told to whom nothing was allowed.
@@ -331,6 +350,14 @@ fn default_decision(principal: PrincipalKind, sensitive: bool) -> Decision {
 fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>) -> Verdict {
     let principal = call.principal.kind();
     if let Some(touch) = sensitive
+        && principal == PrincipalKind::Client
+        && SensitivePaths::is_of_a_process(&touch.path)
+    {
+        // Tokens that are worth more than the caller's: the sandbox keeps shells from it, too.
+        let reason = format!("{} is another program's, and the operator's to read", touch.path.display());
+        return Verdict::new(Decision::Deny, "other-programs", reason);
+    }
+    if let Some(touch) = sensitive
         && default_decision(principal, true) == Decision::Ask
     {
         let act = match touch.access {
@@ -344,7 +371,7 @@ fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>)
     if acts_alone && call.autonomy == Autonomy::Supervised && subject.acts {
         let reason =
             format!("agent {} is supervised, and {} can change or reach things", call.agent, subject.name);
-        return Verdict::new(Decision::Ask, "supervised-agent", reason);
+        return Verdict::new(Decision::Ask, SUPERVISED, reason);
     }
     Verdict::new(Decision::Allow, "default", "allowed by default")
 }
@@ -522,6 +549,29 @@ mod tests {
             decide(&policy, Principal::Operator, "x", json!({}), &["/h/.ssh/id_rsa"]).0,
             Decision::Allow
         );
+    }
+
+    #[test]
+    fn what_other_programs_hold_is_the_operators_to_read() {
+        let policy = Policy::default();
+        let as_who = |principal, path| decide(&policy, principal, "local__Read", json!({}), &[path]);
+        let client = || Principal::Client { token: "c".into() };
+        let (decision, rule) = as_who(client(), "/proc/12/environ");
+        assert_eq!((decision, rule.as_str()), (Decision::Deny, "other-programs"));
+        assert_eq!(as_who(client(), "/h/.netrc").0, Decision::Allow);
+        assert_eq!(as_who(Principal::Operator, "/proc/12/environ").0, Decision::Allow);
+    }
+
+    #[test]
+    fn of_two_questions_both_are_asked() {
+        let verdict = |decision, rule: &str| Verdict::new(decision, rule, format!("because of {rule}"));
+        let both = verdict(Decision::Ask, "a").together(verdict(Decision::Ask, "b"));
+        assert_eq!((both.decision, &*both.rule), (Decision::Ask, "a, b"));
+        assert!(both.reason.contains("because of a") && both.reason.contains("because of b"));
+        assert_eq!(both.together(verdict(Decision::Ask, "b")).rule, "a, b");
+        let denied = verdict(Decision::Ask, "a").together(verdict(Decision::Deny, "c"));
+        assert_eq!((denied.decision, &*denied.rule), (Decision::Deny, "c"));
+        assert_eq!(verdict(Decision::Allow, "d").together(verdict(Decision::Ask, "a")).rule, "a");
     }
 
     #[test]

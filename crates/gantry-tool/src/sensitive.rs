@@ -60,6 +60,7 @@ const NAMES: &[&str] = &[
     ".xsessionrc",
     ".xinitrc",
     ".pam_environment",
+    ".inputrc",
     ".gitconfig",
     "config.fish",
     ".bash_history",
@@ -114,9 +115,14 @@ const START_FILES_IN_HOME: &[&str] = &[
     ".xsessionrc",
     ".xinitrc",
     ".pam_environment",
+    ".inputrc",
     ".gitconfig",
-    ".config/fish/config.fish",
+    ".config/fish",
+    ".config/git",
 ];
+
+/// Directories below `.config` whose whole content is run by shells, or by git.
+const START_DIRECTORIES: &[&str] = &["fish", "git"];
 
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
 
@@ -144,14 +150,13 @@ impl SensitivePaths {
         START_FILES_IN_HOME.iter().map(|place| home.join(place)).collect()
     }
 
+    /// What the system shows of a program's memory and environment.
+    pub(crate) fn is_of_a_process(path: &Path) -> bool {
+        is_process_secret(&names(path))
+    }
+
     pub fn contains(&self, path: &Path) -> bool {
-        let components: Vec<String> = path
-            .components()
-            .filter_map(|component| match component {
-                Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
-                _ => None,
-            })
-            .collect();
+        let components = names(path);
         let name = components.last().map(String::as_str).unwrap_or_default();
         components.iter().any(|component| DIRECTORIES.contains(&component.as_str()))
             || NAMES.contains(&name)
@@ -159,8 +164,17 @@ impl SensitivePaths {
             || is_env_file(name)
             || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))
             || is_process_secret(&components)
+            || is_in_start_directory(&components)
             || self.extra.iter().any(|extra| path.starts_with(extra))
     }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
+        _ => None,
+    };
+    path.components().filter_map(name).collect()
 }
 
 fn is_private_key_name(name: &str) -> bool {
@@ -171,6 +185,11 @@ fn is_private_key_name(name: &str) -> bool {
 
 fn is_env_file(name: &str) -> bool {
     (name == ".env" || name.starts_with(".env.") || name == ".envrc") && !ENV_EXAMPLES.contains(&name)
+}
+
+fn is_in_start_directory(components: &[String]) -> bool {
+    let is_one = |pair: &[String]| pair[0] == ".config" && START_DIRECTORIES.contains(&pair[1].as_str());
+    components.windows(2).any(is_one)
 }
 
 /// `/proc/<pid>/environ` and `/proc/<pid>/mem` show other programs' secrets.
@@ -212,6 +231,9 @@ mod tests {
             "/etc/shadow",
             "/srv/vault/a",
             "/home/u/.config/gh/hosts.yml",
+            "/home/u/.config/git/config",
+            "/home/u/.config/fish/conf.d/x.fish",
+            "/home/u/.inputrc",
         ] {
             assert!(sensitive.contains(Path::new(path)), "{path}");
         }

@@ -292,15 +292,9 @@ impl Machine {
         self.home().and_then(|home| gantry_process::existing(&[home.to_owned()]).pop())
     }
 
-    /// What the operator's next login shell would run. Those in the home are named whether they are there or not, since
-    /// one could be made; those deeper down only if they are, since nothing could be made beside them.
+    /// What the operator's next login shell would run, whether it is there or not, since it could be made.
     fn start_files(&self) -> Vec<PathBuf> {
-        let Some(home) = self.real_home() else { return Vec::new() };
-        let mut places = SensitivePaths::start_files(&home);
-        places.retain(|place| {
-            place.parent() == Some(&home) || !gantry_process::existing(std::slice::from_ref(place)).is_empty()
-        });
-        places
+        self.real_home().map(|home| SensitivePaths::start_files(&home)).unwrap_or_default()
     }
 
     /// Those of them that lie where a command may write.
@@ -379,6 +373,18 @@ mod tests {
             assert_eq!(left, [".profile"]);
             assert_eq!(std::fs::read_to_string(home.join(".profile")).unwrap(), "echo from the profile\n");
         }
+        // Git's and fish's are directories below another, which may be there without them.
+        std::fs::create_dir_all(home.join(".config/other")).unwrap();
+        let script = "cd ~/.config; echo x > other/t && echo made; mkdir git; mkdir -p fish/conf.d; mv other git; mkdir -p ../.config/git; git config --global alias.x y";
+        let told =
+            format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await);
+        assert!(told.contains("made"), "{told}");
+        let left: Vec<_> = std::fs::read_dir(home.join(".config"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["other"], "{told}");
+        std::fs::remove_dir_all(home.join(".config")).unwrap();
         // Also where the workspace is the home itself, and for `tool::shell_exec`.
         let mut call = bench.agent_call("a");
         call.workspace = home.clone();

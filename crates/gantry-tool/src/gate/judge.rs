@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// A call that amounts to others may do no more than they: the strictest verdict holds.
+    /// A call that amounts to others may do no more than they: the strictest verdict holds, and every question is asked.
     fn decide_implied(&self, call: &Call, tool: &Tool, own: Verdict, implied: &[Implied]) -> Judged {
         let policy = &self.parts.policy;
         let verdict_of = |implied: &Implied| match self.is_out_of_scope(call, implied) {
@@ -65,7 +65,7 @@ impl Gate {
             if verdict.decision == Decision::Ask {
                 asked.push(Asked { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
             }
-            strictest = strictest.stricter(verdict);
+            strictest = strictest.together(verdict);
         }
         Judged { verdict: strictest, names_paths: true, asked: Some(asked) }
     }

@@ -337,7 +337,10 @@ mod tests {
         let input = json!({"source": "box:/a", "destination": "other:/b"});
         let mut call = bench.agent_call("a");
         call.approver = Some(Approver::new(|approval| {
-            assert_eq!((&*approval.tool, &*approval.rule), ("gsv__Transfer", "on box__Read"));
+            assert_eq!(
+                (&*approval.tool, &*approval.rule),
+                ("gsv__Transfer", "on box__Read, on other__Write")
+            );
             std::future::ready(Consent::Allowed)
         }));
         let done = bench.call_as(call, "gsv__Transfer", input).await.unwrap();

@@ -45,6 +45,7 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: LocalNode) -> Result<Exit> {
+    gantry_process::hide_from_others();
     let overrides = [
         ("gateway.listen", args.listen.map(|address| address.to_string())),
         ("gateway.publicUrl", args.public_url.clone()),

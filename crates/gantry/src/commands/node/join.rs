@@ -32,6 +32,8 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     let mut config = places.layers.load()?;
     config.resolve_paths(|path| places.resolve(path));
     config.warnings().iter().for_each(|warning| output.warning(warning));
+    // Its environment may hold its token.
+    gantry_process::hide_from_others();
     let joining = Joining::new(&places, &config, args)?;
     restored_modes(&places.data.restore()?).iter().for_each(|warning| output.warning(warning));
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
