@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
-use crate::error::{Refusal, RefusalCode};
 use crate::published::{folded, published_name};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
 use crate::tool::{Access, Tool, Toolset, Touch};
+
+mod verdict;
+
+use verdict::SUPERVISED;
+pub use verdict::Verdict;
 
 /// The stricter is the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -22,58 +26,6 @@ pub enum Decision {
     Allow,
     Ask,
     Deny,
-}
-
-/// A decision, the rule that made it and why. The rule's name goes to the audit log and into the refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    pub decision: Decision,
-    pub rule: String,
-    pub reason: String,
-    /// Whether the call would touch a sensitive path.
-    pub sensitive: bool,
-}
-
-/// The rule by which supervised agents are asked about what changes or reaches things.
-const SUPERVISED: &str = "supervised-agent";
-
-impl Verdict {
-    fn new(decision: Decision, rule: impl Into<String>, reason: impl Into<String>) -> Verdict {
-        Verdict { decision, rule: rule.into(), reason: reason.into(), sensitive: false }
-    }
-
-    pub(crate) fn stricter(self, other: Verdict) -> Verdict {
-        if other.decision > self.decision { other } else { self }
-    }
-
-    /// As [`Verdict::stricter`], but of two questions both are asked: who says yes has heard of every rule.
-    pub(crate) fn together(self, other: Verdict) -> Verdict {
-        let both_ask = self.decision == Decision::Ask && other.decision == Decision::Ask;
-        // That a call acts at all is plain from every question about it.
-        let adds_nothing = other.rule == SUPERVISED || self.rule.split(", ").any(|rule| rule == other.rule);
-        if !both_ask || adds_nothing {
-            return self.stricter(other);
-        }
-        Verdict {
-            rule: format!("{}, {}", self.rule, other.rule),
-            reason: format!("{}; {}", self.reason, other.reason),
-            sensitive: self.sensitive || other.sensitive,
-            decision: Decision::Ask,
-        }
-    }
-
-    /// What a caller is told to whom nothing was allowed.
-    pub(crate) fn refusal(&self, call: &Call) -> Refusal {
-        let because = format!("{} (rule {})", self.reason, self.rule);
-        match self.decision {
-            Decision::Ask if call.autonomy != Autonomy::Autonomous => Refusal::new(
-                RefusalCode::ApprovalNeeded,
-                format!("approval needed, and nobody can be asked: {because}"),
-            )
-            .with_hint("the operator can allow it with a policy rule in gantry.toml"),
-            _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
-        }
-    }
 }
 
 /// One configured rule.
@@ -560,18 +512,6 @@ mod tests {
         assert_eq!((decision, rule.as_str()), (Decision::Deny, "other-programs"));
         assert_eq!(as_who(client(), "/h/.netrc").0, Decision::Allow);
         assert_eq!(as_who(Principal::Operator, "/proc/12/environ").0, Decision::Allow);
-    }
-
-    #[test]
-    fn of_two_questions_both_are_asked() {
-        let verdict = |decision, rule: &str| Verdict::new(decision, rule, format!("because of {rule}"));
-        let both = verdict(Decision::Ask, "a").together(verdict(Decision::Ask, "b"));
-        assert_eq!((both.decision, &*both.rule), (Decision::Ask, "a, b"));
-        assert!(both.reason.contains("because of a") && both.reason.contains("because of b"));
-        assert_eq!(both.together(verdict(Decision::Ask, "b")).rule, "a, b");
-        let denied = verdict(Decision::Ask, "a").together(verdict(Decision::Deny, "c"));
-        assert_eq!((denied.decision, &*denied.rule), (Decision::Deny, "c"));
-        assert_eq!(verdict(Decision::Allow, "d").together(verdict(Decision::Ask, "a")).rule, "a");
     }
 
     #[test]

@@ -16,7 +16,7 @@ const DIRECTORIES: &[&str] = &[
     "keyrings",
 ];
 
-/// File names, compared without case.
+/// File names, compared without case; those of start files stand below.
 const NAMES: &[&str] = &[
     ".netrc",
     "_netrc",
@@ -39,29 +39,6 @@ const NAMES: &[&str] = &[
     "secrets.toml",
     "secrets.yml",
     "secrets.yaml",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zprofile",
-    ".zshenv",
-    ".zlogin",
-    ".zlogout",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
-    ".kshrc",
-    ".xprofile",
-    ".xsession",
-    ".xsessionrc",
-    ".xinitrc",
-    ".pam_environment",
-    ".inputrc",
-    ".gitconfig",
     "config.fish",
     ".bash_history",
     ".zsh_history",
@@ -160,6 +137,7 @@ impl SensitivePaths {
         let name = components.last().map(String::as_str).unwrap_or_default();
         components.iter().any(|component| DIRECTORIES.contains(&component.as_str()))
             || NAMES.contains(&name)
+            || START_FILES_IN_HOME.contains(&name)
             || is_private_key_name(name)
             || is_env_file(name)
             || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))

@@ -59,15 +59,18 @@ impl Gate {
             },
             false => policy.decide_implied(call, implied),
         };
+        let mut asks = Vec::from_iter(Some(own.clone()).filter(|own| own.decision == Decision::Ask));
         let (mut strictest, mut asked) = (own, Vec::new());
         for implied in implied {
             let verdict = verdict_of(implied);
             if verdict.decision == Decision::Ask {
                 asked.push(Asked { tool: implied.tool().to_owned(), rule: verdict.rule.clone() });
+                asks.push(verdict.clone());
             }
-            strictest = strictest.together(verdict);
+            strictest = strictest.stricter(verdict);
         }
-        Judged { verdict: strictest, names_paths: true, asked: Some(asked) }
+        let question = Verdict::of_all(asks).filter(|_| strictest.decision == Decision::Ask);
+        Judged { verdict: question.unwrap_or(strictest), names_paths: true, asked: Some(asked) }
     }
 
     fn is_out_of_scope(&self, call: &Call, implied: &Implied) -> bool {

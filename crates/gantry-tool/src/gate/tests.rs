@@ -161,22 +161,26 @@ async fn a_call_is_audited_before_and_after_and_refused_when_it_cannot_be() {
     assert_eq!(count.load(Ordering::SeqCst), 2, "nothing ran without its line");
 }
 
-#[tokio::test]
-async fn what_is_read_elsewhere_is_on_record_before_its_answer_goes_out() {
-    let audit = Arc::new(MemoryAudit::default());
-    let breaks = audit.clone();
-    let remote = RemoteTool {
-        name: "far__Read".into(),
-        toolset: Toolset::Node,
+fn reading_far(name: &str, toolset: Toolset, input_schema: Value) -> RemoteTool {
+    RemoteTool {
+        name: name.into(),
+        toolset,
         description: "Reads.".into(),
-        input_schema: json!({"type": "object"}),
+        input_schema,
         output_schema: None,
         read_only: true,
         destructive: false,
         idempotent: true,
         open_world: false,
         capabilities: Vec::new(),
-    };
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_elsewhere_is_on_record_before_its_answer_goes_out() {
+    let audit = Arc::new(MemoryAudit::default());
+    let breaks = audit.clone();
+    let remote = reading_far("far__Read", Toolset::Node, json!({"type": "object"}));
     let tool = Tool::remote(remote, move |_, input| {
         if input["break"] == true {
             breaks.break_it();
@@ -411,18 +415,9 @@ async fn errors_of_tools_that_work_with_files_are_private() {
 fn choosing() -> Tool {
     let demands: Vec<Value> =
         (0..200).map(|number| json!({"pattern": format!("^name[^{number}]")})).collect();
-    let remote = RemoteTool {
-        name: "far__choose".into(),
-        toolset: Toolset::Mcp,
-        description: "Chooses.".into(),
-        input_schema: json!({"type": "object", "properties": {"names": {"type": "array", "items": {"allOf": demands}}}}),
-        output_schema: None,
-        read_only: true,
-        destructive: false,
-        idempotent: true,
-        open_world: false,
-        capabilities: Vec::new(),
-    };
+    let schema =
+        json!({"type": "object", "properties": {"names": {"type": "array", "items": {"allOf": demands}}}});
+    let remote = reading_far("far__choose", Toolset::Mcp, schema);
     Tool::remote(remote, |_, _| std::future::ready(Ok(Reply::Text("chosen".into()))))
 }
 
