@@ -25,7 +25,7 @@ pub use backoff::Pace;
 pub use bulk::{NoTransfers, StreamSink};
 pub use home::{HomeError, NodeHome, NodeLock};
 pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, tail};
-pub use run::{DEFAULT_MAX_CALLS, Node, NodeOptions, Over, run};
+pub use run::{Comeback, DEFAULT_MAX_CALLS, Node, NodeOptions, Over, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
 pub use transfer::Transfers;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gantry_link::{HandshakeError, Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
-use gantry_protocol::{ErrorCode, method, raw};
+use gantry_protocol::{ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +40,7 @@ const REPLACED: &str = "another process with this node's id and token has taken 
                         is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
 
 const RENEWED: &str = "the node's token was renewed";
+const RENAMED: &str = "the node was renamed to ";
 
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
@@ -85,9 +86,32 @@ pub enum Over {
     /// The gateway does not take its token: revoked, renewed, or of another node. Somebody has to bring another one.
     Unauthorized {
         reason: String,
-        /// There is a new token for it, so it is expected back.
-        renewed: bool,
+        comeback: Comeback,
     },
+}
+
+/// How a node that was sent away may come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Comeback {
+    /// The gateway does not expect it.
+    Unexpected,
+    /// As what it was; there is a new token for it.
+    WithNewToken,
+    /// With the token it has.
+    UnderId(String),
+}
+
+impl Comeback {
+    fn told_by(reason: &str) -> Comeback {
+        if reason.starts_with(RENEWED) {
+            return Comeback::WithNewToken;
+        }
+        let id = reason.strip_prefix(RENAMED).and_then(|rest| rest.split(';').next());
+        match id.filter(|id| check_node_id(id).is_ok()) {
+            Some(id) => Comeback::UnderId(id.to_owned()),
+            None => Comeback::Unexpected,
+        }
+    }
 }
 
 /// Runs until `stop` fires, or the gateway does not know the node's token. `abort` cuts the time short that calls have to finish.
@@ -126,8 +150,8 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
                 let reason = dismissed.take().unwrap_or(reason);
                 state.failed(&reason);
                 log.error("unauthorized", json!({"reason": bounded(&reason)}));
-                let renewed = reason.starts_with(RENEWED);
-                break Over::Unauthorized { reason, renewed };
+                let comeback = Comeback::told_by(&reason);
+                break Over::Unauthorized { reason, comeback };
             }
             Ended::Lost { reason, lived } => {
                 dismissed = dismissal(&reason).map(str::to_owned);

@@ -58,13 +58,15 @@ impl Policy {
 
     /// Why a call that `call` amounts to cannot be, unless it is allowed or somebody has said yes to it.
     pub fn refuses(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
-        refusal(call, implied, self.decide_implied(call, implied))
+        let verdict = self.decide_implied(call, implied);
+        is_against(call, implied, &verdict).then(|| verdict.refusal(call))
     }
 
     /// The same by the configured rules alone. For files of a directory that was judged by itself: what is sensitive among
     /// them is for the machine to leave out that walks it.
     pub fn rules_refuse(&self, call: &Call, implied: &Implied) -> Option<Refusal> {
-        refusal(call, implied, self.decide_by_rules(&implied.request(call))?)
+        let verdict = self.decide_by_rules(&implied.request(call))?;
+        is_against(call, implied, &verdict).then(|| verdict.refusal_of_part(call))
     }
 
     /// Whether rules could say different things of two paths.
@@ -74,12 +76,12 @@ impl Policy {
     }
 }
 
-fn refusal(call: &Call, implied: &Implied, verdict: Verdict) -> Option<Refusal> {
+fn is_against(call: &Call, implied: &Implied, verdict: &Verdict) -> bool {
     let is_approved =
         || call.approved.iter().any(|asked| asked.tool == implied.tool && asked.rule == verdict.rule);
     match verdict.decision {
-        Decision::Allow => None,
-        Decision::Ask if is_approved() => None,
-        Decision::Ask | Decision::Deny => Some(verdict.refusal(call)),
+        Decision::Allow => false,
+        Decision::Ask => !is_approved(),
+        Decision::Deny => true,
     }
 }

@@ -52,7 +52,7 @@ async fn a_file_that_a_rule_is_against_keeps_its_directory_from_being_sent() {
         ("local:tree", "b:copy", "zz/secret.txt: denied: because (rule on Read)"),
         ("gsv:tree", "b:copy", "secret: denied: because (rule on gsv__ReadFile)"),
         ("a:kept", "b:copy", "keep/file: denied: because (rule on b__Write)"),
-        ("a:kept", "gsv:copy", "keep/file: approval needed"),
+        ("a:kept", "gsv:copy", "keep/file: approval needed, and parts are not asked for"),
         ("a:tree/zz/secret.txt", "b:copy", "denied: because (rule on Read)"),
         ("a:plain", "b:keep/x", "denied: because (rule on b__Write)"),
     ] {
@@ -114,7 +114,9 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
     }
     let error = async |id: &str| fleet.database.transfer(id).await.unwrap().unwrap().error;
     assert_eq!(error("free").await, None);
-    assert_eq!(error("bound").await.as_deref(), Some("denied: because (rule on b__Write)"));
+    // Where it was when the gateway ended is not known: its last file may have its name.
+    let told = "denied: because (rule on b__Write); files that had arrived whole before stay";
+    assert_eq!(error("bound").await.as_deref(), Some(told));
     assert!(error("torn").await.is_some_and(|error| error.contains("not known how to judge")));
     assert_eq!(fleet.names("b"), ["free"]);
 }

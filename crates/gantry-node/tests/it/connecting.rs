@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_node::{NodeState, Over, Phase, TokenSource};
+use gantry_node::{Comeback, NodeState, Over, Phase, TokenSource};
 use gantry_protocol::{ErrorCode, LogsParams, LogsResult, StreamFrame, StreamKind, WireError, method, raw};
 use serde_json::json;
 
@@ -75,7 +75,7 @@ async fn a_node_that_is_sent_away_asks_once_more_and_then_ends() {
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
     let reason = "the node was renamed to desk; start it with that id".to_owned();
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    assert_eq!(over, Over::Unauthorized { reason, renewed: false });
+    assert_eq!(over, Over::Unauthorized { reason, comeback: Comeback::UnderId("desk".into()) });
     let state = NodeState::read(&world.home).unwrap();
     assert_eq!(state.phase, Phase::Stopped);
     assert!(state.last_error.unwrap().contains("renamed to desk"));
@@ -92,13 +92,15 @@ async fn only_a_refused_token_ends_a_node() {
     let (mut socket, request) = gateway.knock().await;
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token was revoked")).await;
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    assert_eq!(over, Over::Unauthorized { reason: "the token was revoked".into(), renewed: false });
+    let comeback = Comeback::Unexpected;
+    assert_eq!(over, Over::Unauthorized { reason: "the token was revoked".into(), comeback });
     let world = World::start(gateway.url());
     gateway.accept_all().await.link.close("the node's token was renewed");
     let (mut socket, request) = gateway.knock().await;
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    assert_eq!(over, Over::Unauthorized { reason: "the node's token was renewed".into(), renewed: true });
+    let comeback = Comeback::WithNewToken;
+    assert_eq!(over, Over::Unauthorized { reason: "the node's token was renewed".into(), comeback });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -171,7 +171,12 @@ impl Gate {
                 self.refused(&call, name, Some(&input), refusal, None)
             }
             // Wrong wherever it would run.
-            [first, ..] if !input.is_object() => self.call(call, first.tool.name(), input).await,
+            _ if !input.is_object() => {
+                let refusal =
+                    Refusal::new(RefusalCode::InvalidInput, format!("the input of {name} is no object"))
+                        .with_hint(format!("`gantry tools {name}` shows the schema"));
+                self.refused(&call, name, Some(&input), refusal, None)
+            }
             _ => {
                 let message = format!("several nodes can answer: {}; say which one", listed(&ready));
                 self.refuse_node(&call, name, message)
@@ -394,7 +399,7 @@ mod tests {
         assert!(two.contains("several nodes can answer: a, b"), "{two}");
         for odd in [json!([]), json!("x"), json!(null)] {
             let wrong = ask(&gate, "Echo", odd.clone()).await.unwrap_err();
-            assert!(wrong.contains("error"), "{odd}: {wrong}");
+            assert!(wrong.contains("the input of Echo is no object"), "{odd}: {wrong}");
         }
         assert_eq!(ask(&gate, "OnlyB", json!({})).await.unwrap(), json!({"text": "", "node": "b"}));
         gate.registry().set_node_state("b", NodeState::default());

@@ -49,13 +49,23 @@ impl Verdict {
 
     /// What a caller is told to whom nothing was allowed.
     pub(crate) fn refusal(&self, call: &Call) -> Refusal {
+        let hint = "the operator can allow it with a policy rule in gantry.toml";
+        self.refusal_unasked(call, "nobody can be asked", hint)
+    }
+
+    /// The same, where a question could have been asked for what was named, but not for this part of it.
+    pub(crate) fn refusal_of_part(&self, call: &Call) -> Refusal {
+        let hint = "ask for it by itself, or let the operator allow it with a policy rule in gantry.toml";
+        self.refusal_unasked(call, "parts are not asked for", hint)
+    }
+
+    fn refusal_unasked(&self, call: &Call, why: &str, hint: &str) -> Refusal {
         let because = format!("{} (rule {})", self.reason, self.rule);
         match self.decision {
-            Decision::Ask if call.autonomy != Autonomy::Autonomous => Refusal::new(
-                RefusalCode::ApprovalNeeded,
-                format!("approval needed, and nobody can be asked: {because}"),
-            )
-            .with_hint("the operator can allow it with a policy rule in gantry.toml"),
+            Decision::Ask if call.autonomy != Autonomy::Autonomous => {
+                let message = format!("approval needed, and {why}: {because}");
+                Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint)
+            }
             _ => Refusal::new(RefusalCode::Denied, format!("denied: {because}")),
         }
     }

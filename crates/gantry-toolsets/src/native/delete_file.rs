@@ -44,7 +44,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     }
     let below = objects.list(&format!("{}/", path.key()), Depth::One).await.map_err(object_error)?;
     if !below.is_empty() {
-        return Err(ToolError::failed(format!("{shown} is a directory; delete the files in it one by one")));
+        return Err(ToolError::failed(format!("{shown} is a directory, and only files can be deleted")));
     }
     Err(ToolError::failed(format!("no such file in the workspace: {shown}")))
 }
@@ -68,7 +68,7 @@ mod tests {
         };
         for (path, error) in [
             ("f", "no such file in the workspace: f"),
-            ("dir", "dir is a directory; delete the files in it one by one"),
+            ("dir", "dir is a directory, and only files can be deleted"),
             (
                 "skills/y/S.md",
                 "skills/y/S.md is a skill that all agents share; there is no copy of yours to delete",

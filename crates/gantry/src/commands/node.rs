@@ -1,6 +1,7 @@
 //! `gantry node`: this machine joins a gateway, in the foreground or as a service of its user.
 
 mod join;
+mod renamed;
 mod service;
 mod status;
 

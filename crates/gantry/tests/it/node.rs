@@ -398,6 +398,18 @@ fn a_node_that_is_renamed_goes_on_with_what_it_left_running() {
     let renamed = joined.gateway.run(&["nodes", "rename", "laptop", "desk"]);
     assert_eq!(renamed.code, 0, "{}", renamed.stderr);
     eventually("the node is sent away", || node.0.try_wait().unwrap().is_some());
+    // Who gets the old id has nothing to do with it, even on this machine.
+    let token = joined.gateway.run(&["nodes", "add", "laptop", "--json"]).json();
+    let mut namesake = joined.machine.command(&["node", "--gateway", &joined.url, "--id", "laptop"]);
+    namesake.env("GANTRY_TOKEN", token["token"].as_str().unwrap());
+    let mut namesake = Running(quiet(namesake).spawn().unwrap());
+    eventually("the namesake is there", || {
+        joined.gateway.run(&["nodes", "show", "laptop"]).stdout.contains("online")
+    });
+    let listed = joined.call("laptop__Process", &json!({"action": "list"}));
+    assert!(listed.code == 0 && !listed.stdout.contains(&session), "{}", listed.stdout);
+    namesake.terminate();
+
     let args = joined.args_of("desk", &[]);
     let mut node = Running(quiet(joined.machine.command(&args)).spawn().unwrap());
     eventually("it is back", || joined.gateway.run(&["nodes", "show", "desk"]).stdout.contains("online"));

@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers, check_address,
+    Comeback, Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers,
+    check_address,
 };
-use gantry_process::{Processes, ProcessesOptions, move_sessions};
+use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_desk};
@@ -18,7 +19,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::NodeArgs;
+use super::{NodeArgs, renamed};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
@@ -48,36 +49,50 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    take_over_former(&places, &home, &joining.badge(), &log)?;
-    runtime.block_on(async {
+    renamed::take_over(places.data.root(), &home, &joining.badge(), &log)?;
+    let own_home = home.clone();
+    let over = runtime.block_on(async {
         let processes = processes(&home, &log).await?;
         let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
         let (gate, streams) = (Arc::new(gate), Arc::new(Transfers(desk.clone())));
-        let id = home.id().to_owned();
         let node = Node { home, options, gate, processes, log: log.clone(), streams };
         let over = tokio::select! {
             over = gantry_node::run(node, stop, abort) => over,
             never = desk.keep_tidy() => match never {},
         };
-        match over {
-            Over::Stopped => Ok(Exit::Success),
-            Over::Unauthorized { reason, renewed } => {
-                // Nobody will go on with what has come, unless the node is expected back.
-                if !renewed && let Err(err) = desk.abandon_all().await {
-                    log.warning("partsNotRemoved", json!({"error": err.to_string()}));
-                }
-                let _ = log.flush();
-                output.error(&format!(
-                    "the gateway does not let this node in: {reason}; `gantry nodes renew {id}` on the gateway makes a new \
-                     token (`gantry nodes add {id}` if it is not known there), and the node is then started again"
-                ));
-                Ok(Exit::Unauthorized)
-            }
+        // Nobody will go on with what has come, unless the node is expected back as what it was.
+        if let Over::Unauthorized { comeback: Comeback::Unexpected | Comeback::UnderId(_), .. } = &over
+            && let Err(err) = desk.abandon_all().await
+        {
+            log.warning("partsNotRemoved", json!({"error": err.to_string()}));
         }
-    })
+        anyhow::Ok(over)
+    })?;
+    // The engine of its processes ends with it.
+    drop(runtime);
+    let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
+    if let Comeback::UnderId(new_id) = &comeback {
+        renamed::hand_over(places.data.root(), &own_home, new_id, &log);
+    }
+    let _ = log.flush();
+    let advice = advice(own_home.id(), &comeback);
+    output.error(&format!("the gateway does not let this node in: {reason}{advice}"));
+    Ok(Exit::Unauthorized)
+}
+
+/// What has to be done before the node is let in, where the gateway's reason does not say it.
+fn advice(id: &str, comeback: &Comeback) -> String {
+    match comeback {
+        Comeback::UnderId(_) => String::new(),
+        Comeback::WithNewToken => "; start it again with the new token".to_owned(),
+        Comeback::Unexpected => format!(
+            "; `gantry nodes renew {id}` on the gateway makes a new token (`gantry nodes add {id}` if it is not known \
+             there), and the node is then started again"
+        ),
+    }
 }
 
 /// What was asked for, checked before anything is started.
@@ -186,27 +201,6 @@ fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     let read = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_PEM_BYTES));
     read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
-}
-
-/// A node that was renamed goes on with what it left running under its former id.
-fn take_over_former(places: &Places, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
-    for former in home.former(places.data.root(), badge) {
-        let moved = former
-            .take()
-            .map_err(anyhow::Error::from)
-            .and_then(|_lock| Ok(move_sessions(&former.processes(), &home.processes())?));
-        match moved {
-            Ok(count) => {
-                former.take_off_badge();
-                log.info("renamed", json!({"formerId": former.id(), "processes": count}));
-            }
-            Err(err) => {
-                let error = format!("{err:#}");
-                log.warning("formerProcessesStay", json!({"formerId": former.id(), "error": error}));
-            }
-        }
-    }
-    Ok(home.wear(badge)?)
 }
 
 /// With what starts of this node before left running.
