@@ -168,3 +168,44 @@ fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
         up.call("local__Process", &json!({"action": "log", "sessionId": id})).text().contains("still mine")
     });
 }
+
+/// Somebody with no other rights than to what is theirs: root looks everywhere.
+const PLAIN_USER: u32 = 65534;
+
+fn as_plain_user(command: &mut Command) -> &mut Command {
+    use std::os::unix::process::CommandExt;
+    if rustix::process::geteuid().is_root() { command.uid(PLAIN_USER).gid(PLAIN_USER) } else { command }
+}
+
+#[test]
+fn other_programs_of_the_same_user_do_not_look_into_the_gateway_or_a_keeper() {
+    let world = World::new();
+    // A program that its user cannot read is hidden anyway, and so may be what lies below somebody's home.
+    let program = world.folder.path().join("gantry");
+    std::fs::copy(env!("CARGO_BIN_EXE_gantry"), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        for path in [world.folder.path().to_owned(), world.workspace()] {
+            std::os::unix::fs::chown(path, Some(PLAIN_USER), Some(PLAIN_USER)).unwrap();
+        }
+    }
+    let plain = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
+    let mut command = Command::new(&program);
+    command.args(plain.get_args()).current_dir(world.workspace()).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let up = Up::started(as_plain_user(&mut command));
+
+    let started = up.call("Bash", &json!({"command": "exec sleep 60", "background": true})).json();
+    let child = started["pid"].as_u64().unwrap_or_else(|| panic!("{started}"));
+    let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap();
+    let keeper = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned();
+    let seen = |pid: &str| {
+        let mut look = Command::new("cat");
+        look.arg(format!("/proc/{pid}/environ")).stdout(Stdio::null()).stderr(Stdio::null());
+        as_plain_user(&mut look).status().unwrap().success()
+    };
+    assert!(seen(&child.to_string()), "what it runs is as visible as anything");
+    assert!(!seen(&up.pid().to_string()), "the gateway");
+    assert!(!seen(&keeper), "the keeper");
+    up.call("Process", &json!({"action": "kill", "sessionId": started["sessionId"]}));
+}
