@@ -1,8 +1,10 @@
 //! From an identity to a call: its principal, the agent it acts as, what that agent sees and where it works.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gantry_mcp::RESULT_READ;
+use gantry_store::DatabaseError;
 use gantry_tool::{Autonomy, Call, Principal, Refusal, RefusalCode, Surface, ToolScope, nearest};
 use tokio_util::sync::CancellationToken;
 
@@ -75,9 +77,26 @@ impl Gateway {
         let mut call = Call::until(cancel, principal, surface, workspace);
         id.clone_into(&mut call.agent);
         call.agentless = acts.is_none();
+        if let Identity::Client(token) = identity {
+            call.token = Some(token.owner());
+        }
         call.autonomy = agent.autonomy;
         call.scope = self.scope(identity, agent, surface)?;
         Ok(call)
+    }
+
+    /// What ends work that was begun with a client token, by its owner's name; `None` when the token is no longer good.
+    pub async fn ending_of_token(&self, owner: &str) -> Result<Option<CancellationToken>, DatabaseError> {
+        let good = async || {
+            let tokens = self.database.list_client_tokens().await?;
+            let found = tokens.into_iter().find(|token| token.owner() == owner && token.revoked.is_none());
+            let identity = found.map(|token| Identity::Client(Arc::new(token)));
+            Ok::<_, DatabaseError>(identity.filter(|identity| !identity.is_expired()))
+        };
+        let Some(identity) = good().await? else { return Ok(None) };
+        let ending = self.auth.ending_of_call(&identity);
+        // Looked at again: what was revoked before it was known here cancels nothing.
+        Ok(good().await?.map(|_| ending))
     }
 
     fn scope(&self, identity: &Identity, agent: &Agent, surface: Surface) -> Result<ToolScope, Refusal> {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use gantry_protocol::{Caller, ErrorCode, WireError};
 use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects, TransferRow};
-use gantry_tool::{Call, Message, Policy, Progress, Refusal, Registry, ToolError, ToolScope};
+use gantry_tool::{Call, Gate, Message, Progress, Refusal, ResumedWork, ToolError, ToolScope};
 use gantry_toolsets::{Endpoint, Hub, HubFuture, LOCAL_NODE, NodeLogs, Transferred};
 use gantry_transfer::Desk;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,11 @@ use storage::StorageBooks;
 /// Transfers that are driven at once.
 const MAX_RUNNING: usize = 256;
 
+/// The tool that all of them are asked for by.
+const TRANSFER: &str = "gsv__Transfer";
+
+const TOKEN_IS_OVER: &str = "the token that it was begun with is no longer good";
+
 /// How often a caller hears how far it is; surfaces thin it out further.
 const REPORT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -48,9 +54,8 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 pub struct TransfersParts {
     pub nodes: Arc<Nodes>,
-    pub registry: Registry,
     /// What ends of transfers, and files of directories, are judged by.
-    pub policy: Policy,
+    pub gate: Arc<Gate>,
     pub database: Database,
     pub objects: Objects,
     pub data: DataDir,
@@ -61,8 +66,7 @@ pub struct TransfersParts {
 
 pub struct Transfers {
     nodes: Arc<Nodes>,
-    registry: Registry,
-    policy: Policy,
+    gate: Arc<Gate>,
     database: Database,
     own: OwnDesks,
     meters: Meters,
@@ -84,6 +88,8 @@ struct Key {
 /// What an earlier start wrote down.
 struct Resumed {
     ledger: Option<String>,
+    /// Of the client token that it was begun with.
+    ending: CancellationToken,
 }
 
 type Ended = Result<Transferred, WireError>;
@@ -107,8 +113,7 @@ impl Transfers {
         let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
         let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
-            registry: parts.registry,
-            policy: parts.policy,
+            gate: parts.gate,
             database: parts.database,
             own: OwnDesks { storage, local: parts.local },
             meters,
@@ -134,18 +139,57 @@ impl Transfers {
         }
     }
 
-    /// Goes on with what an earlier start of the gateway did not finish; returns how many.
-    pub async fn resume(self: &Arc<Self>) -> Result<usize, DatabaseError> {
+    /// Goes on with what an earlier start of the gateway did not finish; returns how many. `ending` says what ends the work of
+    /// a client token, if that is still good.
+    pub async fn resume(
+        self: &Arc<Self>,
+        ending: impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
+    ) -> Result<usize, DatabaseError> {
         let rows = self.database.unfinished_transfers().await?;
         let count = rows.len();
         for row in rows {
-            let ledger = row.ledger.clone();
-            match resumed_errand(&row) {
-                Ok(errand) => self.spawn(Arc::new(Job::new(errand, Some(Resumed { ledger })))),
+            let going_on = match resumed_errand(&row) {
+                Ok(errand) => self.going_on(errand, row.ledger, &ending).await?,
+                Err(reason) => Err(reason),
+            };
+            match going_on {
+                Ok((job, work)) => self.spawn(Arc::new(job), Some(work)),
                 Err(reason) => self.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?,
             }
         }
         Ok(count)
+    }
+
+    /// What nobody asks for now is on record as if somebody did, and ends with the token that it was begun with.
+    async fn going_on(
+        &self,
+        errand: Errand,
+        ledger: Option<String>,
+        ending: &impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
+    ) -> Result<Result<(Job, ResumedWork), String>, DatabaseError> {
+        let ends =
+            json!({"source": errand.source.to_string(), "destination": errand.destination.to_string()});
+        let work = match self.gate.resumes(&errand.judged_as, TRANSFER, &ends).await {
+            Ok(work) => work,
+            Err(err) => return Ok(Err(format!("{err}; the transfer does not go on"))),
+        };
+        let ending = match &errand.judged_as.token {
+            None => CancellationToken::new(),
+            Some(token) => match ending(token).await? {
+                Some(ending) => ending,
+                None => {
+                    self.ended(work, Err(&token_is_over()));
+                    return Ok(Err(TOKEN_IS_OVER.to_owned()));
+                }
+            },
+        };
+        Ok(Ok((Job::new(errand, Some(Resumed { ledger, ending })), work)))
+    }
+
+    fn ended(&self, work: ResumedWork, ended: Result<(), &WireError>) {
+        let refusal = ended.err().map(|error| Refusal::from_wire(error.clone()));
+        // Nobody is there to be told.
+        let _ = self.gate.resumed(work, refusal.as_ref().map_or(Ok(()), Err));
     }
 
     /// Removes what transfers that are over have left here, and on nodes, and forgets them after a week: now, and then every
@@ -204,16 +248,19 @@ impl Transfers {
         let recorded = self.database.insert_transfer(&new, now_ms()).await;
         recorded.map_err(|err| ToolError::failed(format!("the transfer cannot be recorded: {err}")))?;
         let waiting = Waiting::new(Arc::new(job));
-        self.spawn(waiting.job.clone());
+        self.spawn(waiting.job.clone(), None);
         Ok(waiting)
     }
 
-    fn spawn(self: &Arc<Self>, job: Arc<Job>) {
+    fn spawn(self: &Arc<Self>, job: Arc<Job>, work: Option<ResumedWork>) {
         self.running().insert(job.key(), job.clone());
         self.meters.add(&job.id, &job.meter);
         let transfers = self.clone();
         tokio::spawn(async move {
             let outcome = transfers.drive(&job).await;
+            if let Some(work) = work {
+                transfers.ended(work, outcome.as_ref().map(drop));
+            }
             transfers.meters.remove(&job.id);
             let mut running = transfers.running();
             let key = job.key();
@@ -229,13 +276,13 @@ impl Transfers {
     fn check_view(&self, call: &Call, endpoint: &Endpoint, tool: &str) -> Result<(), ToolError> {
         let Endpoint::Node { node, .. } = endpoint else { return Ok(()) };
         let name = format!("{node}__{tool}");
-        if self.registry.view(&call.scope).registered(&name) {
+        if self.gate.registry().view(&call.scope).registered(&name) {
             return Ok(());
         }
         if node != LOCAL_NODE && self.nodes.find(node).is_none() {
             return Err(unknown_node(node));
         }
-        if self.registry.view(&ToolScope::default()).find(&name).is_none() {
+        if self.gate.registry().view(&ToolScope::default()).find(&name).is_none() {
             self.check_present(endpoint)?;
         }
         let text = format!("the transfer needs {tool} on the node \"{node}\", which is not available here");
@@ -279,6 +326,10 @@ fn resumed_errand(row: &TransferRow) -> Result<Errand, String> {
     })
 }
 
+fn token_is_over() -> WireError {
+    WireError::new(ErrorCode::Cancelled, TOKEN_IS_OVER)
+}
+
 fn unknown_node(node: &str) -> ToolError {
     ToolError::failed(format!("unknown node \"{node}\"")).with_hint("`gantry nodes` lists them")
 }
@@ -293,6 +344,15 @@ impl Job {
             cancel: CancellationToken::new(),
             outcome: watch::channel(None).0,
             waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns when the token is no longer good that an earlier start of the gateway began it with. Later callers see to
+    /// their own.
+    async fn token_over(&self) {
+        match &self.resumed {
+            Some(resumed) => resumed.ending.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -166,6 +166,8 @@ pub struct Call {
     pub session: Option<String>,
     /// Names the call in its session for good: made again after a restart, it has the same name.
     pub step: Option<String>,
+    /// The client token that it is made with, which nothing that it begins outlives.
+    pub token: Option<String>,
     /// Agents whose rules bind it too.
     pub also_as: Vec<String>,
     /// Whose memories it sees, if not its agent's.
@@ -219,6 +221,7 @@ impl Call {
             agentless: false,
             session: None,
             step: None,
+            token: None,
             also_as: Vec::new(),
             memories_of: None,
             autonomy: Autonomy::default(),

@@ -26,6 +26,7 @@ use crate::results::ResultStore;
 use crate::tool::{Reply, Tool};
 
 use judge::Judged;
+pub use resumed::ResumedWork;
 
 /// After the deadline a tool gets this long to end its processes before it is dropped.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
@@ -530,5 +531,6 @@ fn warning_in(value: &Value) -> Option<String> {
 mod dispatch;
 mod fanned;
 mod judge;
+mod resumed;
 #[cfg(test)]
 mod tests;

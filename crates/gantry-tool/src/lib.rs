@@ -39,7 +39,7 @@ pub use call::{
     Autonomy, Call, Ctx, Found, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
 };
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
-pub use gate::{Answer, Gate, GateParts, Outcome};
+pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use hidden::{is_hidden, without_hidden};
 pub use implied::{Asked, Implied};
 pub use labels::Label;

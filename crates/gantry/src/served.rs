@@ -113,8 +113,7 @@ impl Served {
         let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
-            registry: gate.registry().clone(),
-            policy: gate.policy().clone(),
+            gate: gate.clone(),
             database: database.clone(),
             objects: native.objects().clone(),
             data: data.clone(),
@@ -153,8 +152,8 @@ impl Served {
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
-        let serving = serve(gateway, config.gateway.listen, tls, connections).await?;
-        transfers.resume().await?;
+        let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
+        transfers.resume(async |token| gateway.ending_of_token(token).await).await?;
         sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         let fingerprint = certificate.as_ref().map(Certificate::fingerprint);

@@ -8,9 +8,9 @@ use gantry_toolsets::Transferred;
 use serde_json::Value;
 
 use super::ledger::{Kept, Ledger};
-use super::round::{Errand, Round};
+use super::round::{Errand, Round, came_before, refused};
 use super::session::{Failure, Session};
-use super::{Ended, Job, Resumed, Transfers};
+use super::{Ended, Job, Resumed, Transfers, token_is_over};
 use crate::gateway::now_ms;
 
 /// How far a transfer is, is written down this often, or after so many bytes.
@@ -33,7 +33,7 @@ const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
 impl Transfers {
     pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
         let mut ledger = match &job.resumed {
-            Some(Resumed { ledger }) => Ledger::resumed(ledger.as_deref()),
+            Some(Resumed { ledger, .. }) => Ledger::resumed(ledger.as_deref()),
             None => Ledger::default(),
         };
         let kept = ledger.share();
@@ -54,6 +54,7 @@ impl Transfers {
                     () = job.cancel.cancelled() => {
                         break Err(WireError::new(ErrorCode::Cancelled, "cancelled"));
                     }
+                    () = job.token_over() => break Err(token_is_over()),
                     ended = &mut work => break ended,
                     _ = look.tick() => {
                         if job.meter.idle_for() > self.idle_limit {
@@ -135,11 +136,16 @@ impl Transfers {
     }
 
     async fn round(&self, errand: &Errand, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
+        // Rules may be other ones than when it began. Asked before anybody is waited for: what is refused does not stay waiting.
+        errand
+            .ends()
+            .check(self.gate.policy(), &errand.judged_as)
+            .map_err(|refusal| refused(if ledger.begun { came_before(refusal) } else { refusal }))?;
         let session = |endpoint| Session::open(&self.nodes, &self.own, endpoint);
         let (source, destination) = tokio::try_join!(session(&errand.source), session(&errand.destination))?;
         let round = Round {
             errand,
-            policy: &self.policy,
+            policy: self.gate.policy(),
             source,
             destination,
             relay: self.nodes.relay.clone(),

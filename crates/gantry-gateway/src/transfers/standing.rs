@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Standing {
+    /// The client token that it was begun with.
+    pub(super) token: Option<String>,
     also_as: Vec<String>,
     approved: Vec<Asked>,
 }
 
 impl Standing {
     pub(super) fn of(call: &Call) -> Standing {
-        Standing { also_as: call.also_as.clone(), approved: call.approved.clone() }
+        Standing { token: call.token.clone(), also_as: call.also_as.clone(), approved: call.approved.clone() }
     }
 
     /// Of most transfers there is nothing to say.
@@ -30,6 +32,6 @@ impl Standing {
     /// The call that rules are asked about.
     pub(super) fn call(self, caller: &Caller) -> Result<Call, WireError> {
         let call = Call::on_behalf(caller, "/".into())?;
-        Ok(Call { also_as: self.also_as, approved: self.approved, ..call })
+        Ok(Call { token: self.token, also_as: self.also_as, approved: self.approved, ..call })
     }
 }

@@ -36,6 +36,7 @@ pub(crate) struct Fleet {
     pub(crate) objects: Objects,
     pub(crate) database: Database,
     pub(crate) transfers: Arc<Transfers>,
+    gateway: Arc<Gateway>,
     nodes: Arc<Nodes>,
     tokens: BTreeMap<&'static str, String>,
     serving: tokio::sync::Mutex<Option<Serving>>,
@@ -99,8 +100,7 @@ impl Fleet {
         let objects = objects.unwrap_or_else(|| Objects::folder(&data));
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
-            registry: gate.registry().clone(),
-            policy: gate.policy().clone(),
+            gate: gate.clone(),
             database: database.clone(),
             objects: objects.clone(),
             data: data.clone(),
@@ -125,9 +125,10 @@ impl Fleet {
             protected: None,
             mcp_idle: Duration::from_secs(1800),
         });
-        let serving = serve(gateway, "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
-            .await
-            .unwrap();
+        let serving =
+            serve(gateway.clone(), "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
+                .await
+                .unwrap();
         wire.lead_to(serving.address);
         let serving = tokio::sync::Mutex::new(Some(serving));
         Fleet {
@@ -136,6 +137,7 @@ impl Fleet {
             objects,
             database,
             transfers,
+            gateway,
             nodes,
             tokens,
             serving,
@@ -143,6 +145,11 @@ impl Fleet {
             idle_limit,
             rules,
         }
+    }
+
+    /// Goes on with what is not finished, as a gateway that was started anew.
+    pub(crate) async fn resume(&self) -> Result<usize, gantry_store::DatabaseError> {
+        self.transfers.resume(async |token| self.gateway.ending_of_token(token).await).await
     }
 
     /// Stops the gateway in order.

@@ -156,7 +156,7 @@ async fn a_new_gateway_goes_on_with_what_the_old_one_began() {
     };
     assert!(fleet.names("b").iter().any(|name| name.ends_with(".part")), "{:?}", fleet.names("b"));
     fleet.wire.slow_down(Duration::ZERO);
-    assert_eq!(fleet.transfers.resume().await.unwrap(), 1);
+    assert_eq!(fleet.resume().await.unwrap(), 1);
     // The same call again is the same transfer.
     let done = fleet.transfer("a:large", "b:large").await.unwrap();
     assert_eq!(done.bytes_transferred, expected.len() as u64);
@@ -196,7 +196,7 @@ async fn a_new_gateway_does_not_send_again_what_of_a_directory_has_arrived() {
     let fleet = Arc::into_inner(waiting.await.unwrap()).unwrap().restart_gateway().await;
     let before = files(&fleet);
     fleet.wire.slow_down(Duration::ZERO);
-    assert_eq!(fleet.transfers.resume().await.unwrap(), 1);
+    assert_eq!(fleet.resume().await.unwrap(), 1);
     let done = fleet.transfer("a:tree", "b:tree").await.unwrap();
     assert_eq!((done.files, done.bytes_transferred), (Some(60), 60 * MIB as u64));
     assert_eq!(done.skipped.len(), 1, "also what was left out before: {:?}", done.skipped);

@@ -90,6 +90,7 @@ fn row(output: &Output, line: &AuditLine) -> String {
         ("end", "success") => output.green("success"),
         ("end", status) => output.red(status),
         ("refused", status) => output.yellow(status),
+        ("begin", "resumed") => output.dim("resumed"),
         ("begin", _) => output.dim("began"),
         (phase, _) => phase.to_owned(),
     };

@@ -381,3 +381,69 @@ fn the_home_is_meant_where_the_shell_left_its_sign() {
     assert_eq!(back.code, 0, "{} {}", back.stdout, back.stderr);
     assert_eq!(std::fs::read_to_string(fleet.world.folder.path().join("back")).unwrap(), "hello");
 }
+
+/// As if the machine had lost its power: who waits does not get to call it off.
+fn cut_off(fleet: &mut Fleet, waiting: Child) {
+    end(&mut fleet.gateway);
+    end(&mut Some(waiting));
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What the audit log says of transfers: who, in which phase, what came of it, and why.
+fn transfers_on_record(fleet: &Fleet) -> Vec<String> {
+    let listed = fleet.world.run(&["audit", "--json", "--tool", "gsv__Transfer"]).json();
+    let transfers = listed.as_array().unwrap().iter().cloned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let shown = |record: Value| {
+        ["principal", "phase", "status", "error"].map(|name| text(&record[name])).join(" ").trim().to_owned()
+    };
+    transfers.map(shown).collect()
+}
+
+#[test]
+fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begun_with() {
+    let mut fleet = Fleet::start();
+    let sparse = |name: &str, size: u64| {
+        std::fs::File::create(fleet.folder("a").join(name)).unwrap().set_len(size).unwrap();
+    };
+    sparse("some", 512 << 20);
+    sparse("endless", 1 << 40);
+    let arrives = |fleet: &Fleet| fleet.names("b").iter().any(|name| name.ends_with(".part"));
+
+    let waiting = fleet.transfer("a:some", "b:some");
+    eventually("something arrives", || arrives(&fleet));
+    cut_off(&mut fleet, waiting);
+    fleet.start_gateway();
+    eventually("the rest arrives", || fleet.names("b") == ["some"]);
+    eventually("its end is on record", || transfers_on_record(&fleet).len() >= 3);
+    assert_eq!(
+        transfers_on_record(&fleet),
+        ["operator begin", "operator begin resumed", "operator end success"]
+    );
+
+    let token = fleet.world.run(&["tokens", "add", "ci", "--json"]).json();
+    let elsewhere = World::new();
+    let ends = json!({"source": "a:endless", "destination": "b:endless"}).to_string();
+    let mut command = elsewhere.command(&["call", "gsv__Transfer", &ends]);
+    command.env("GANTRY_GATEWAY", format!("http://{}", fleet.listen));
+    command.env("GANTRY_TOKEN", token["token"].as_str().unwrap());
+    let waiting = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("something arrives", || arrives(&fleet));
+    end(&mut fleet.nodes[1].child);
+    cut_off(&mut fleet, waiting);
+    fleet.start_gateway();
+    assert_eq!(fleet.world.run(&["tokens", "revoke", "ci"]).code, 0);
+    let last = "client:ci end failure the token that it was begun with is no longer good";
+    eventually("its end is on record", || {
+        transfers_on_record(&fleet).last().is_some_and(|line| line == last)
+    });
+    fleet.start_node(1);
+    eventually("nothing stays of it", || fleet.names("b") == ["some"]);
+}
