@@ -4,6 +4,7 @@ use gantry_link::Request;
 use gantry_protocol::{ErrorCode, RawJson, WireError, method, raw};
 use gantry_store::{DatabaseError, NewClientToken};
 use gantry_tool::{ToolScope, Toolset, nearest};
+use gantry_toolsets::LOCAL_NODE;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -73,6 +74,7 @@ impl Gateway {
 
     async fn node_request(&self, name: &str, params: NodeParams) -> Result<RawJson, WireError> {
         let id = &params.id;
+        refuse_own_machine(name, id)?;
         let done = match name {
             method::NODES_ADD => {
                 let token = self.nodes.add(id, &params.tags).await.map_err(database_error)?;
@@ -167,6 +169,22 @@ impl Gateway {
             .chain(strangers.map(|name| format!("there is no agent {name:?}{}", or_near(name, &known))))
             .collect()
     }
+}
+
+/// What is done to machines that join is not done to the gateway's own, which has neither a token nor another name.
+fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
+    let cannot = match name {
+        _ if id != LOCAL_NODE => return Ok(()),
+        method::NODES_RENEW => "it has no token that could be renewed",
+        method::NODES_REVOKE => {
+            "it has no token that could be revoked (`gantry serve` starts a gateway without it)"
+        }
+        method::NODES_FORGET => "it cannot be forgotten (`gantry serve` starts a gateway without it)",
+        method::NODES_RENAME => "it cannot be renamed",
+        method::NODES_TAG => "it cannot be tagged",
+        _ => return Ok(()),
+    };
+    Err(WireError::new(ErrorCode::Conflict, format!("\"{id}\" is the gateway's own machine: {cannot}")))
 }
 
 fn database_error(err: DatabaseError) -> WireError {

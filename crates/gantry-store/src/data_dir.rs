@@ -69,7 +69,7 @@ impl DataDir {
     }
 
     /// As [`DataDir::create`], and gives the directory and its private files their modes back: whoever runs as the same
-    /// user can change those, confined or not. Gives what had to be changed, and the mode it had. Files that belong to
+    /// user can change those, confined or not. The configuration is closed to others who would write it. Gives what had to be changed, and the mode it had. Files that belong to
     /// somebody else than this user and root are refused: their owner can open them again at any time.
     pub fn restore(&self) -> Result<Vec<(PathBuf, u32)>, DataDirError> {
         let own = rustix::process::geteuid().as_raw();
@@ -103,7 +103,26 @@ impl DataDir {
         }
         PRIVATE.iter().try_for_each(|name| restore(self.root.join(name), 0o600))?;
         self.create()?;
+        restored.extend(self.close_config()?);
         Ok(restored)
+    }
+
+    /// Whoever can write the configuration says what is allowed. Who may read it is the operator's to say.
+    fn close_config(&self) -> Result<Option<(PathBuf, u32)>, DataDirError> {
+        const WRITE_OF_OTHERS: u32 = 0o022;
+        let path = self.config_file();
+        let Some(found) = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
+            return Ok(None);
+        };
+        let mode = found.permissions().mode() & 0o7777;
+        if mode & WRITE_OF_OTHERS == 0 {
+            return Ok(None);
+        }
+        let closed = Permissions::from_mode(mode & !WRITE_OF_OTHERS);
+        match std::fs::set_permissions(&path, closed) {
+            Ok(()) => Ok(Some((path, mode))),
+            Err(cause) => Err(DataDirError { path, cause }),
+        }
     }
 
     pub fn root(&self) -> &Path {
@@ -330,6 +349,13 @@ mod tests {
             assert_eq!((mode(data.root()), mode(&data.operator_token_file())), (0o700, 0o600));
         }
         assert_eq!(mode(&data.config_file()), 0o644, "the operator's own file is the operator's to close");
+        for (found, left) in [(0o666, 0o644), (0o660, 0o640), (0o602, 0o600), (0o622, 0o600), (0o777, 0o755)]
+        {
+            set(&data.config_file(), found);
+            assert_eq!(data.restore().unwrap(), [(data.config_file(), found)]);
+            assert_eq!(mode(&data.config_file()), left, "nobody else writes what is allowed");
+        }
+        assert_eq!(data.restore().unwrap(), []);
     }
 
     #[test]

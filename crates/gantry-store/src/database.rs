@@ -14,6 +14,7 @@ use crate::DataDir;
 
 pub(crate) mod client_tokens;
 pub(crate) mod idempotency;
+pub(crate) mod inspection;
 pub(crate) mod journal;
 pub(crate) mod marks;
 pub(crate) mod memory;

@@ -28,6 +28,7 @@ pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
+pub use database::inspection::DatabaseState;
 pub use database::journal::{
     Append, Journal, JournalEvent, Kin, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
 };

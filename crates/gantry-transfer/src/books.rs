@@ -33,7 +33,8 @@ pub trait Books: Send + Sync + 'static {
     /// Makes a directory or a link below a prepared directory.
     fn make(&self, ask: &TransferMake) -> Result<(), TransferError>;
 
-    /// Everything has come: what had to wait for that is done, and the transfer forgotten.
+    /// Everything has come but what was left out: what had to wait for that is done, parts of what was left out are removed,
+    /// and the transfer is forgotten.
     fn finish(&self, transfer: &str) -> Result<(), TransferError>;
 
     /// Removes the parts that have come, also before an earlier start, and forgets the transfer.

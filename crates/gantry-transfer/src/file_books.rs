@@ -249,6 +249,9 @@ impl FileBooks {
     pub fn finish(&self, transfer: &str) -> Result<(), TransferError> {
         forget(&self.sources, transfer);
         let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
+        // Of files that were left out, before their directories forbid it. All else is there: what cannot be removed now
+        // stays written down, and is swept.
+        let _ = self.records.remove(transfer);
         if let Destination::Directory { scope, late_modes, .. } = &*destination {
             let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
             // The deepest first: a parent may forbid to go there.

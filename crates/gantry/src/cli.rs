@@ -176,3 +176,23 @@ pub(crate) fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
         .map_err(|_| "give a time such as 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 12h, 30d")?;
     jiff::Timestamp::now().checked_sub(ago).map_err(|_| "that is longer ago than can be told".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_says_what_every_argument_is() {
+        fn look(command: &clap::Command, path: &str, silent: &mut Vec<String>) {
+            for argument in command.get_positionals().filter(|argument| argument.get_help().is_none()) {
+                silent.push(format!("{path} {}", argument.get_id()));
+            }
+            for below in command.get_subcommands() {
+                look(below, &format!("{path} {}", below.get_name()), silent);
+            }
+        }
+        let mut silent = Vec::new();
+        look(&Cli::command(), "gantry", &mut silent);
+        assert_eq!(silent, [""; 0]);
+    }
+}

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the binary reads the environment and passes values in")]
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -138,6 +139,26 @@ impl Places {
         Some((meta.len(), meta.modified().ok()?))
     }
 
+    /// Somebody else who can change the configuration, and so says what is allowed. Told, not refused: a file that the
+    /// operator named may be meant to be shared.
+    pub(crate) fn configuration_of_others(&self) -> Option<String> {
+        let found = std::fs::metadata(&self.layers.file).ok().filter(std::fs::Metadata::is_file)?;
+        let (file, own) = (self.layers.file.display(), rustix::process::geteuid().as_raw());
+        let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+        if owner != own && owner != 0 {
+            return Some(format!(
+                "the configuration {file} belongs to user {owner}, who can change it: look at what it says, then \
+                 `chown {own}` it"
+            ));
+        }
+        (mode & 0o022 != 0).then(|| {
+            format!(
+                "the configuration {file} can be changed by others (mode {mode:04o}): look at what it says, then \
+                 `chmod go-w` it"
+            )
+        })
+    }
+
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
@@ -161,7 +182,7 @@ pub(crate) fn restored_modes(restored: &[(PathBuf, u32)]) -> Option<String> {
         restored.iter().map(|(path, mode)| format!("{} (it was {mode:04o})", path.display())).collect();
     (!named.is_empty()).then(|| {
         format!(
-            "somebody had changed the modes of {}; they are set right again, but what was open may have been read",
+            "somebody had changed the modes of {}; they are set right again, but what was open may have been read or changed",
             named.join(", ")
         )
     })

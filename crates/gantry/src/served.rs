@@ -162,6 +162,7 @@ impl Served {
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(restored_modes(&restored));
+        warnings.extend(places.configuration_of_others());
         warnings.extend(processes.warnings().iter().cloned());
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();

@@ -150,6 +150,14 @@ impl StorageBooks {
         Staged::ids(&self.data).map_err(|err| staging("list the staged files", &err))
     }
 
+    fn discard_staged(&self, transfer: &str) -> Result<(), TransferError> {
+        for id in self.staged_ids()?.iter().filter(|id| transfer_of(id) == transfer) {
+            let discard = self.objects.discard_staged(self.open_staged(id)?);
+            Handle::current().block_on(discard).map_err(stored)?;
+        }
+        Ok(())
+    }
+
     fn open_staged(&self, id: &str) -> Result<Staged, TransferError> {
         let until = Instant::now() + LOCK_LIMIT;
         loop {
@@ -224,18 +232,17 @@ impl Books for StorageBooks {
 
     fn finish(&self, transfer: &str) -> Result<(), TransferError> {
         lock(&self.sources).remove(transfer);
-        lock(&self.destinations).remove(transfer);
+        if lock(&self.destinations).remove(transfer).is_some() {
+            // Of files that were left out. All else is there: what cannot be removed now is swept.
+            let _ = self.discard_staged(transfer);
+        }
         Ok(())
     }
 
     fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
         lock(&self.sources).remove(transfer);
         lock(&self.destinations).remove(transfer);
-        for id in self.staged_ids()?.iter().filter(|id| transfer_of(id) == transfer) {
-            let discard = self.objects.discard_staged(self.open_staged(id)?);
-            Handle::current().block_on(discard).map_err(stored)?;
-        }
-        Ok(())
+        self.discard_staged(transfer)
     }
 
     fn parts(&self) -> Result<TransferParts, TransferError> {

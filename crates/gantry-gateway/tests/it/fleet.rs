@@ -300,6 +300,12 @@ impl Fleet {
         GatewayHub(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
     }
 
+    /// What the gateway holds of files on their way into storage.
+    pub(crate) fn staged(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join("gateway/staging")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
     /// Names of everything below a node's workspace, parts of transfers included.
     pub(crate) fn names(&self, node: &str) -> Vec<String> {
         let root = self.folder.path().join(node);

@@ -286,3 +286,24 @@ async fn what_cannot_be_there_ends_the_transfer_at_once_and_is_named() {
     }
     assert_eq!(std::fs::read(fleet.at("b", "copy/sub")).unwrap(), b"a file");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_files_that_the_source_cannot_read_no_part_stays() {
+    let fleet = fleet_with(method::TRANSFER_MANIFEST, |answer| {
+        let entries = answer["entries"].as_array_mut().unwrap();
+        entries.push(json!({"path": "z/gone", "kind": "file", "size": 5, "mode": 420}));
+    })
+    .await;
+    fleet.write("a", "tree/file", "good");
+    let closed = fleet.at("a", "tree/z");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    for destination in ["b:copy", "gsv:copy"] {
+        let done = soon(fleet.transfer("a:tree", destination)).await.unwrap();
+        assert_eq!((done.files, done.skipped.len()), (Some(1), 1), "{:?}", done.skipped);
+        assert!(done.skipped[0].starts_with("z/gone: "), "{:?}", done.skipped);
+    }
+    assert_eq!(fleet.names("b"), ["copy", "copy/file", "copy/z"]);
+    assert_eq!(fleet.mode("b", "copy/z"), 0o555);
+    assert_eq!(fleet.staged(), [""; 0]);
+}

@@ -36,13 +36,19 @@ impl Verdict {
                 asked.push(ask);
             }
         }
-        let joined =
-            |part: fn(&Verdict) -> &str, by: &str| asked.iter().map(part).collect::<Vec<_>>().join(by);
+        let rules: Vec<&str> = asked.iter().map(|ask| ask.rule.as_str()).collect();
+        // Rules that give no reason of their own have the same one.
+        let mut reasons: Vec<&str> = Vec::new();
+        for ask in &asked {
+            if !reasons.contains(&ask.reason.as_str()) {
+                reasons.push(&ask.reason);
+            }
+        }
         let first = asked.first()?;
         Some(Verdict {
             decision: first.decision,
-            rule: joined(|ask| &ask.rule, ", "),
-            reason: joined(|ask| &ask.reason, "; "),
+            rule: rules.join(", "),
+            reason: reasons.join("; "),
             sensitive: asked.iter().any(|ask| ask.sensitive),
         })
     }
@@ -81,6 +87,10 @@ mod tests {
         let both = Verdict::of_all(vec![ask("a"), ask("b"), ask("a"), ask(SUPERVISED)]).unwrap();
         assert_eq!((both.decision, &*both.rule), (Decision::Ask, "a, b"));
         assert_eq!(both.reason, "because of a; because of b");
+        let same = |rule: &str| Verdict::new(Decision::Ask, rule, "the operator's policy says so");
+        let told = Verdict::of_all(vec![same("a"), ask("b"), same("c")]).unwrap();
+        assert_eq!(told.rule, "a, b, c");
+        assert_eq!(told.reason, "the operator's policy says so; because of b", "each reason once");
         assert_eq!(Verdict::of_all(vec![ask(SUPERVISED)]).unwrap().rule, SUPERVISED);
         assert_eq!(Verdict::of_all(Vec::new()), None);
     }

@@ -35,7 +35,10 @@ enum ApisAction {
     /// All profiles
     List,
     /// One profile, as JSON
-    Show { id: String },
+    Show {
+        /// The profile's id, as `gantry apis` lists it
+        id: String,
+    },
     /// Check a profile and save it
     Add {
         /// A JSON file, or - for standard input
@@ -45,7 +48,10 @@ enum ApisAction {
         replace: bool,
     },
     /// Remove a profile; it no longer applies, at once
-    Rm { id: String },
+    Rm {
+        /// The profile's id, as `gantry apis` lists it
+        id: String,
+    },
     /// Draft a profile from an OpenAPI description; saved if nothing is missing, otherwise printed with what is
     Import(ImportArgs),
 }

@@ -13,6 +13,7 @@ use crate::output::Output;
     gantry completions bash > ~/.local/share/bash-completion/completions/gantry\n  \
     gantry completions zsh > ~/.zfunc/_gantry")]
 pub(crate) struct CompletionsArgs {
+    /// The shell that is to complete
     pub(crate) shell: Shell,
 }
 

@@ -25,9 +25,17 @@ pub(crate) enum ConfigAction {
     /// The whole configuration in force, secrets masked
     Show,
     /// One key, such as shell.sandbox
-    Get { key: String },
+    Get {
+        /// The key, with dots between levels: shell.sandbox
+        key: String,
+    },
     /// Change one key of the file; comments stay
-    Set { key: String, value: String },
+    Set {
+        /// The key, with dots between levels: shell.sandbox
+        key: String,
+        /// What it shall be: JSON, or else text
+        value: String,
+    },
     /// Where the configuration file is
     Path,
 }

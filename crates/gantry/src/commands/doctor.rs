@@ -10,6 +10,7 @@ use crate::local::{Local, processes, web};
 use crate::output::Output;
 use crate::places::Places;
 
+mod database;
 mod gateway;
 mod storage;
 
@@ -33,6 +34,7 @@ struct Check {
 pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places)];
     checks.extend(private_files(&places));
+    checks.push(database::look(&places));
     checks.push(sandbox());
     checks.extend(storage::check(&places));
     checks.extend([secrets(&places), disk(&places), keeper(&places), shell(&places), workspace(&places)]);

@@ -27,24 +27,47 @@ pub(crate) enum NodesAction {
     /// All nodes, online or not
     List,
     /// One node: platform, version, capabilities, when it was seen, which processes ended
-    Show { id: String },
+    Show {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+    },
     /// Let a machine join: prints the command to run there
     Add {
+        /// What it shall be called: lower case letters, digits and -
         id: String,
         /// Tags, so that calls can say tag:NAME
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
     },
     /// Make a new token for a node; the old one no longer works
-    Renew { id: String },
+    Renew {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+    },
     /// Set the tags of a node; none removes them
-    Tag { id: String, tags: Vec<String> },
+    Tag {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+        /// All tags it shall have
+        tags: Vec<String>,
+    },
     /// Give a node another id
-    Rename { id: String, new_id: String },
+    Rename {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+        /// What it shall be called
+        new_id: String,
+    },
     /// Make a node's token invalid and close its connection
-    Revoke { id: String },
+    Revoke {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+    },
     /// Remove a node and all that is known of it
-    Forget { id: String },
+    Forget {
+        /// The node's id, as `gantry nodes` lists it
+        id: String,
+    },
 }
 
 pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<Exit> {

@@ -42,7 +42,10 @@ enum SecretsAction {
     /// Names, hosts and dates
     List,
     /// Remove a secret
-    Rm { name: String },
+    Rm {
+        /// The secret's name, as `gantry secrets` lists it
+        name: String,
+    },
 }
 
 pub(crate) fn run(places: &Places, output: &Output, args: SecretsArgs) -> Result<Exit> {

@@ -26,21 +26,38 @@ pub(crate) struct SessionsArgs {
 enum SessionsAction {
     /// The sessions, the last active first
     List {
+        /// At most this many
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
     /// How a session is, and what was said and done in it
-    Show { key: String },
+    Show {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// Everything that happened in a session, one JSON event a line
-    Export { key: String },
+    Export {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// Begin anew; what was said before stays in the journal
-    Reset { key: String },
+    Reset {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// Replace what was said by a summary; the whole stays in the journal
-    Compact { key: String },
+    Compact {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// End the run that is under way
-    Stop { key: String },
+    Stop {
+        /// The session's key, as `gantry sessions` lists it
+        key: String,
+    },
     /// Answer a question that an agent waits for
     Answer {
+        /// The session's key, as `gantry sessions` lists it
         key: String,
         /// The question's id; may be left out while only one is open
         #[arg(long, value_name = "ID")]

@@ -26,6 +26,7 @@ pub(crate) enum TokensAction {
     List,
     /// Make a token; it is shown once
     Add {
+        /// What the token shall be called
         name: String,
         /// Names, globs and toolsets it may call [default: all]
         #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
@@ -41,7 +42,10 @@ pub(crate) enum TokensAction {
         expires: Option<std::time::Duration>,
     },
     /// Make a token invalid and close its connections
-    Revoke { name: String },
+    Revoke {
+        /// The token's name, as `gantry tokens` lists it
+        name: String,
+    },
 }
 
 pub(crate) fn run(places: &Places, output: &Output, args: TokensArgs) -> Result<Exit> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use gantry_protocol::{CallParams, raw};
-use gantry_tool::{Answer, Outcome, RefusalCode, Reply};
+use gantry_tool::{Answer, Outcome, Refusal, RefusalCode, Reply};
 use indicatif::HumanBytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,8 @@ use crate::places::Places;
     gantry transfer gsv:report.pdf local:report.pdf\n\n\
     A file at the destination is replaced once everything has arrived. A directory is merged into one that is there: each file\n\
     is replaced when it has arrived whole, and what else is there stays.\n\
-    A transfer that was cut goes on where it was. Ctrl-C calls it off: nothing half-sent stays, files that had arrived do.")]
+    A transfer that was cut goes on where it was. Ctrl-C calls it off: nothing half-sent stays, files that had arrived do.\n\
+    While the gateway is away nothing can be called off: it goes on with the transfer when it is back.")]
 pub(crate) struct TransferArgs {
     /// Where from: NODE:PATH, or gsv:PATH for storage; relative paths start in the node's workspace
     pub(crate) source: String,
@@ -130,6 +131,12 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
                     }
                     continue;
                 }
+                let refusal = match lost_at {
+                    Some(_) if refusal.code == RefusalCode::Unavailable => {
+                        goes_on(&refusal, cancel.is_cancelled())
+                    }
+                    _ => refusal,
+                };
                 break Outcome::from_wire(TOOL, Err(refusal.to_wire()));
             }
         };
@@ -143,7 +150,10 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
         };
         let unavailable =
             matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Unavailable);
-        if unavailable && !cancel.is_cancelled() && client.is_lost(CLOSING).await {
+        if unavailable && client.is_lost(CLOSING).await {
+            if cancel.is_cancelled() {
+                break Outcome::from_wire(TOOL, Err(in_doubt().to_wire()));
+            }
             output.warning("the gateway was lost; waiting for it, the transfer goes on");
             lost_at = Some(Instant::now());
             continue;
@@ -153,6 +163,30 @@ async fn transfer(address: &Address, output: &Output, glyphs: Glyphs, params: &C
     };
     watching.abort();
     outcome
+}
+
+/// Of a gateway that was lost and is not back: the transfer is the gateway's, and not over because nobody waits for it.
+fn goes_on(refusal: &Refusal, called_off: bool) -> Refusal {
+    let why = &refusal.message;
+    let (message, hint) = match called_off {
+        true => (
+            format!("the transfer was not called off, the gateway goes on with it when it is back: {why}"),
+            "run the same command again then, and press Ctrl-C to call it off",
+        ),
+        false => (
+            format!("the gateway did not come back, and goes on with the transfer when it does: {why}"),
+            "run the same command again then to see what comes of it",
+        ),
+    };
+    Refusal::new(RefusalCode::Unavailable, message).with_hint(hint)
+}
+
+/// Of a gateway that was lost before it said that it had called the transfer off.
+fn in_doubt() -> Refusal {
+    let message =
+        "the gateway was lost before it had called the transfer off: it may go on with it when it is back";
+    let hint = "run the same command again then, and press Ctrl-C to call it off";
+    Refusal::new(RefusalCode::Unavailable, message).with_hint(hint)
 }
 
 #[cfg(test)]

@@ -31,13 +31,25 @@ pub(crate) struct WorkspaceArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkspaceAction {
     /// List a directory
-    Ls { path: Option<String> },
+    Ls {
+        /// The directory in the workspace [default: all of it]
+        path: Option<String>,
+    },
     /// Print a file
-    Cat { path: String },
+    Cat {
+        /// The file in the workspace
+        path: String,
+    },
     /// Write a file from a text file here, or from standard input with -
-    Put { file: String, path: String },
+    Put {
+        /// The file here, or - for standard input
+        file: String,
+        /// The file in the workspace
+        path: String,
+    },
     /// Delete a file
     Rm {
+        /// The file in the workspace
         path: String,
         /// Or a directory, with all files in it
         #[arg(short, long)]
@@ -45,8 +57,11 @@ pub(crate) enum WorkspaceAction {
     },
     /// Replace exact text in a file
     Edit {
+        /// The file in the workspace
         path: String,
+        /// The text that is there, exactly
         old: String,
+        /// The text that takes its place
         new: String,
         /// Every occurrence, not just the only one
         #[arg(long)]

@@ -387,6 +387,40 @@ fn doctor_looks_at_the_storage() {
 }
 
 #[test]
+fn doctor_looks_at_the_database() {
+    let world = World::new();
+    assert_eq!(checked(&world, "database"), [("good".to_owned(), "none yet".to_owned())]);
+    assert!(!world.data().join("gateway.db").exists(), "a look makes nothing");
+    let path = world.data().join("gateway.db");
+    {
+        let _up = crate::gateway::Up::start(&world);
+        let (health, text) = checked(&world, "database").remove(0);
+        assert_eq!(health, "good", "{text}");
+        assert!(text.contains("sound"), "{text}");
+    }
+    let sound = std::fs::read(&path).unwrap();
+    let told = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let (health, text) = checked(&world, "database").remove(0);
+        assert_eq!(health, "bad", "{text}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "a look changes nothing");
+        assert_eq!(world.run(&["doctor"]).code, 1);
+        text
+    };
+    let text = told(&(0..20_000_u32).map(|at| ((at * at) >> 3) as u8).collect::<Vec<_>>());
+    assert!(text.contains("file is not a database") && text.contains("gateway.db"), "{text}");
+    // What lies in the middle is needed to open it, what lies at the end is not.
+    for (from, said) in [(4096, "malformed"), (sound.len() - 4096, "damaged")] {
+        let mut damaged = sound.clone();
+        damaged[from..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let text = told(&damaged);
+        assert!(text.contains(said) && text.contains("put a copy of it back"), "{text}");
+    }
+    std::fs::write(&path, &sound).unwrap();
+    assert_eq!(checked(&world, "database").remove(0).0, "good");
+}
+
+#[test]
 fn doctor_names_keys_that_others_can_read() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new();

@@ -447,3 +447,49 @@ fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begu
     fleet.start_node(1);
     eventually("nothing stays of it", || fleet.names("b") == ["some"]);
 }
+
+/// As Ctrl-C does.
+fn interrupt(child: &Child) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT)
+        .unwrap();
+}
+
+#[test]
+fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again() {
+    let mut fleet = Fleet::start();
+    let large = std::fs::File::create(fleet.folder("a").join("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let mut transfer = fleet.transfer("a:large", "b:large");
+    eventually("something arrives", || !fleet.names("b").is_empty());
+    let part = fleet.names("b");
+    end(&mut fleet.gateway);
+    let mut told = String::new();
+    let mut stderr = BufReader::new(transfer.stderr.take().unwrap());
+    while !told.contains("the gateway was lost") {
+        assert!(stderr.read_line(&mut told).unwrap() > 0, "{told}");
+    }
+    interrupt(&transfer);
+    let mut said = String::new();
+    transfer.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(transfer.wait().unwrap().code(), Some(4), "{said} {told}");
+    for part in
+        ["was not called off", "goes on with it when it is back", "cannot be reached", "same command again"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    fleet.start_gateway();
+    // Nodes wait longer with each loss; a fresh one does not.
+    fleet.kill_node(0);
+    fleet.kill_node(1);
+    fleet.wait_for_nodes();
+    let length = || std::fs::metadata(fleet.folder("b").join(&part[0])).map_or(0, |meta| meta.len());
+    let before = length();
+    eventually("it goes on", || length() > before);
+    let again = fleet.transfer("a:large", "b:large");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(fleet.names("b"), part, "the same transfer, not another one");
+    interrupt(&again);
+    let (code, said, errors) = finished(again);
+    assert_ne!(code, 0, "{said} {errors}");
+    wait_for("something stays", Box::new(|| fleet.names("b").is_empty()));
+}

@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 64 << 20;
     gantry mcp install codex --print             only show what would change\n  \
     gantry mcp --read-only install cursor        the client gets these flags too")]
 pub(crate) struct InstallArgs {
-    /// The client
+    /// Whose configuration is changed
     #[arg(value_enum)]
     pub(crate) client: McpClient,
     /// Only show what would change

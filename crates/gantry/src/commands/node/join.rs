@@ -37,6 +37,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     gantry_process::hide_from_others();
     let joining = Joining::new(&places, &config, args)?;
     restored_modes(&places.data.restore()?).iter().for_each(|warning| output.warning(warning));
+    places.configuration_of_others().iter().for_each(|warning| output.warning(warning));
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
     let notes = output.running_notes();

@@ -453,3 +453,22 @@ fn a_rename_tells_of_rules_that_do_not_follow_it() {
     let quiet = world.run(&["nodes", "rename", "other", "third"]);
     assert!(!quiet.stderr.contains("rules"), "{}", quiet.stderr);
 }
+
+#[test]
+fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
+    let world = World::new();
+    let _up = Up::start(&world);
+    for (args, cannot) in [
+        (&["forget", "local"][..], "forgotten"),
+        (&["rename", "local", "x"], "renamed"),
+        (&["revoke", "local"], "revoked"),
+        (&["renew", "local"], "renewed"),
+        (&["tag", "local", "web"], "tagged"),
+    ] {
+        let ran = world.run(&[&["nodes"], args].concat());
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, world.run(&[&["nodes", args[0], "nobody"], &args[2..]].concat()).code, "{told}");
+        assert!(told.contains("gateway's own machine") && told.contains(cannot), "{told}");
+        assert!(!told.contains("there is no node"), "{told}");
+    }
+}

@@ -121,6 +121,39 @@ fn modes_that_a_confined_shell_changed_are_set_right_at_the_next_start() {
     assert!(!std::fs::read_to_string(&log).unwrap().contains("set right"));
 }
 
+#[test]
+fn a_configuration_that_others_can_write_is_told_at_the_start() {
+    let world = World::new();
+    let (log, elsewhere) = (world.workspace().join("log"), world.folder.path().join("other.toml"));
+    world.configure("");
+    std::fs::write(&elsewhere, "").unwrap();
+    let inside = world.data().join("gantry.toml");
+    let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let told = |more: &[&str]| {
+        drop(Up::start_telling(&world, &log, more));
+        std::fs::read_to_string(&log).unwrap()
+    };
+    set(&inside, 0o664);
+    let said = told(&[]);
+    assert!(said.contains("gantry.toml (it was 0664)"), "{said}");
+    assert_eq!(std::fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(told(&[]), "");
+    let named = ["--config", elsewhere.to_str().unwrap()];
+    set(&elsewhere, 0o644);
+    assert_eq!(told(&named), "");
+    set(&elsewhere, 0o646);
+    let said = told(&named);
+    assert!(said.contains("other.toml can be changed by others (mode 0646)"), "{said}");
+    assert!(said.contains("chmod go-w"), "{said}");
+    assert_eq!(std::fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o646, "not ours to set");
+    set(&elsewhere, 0o600);
+    // Only root can give files away.
+    if std::os::unix::fs::chown(&elsewhere, Some(65_534), None).is_ok() {
+        let said = told(&named);
+        assert!(said.contains("other.toml belongs to user 65534, who can change it"), "{said}");
+    }
+}
+
 /// The operator's shell in the background, and a client who finds its socket.
 #[test]
 fn a_clients_shell_cannot_speak_through_the_operators_background_shell() {
