@@ -491,5 +491,5 @@ fn what_could_not_be_called_off_is_told_and_called_off_by_the_same_command_again
     interrupt(&again);
     let (code, said, errors) = finished(again);
     assert_ne!(code, 0, "{said} {errors}");
-    wait_for("something stays", Box::new(|| fleet.names("b").is_empty()));
+    eventually("nothing stays", || fleet.names("b").is_empty());
 }
