@@ -11,6 +11,8 @@ mod capabilities;
 #[cfg(target_os = "linux")]
 mod filesystem;
 #[cfg(target_os = "linux")]
+mod links;
+#[cfg(target_os = "linux")]
 mod syscalls;
 
 #[cfg(target_os = "linux")]
@@ -27,7 +29,9 @@ pub enum Sandbox {
     /// made by somebody else), a disk read as a device by root, and the names, sizes, times and modes of closed files.
     ///
     /// A read-only path need not exist: it cannot be created either, nor replaced, and nor can anything else directly
-    /// in the directories on the way down to it. Those stay listable, unless something in them is closed.
+    /// in the directories on the way down to it. Those stay listable, unless something in them is closed. The same holds
+    /// for every link on the way to what a read-only path means, for that itself, and, if it is a directory, for the
+    /// links in it (down to four levels, of a thousand entries) and what they lead to.
     Except {
         closed: Vec<PathBuf>,
         read_only: Vec<PathBuf>,
@@ -104,7 +108,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
     match sandbox {
         Sandbox::None => Ok(()),
         Sandbox::Except { closed, read_only, network } => {
-            filesystem::close(closed, read_only)?;
+            filesystem::close(closed, read_only, None)?;
             capabilities::drop_most()?;
             match network {
                 Network::Allowed => Ok(()),
@@ -121,7 +125,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         }
         // Two layers of rules: what either refuses is refused.
         Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
-            filesystem::close(closed, read_only)?;
+            filesystem::close(closed, read_only, Some(write))?;
             apply(&Sandbox::Only { read: read.clone(), write: write.clone(), network: *network })
         }
     }

@@ -69,7 +69,7 @@ const IN_HOME: &[&str] = &[
     ".env",
 ];
 
-/// Relative to a home directory: what shells, and git, run for whoever starts them.
+/// Relative to a home directory: what shells, sessions and git run for whoever starts them. Of a directory, everything.
 const START_FILES_IN_HOME: &[&str] = &[
     ".bashrc",
     ".bash_profile",
@@ -94,12 +94,27 @@ const START_FILES_IN_HOME: &[&str] = &[
     ".pam_environment",
     ".inputrc",
     ".gitconfig",
+    ".mkshrc",
+    ".elvish",
+    ".bash_completion",
+    ".xonshrc",
     ".config/fish",
     ".config/git",
+    ".config/nushell",
+    ".config/elvish",
+    ".config/xonsh",
+    ".config/powershell",
+    ".config/environment.d",
+    ".config/plasma-workspace",
+    ".local/share/fish",
 ];
 
-/// Directories below `.config` whose whole content is run by shells, or by git.
-const START_DIRECTORIES: &[&str] = &["fish", "git"];
+/// Variables that name another directory for some of them: for those that begin so, less what is cut off.
+const MOVED_START_FILES: &[(&str, &str, &str)] = &[
+    ("XDG_CONFIG_HOME", ".config/", ".config/"),
+    ("XDG_DATA_HOME", ".local/share/", ".local/share/"),
+    ("ZDOTDIR", ".z", ""),
+];
 
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
 
@@ -127,6 +142,21 @@ impl SensitivePaths {
         START_FILES_IN_HOME.iter().map(|place| home.join(place)).collect()
     }
 
+    /// Those that the environment has moved elsewhere, given the absolute paths that its variables hold.
+    pub fn moved_start_files(
+        variable: impl Fn(&str) -> Option<std::path::PathBuf>,
+    ) -> Vec<std::path::PathBuf> {
+        let mut moved = Vec::new();
+        for (name, begin, cut) in MOVED_START_FILES {
+            let Some(directory) = variable(name) else { continue };
+            let places = START_FILES_IN_HOME.iter().filter(|place| place.starts_with(begin));
+            moved.extend(
+                places.filter_map(|place| place.strip_prefix(cut)).map(|place| directory.join(place)),
+            );
+        }
+        moved
+    }
+
     /// What the system shows of a program's memory and environment.
     pub(crate) fn is_of_a_process(path: &Path) -> bool {
         is_process_secret(&names(path))
@@ -137,12 +167,11 @@ impl SensitivePaths {
         let name = components.last().map(String::as_str).unwrap_or_default();
         components.iter().any(|component| DIRECTORIES.contains(&component.as_str()))
             || NAMES.contains(&name)
-            || START_FILES_IN_HOME.contains(&name)
             || is_private_key_name(name)
             || is_env_file(name)
             || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))
             || is_process_secret(&components)
-            || is_in_start_directory(&components)
+            || is_start_file(&components)
             || self.extra.iter().any(|extra| path.starts_with(extra))
     }
 }
@@ -165,9 +194,12 @@ fn is_env_file(name: &str) -> bool {
     (name == ".env" || name.starts_with(".env.") || name == ".envrc") && !ENV_EXAMPLES.contains(&name)
 }
 
-fn is_in_start_directory(components: &[String]) -> bool {
-    let is_one = |pair: &[String]| pair[0] == ".config" && START_DIRECTORIES.contains(&pair[1].as_str());
-    components.windows(2).any(is_one)
+/// In whosever home, and also below a start directory.
+fn is_start_file(components: &[String]) -> bool {
+    START_FILES_IN_HOME.iter().any(|place| {
+        let is_one = |names: &[String]| names.iter().map(String::as_str).eq(place.split('/'));
+        components.windows(place.split('/').count()).any(is_one)
+    })
 }
 
 /// `/proc/<pid>/environ` and `/proc/<pid>/mem` show other programs' secrets.
@@ -212,6 +244,9 @@ mod tests {
             "/home/u/.config/git/config",
             "/home/u/.config/fish/conf.d/x.fish",
             "/home/u/.inputrc",
+            "/home/u/.elvish/rc.elv",
+            "/home/u/.config/nushell/config.nu",
+            "/home/u/.local/share/fish/vendor_conf.d/x.fish",
         ] {
             assert!(sensitive.contains(Path::new(path)), "{path}");
         }
@@ -222,9 +257,27 @@ mod tests {
             "/p/keys.rs",
             "/p/ssh/config",
             "/srv/vaults/a",
+            "/home/u/.config/nvim/init.lua",
+            "/home/u/.local/share/applications/x",
+            "/p/fish/git",
             "/",
         ] {
             assert!(!sensitive.contains(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn start_files_move_with_the_environment() {
+        let moved = SensitivePaths::moved_start_files(|name| match name {
+            "XDG_CONFIG_HOME" => Some("/c".into()),
+            "ZDOTDIR" => Some("/z".into()),
+            _ => None,
+        });
+        for place in ["/c/fish", "/c/git", "/c/environment.d", "/z/.zshrc", "/z/.zshenv", "/z/.zlogout"] {
+            assert!(moved.contains(&place.into()), "{place}: {moved:?}");
+        }
+        assert!(moved.iter().all(|place| place.starts_with("/c") || place.starts_with("/z")), "{moved:?}");
+        assert!(!moved.contains(&"/z/.bashrc".into()) && !moved.contains(&"/c/.zshrc".into()), "{moved:?}");
+        assert!(SensitivePaths::moved_start_files(|_| None).is_empty());
     }
 }

@@ -261,7 +261,7 @@ impl Machine {
             let write: Vec<PathBuf> = workspace.chain(self.parts.shell.caches.iter().cloned()).collect();
             return Sandbox::OnlyExcept {
                 read: system.chain(self.parts.shell.readable.iter().cloned()).collect(),
-                read_only: self.start_files_in(&write),
+                read_only: self.start_files(),
                 write,
                 closed: self.parts.closed.clone(),
                 network,
@@ -293,17 +293,11 @@ impl Machine {
     }
 
     /// What the operator's next login shell would run, whether it is there or not, since it could be made.
-    fn start_files(&self) -> Vec<PathBuf> {
-        self.real_home().map(|home| SensitivePaths::start_files(&home)).unwrap_or_default()
-    }
-
-    /// Those of them that lie where a command may write.
-    pub(crate) fn start_files_in(&self, writable: &[PathBuf]) -> Vec<PathBuf> {
-        let writable = gantry_process::existing(writable);
-        match self.real_home().is_some_and(|home| writable.iter().any(|place| home.starts_with(place))) {
-            true => self.start_files(),
-            false => Vec::new(),
-        }
+    pub(crate) fn start_files(&self) -> Vec<PathBuf> {
+        let absolute = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let in_home = self.real_home().map(|home| SensitivePaths::start_files(&home));
+        let moved = SensitivePaths::moved_start_files(absolute);
+        in_home.unwrap_or_default().into_iter().chain(moved).collect()
     }
 }
 
@@ -339,7 +333,7 @@ mod tests {
 
     use gantry_tool::{Call, Principal};
 
-    use crate::testing::Bench;
+    use crate::testing::{Bench, set_variable};
 
     #[tokio::test]
     async fn an_agents_shell_cannot_read_the_keys_in_the_home() {
@@ -391,6 +385,29 @@ mod tests {
         let input = json!({"argv": ["python3", "-c", "open('.profile', 'a').write('x')"]});
         let told = format!("{:?}", bench.call_as(call, "tool::shell_exec", input).await);
         assert!(told.contains("PermissionError"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn start_files_are_found_where_the_environment_has_moved_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["config/git", "config/other", "zsh/plugins"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        let bench = Bench::with(|parts| {
+            set_variable(parts, "XDG_CONFIG_HOME", root.join("config"));
+            set_variable(parts, "ZDOTDIR", root.join("zsh"));
+        });
+        let script = format!(
+            "cd {}; echo x > config/other/t && echo x > zsh/plugins/t && echo made; echo x > config/git/config; mkdir config/fish; echo x > zsh/.zshrc",
+            root.display()
+        );
+        let told =
+            format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await);
+        assert!(told.contains("made"), "{told}");
+        for name in ["config/git/config", "config/fish", "zsh/.zshrc"] {
+            assert!(!root.join(name).exists(), "{name}: {told}");
+        }
     }
 
     /// The files of servers outside (docker's, an ssh agent's) are beyond what rules about files can close.

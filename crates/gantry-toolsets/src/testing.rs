@@ -259,9 +259,11 @@ pub fn set_variable(parts: &mut MachineParts, name: &str, value: impl Into<OsStr
     parts.variables.push((name.into(), value.into()));
 }
 
-/// This process's environment with a home of its own: login files of the real one are slow, and not for tests to run.
+/// This process's environment with a home of its own, and nothing of it elsewhere: login files of the real one are slow,
+/// and not for tests to run.
 fn variables(root: &Path) -> Vec<(OsString, OsString)> {
-    let others = std::env::vars_os().filter(|(name, _)| name != "HOME");
+    let of_home = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ZDOTDIR"];
+    let others = std::env::vars_os().filter(|(name, _)| !of_home.iter().any(|known| name == known));
     others.chain([("HOME".into(), root.join("home").into())]).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -10,6 +11,8 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+use super::links;
 
 /// Before version 3 a file outside could be truncated.
 pub(super) const OLDEST_ABI: u32 = 3;
@@ -40,14 +43,25 @@ pub(super) fn abi() -> Option<u32> {
     probe.ok()?.join().ok()?
 }
 
-/// Allows everything but `closed`, and of `read_only` no more than to read it.
-pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf]) -> Result<(), String> {
+/// Allows everything but `closed`, and of `read_only` no more than to read it. Where other rules let nothing be written
+/// but in the `writable` directories, the rest of `read_only` needs none.
+pub(super) fn close(
+    closed: &[PathBuf],
+    read_only: &[PathBuf],
+    writable: Option<&[PathBuf]>,
+) -> Result<(), String> {
     let mut special = Special::default();
     for path in closed {
         special.closed.insert(resolve(path)?);
     }
     for path in read_only {
-        special.add_read_only(path)?;
+        special.read_only.extend(links::places(path)?);
+    }
+    if let Some(writable) = writable {
+        let writable = super::existing(writable);
+        special.read_only.retain(|place| writable.iter().any(|directory| place.starts_with(directory)));
+        // Whoever may write in a read-only place, and nowhere around it, has been put there by the operator.
+        special.read_only.retain(|place| !writable.contains(place));
     }
     let root = Path::new("/");
     if !special.lies_in(root) {
@@ -94,31 +108,27 @@ struct Special {
 }
 
 impl Special {
-    /// The place by its name, which must not come to mean another file, and the file itself wherever a link leads.
-    fn add_read_only(&mut self, path: &Path) -> Result<(), String> {
-        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-            self.read_only.insert(resolve(parent)?.join(name));
-        }
-        // A link in a circle leads to no file.
-        self.read_only.extend(resolve(path).ok());
-        Ok(())
-    }
-
     fn has_closed_in(&self, directory: &Path) -> bool {
-        self.closed.iter().any(|place| place.starts_with(directory))
+        has_in(&self.closed, directory)
     }
 
     /// Whether one of the places is this one, or below it.
     fn lies_in(&self, directory: &Path) -> bool {
-        self.has_closed_in(directory) || self.read_only.iter().any(|place| place.starts_with(directory))
+        self.has_closed_in(directory) || has_in(&self.read_only, directory)
     }
 
     fn access(&self, path: &Path) -> BitFlags<AccessFs> {
-        match self.read_only.iter().any(|place| path.starts_with(place)) {
+        match path.ancestors().any(|place| self.read_only.contains(place)) {
             true => AccessFs::from_read(NEWEST),
             false => AccessFs::from_all(NEWEST),
         }
     }
+}
+
+/// Paths are ordered by their parts, so what lies in a directory follows it at once.
+fn has_in(places: &BTreeSet<PathBuf>, directory: &Path) -> bool {
+    let from = (Bound::Included(directory), Bound::Unbounded);
+    places.range::<Path, _>(from).next().is_some_and(|place| place.starts_with(directory))
 }
 
 /// Allows nothing but the lists and what nearly every program needs.

@@ -444,3 +444,73 @@ async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
         }
     }
 }
+
+/// A home as tools for dotfiles lay it out; each script would have one of its start files mean something else.
+async fn read_only_behind_links(links: &[(&str, &str)], read_only: &[&str], scripts: &[&str]) {
+    let bench = bench();
+    let root = bench.directory.path().canonicalize().unwrap();
+    for folder in [".config/fish", ".config/git", "dots/conf.d", "d", "e", "links", "real", "project"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for name in ["dots/gitconfig", "dots/conf.d/a.fish", "e/bashrc", "real/zshrc", "project/file"] {
+        std::fs::write(root.join(name), "true\n").unwrap();
+    }
+    for (link, target) in links {
+        std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+    }
+    let read_only: Vec<PathBuf> = read_only.iter().map(|name| root.join(name)).collect();
+    let home = root.display();
+    let write = vec![root.clone(), "/dev".into()];
+    for sandbox in [
+        Sandbox::Except { closed: vec![], read_only: read_only.clone(), network: Network::Allowed },
+        Sandbox::OnlyExcept { read: system(), write, closed: vec![], read_only, network: Network::Allowed },
+    ] {
+        for script in scripts {
+            refused(&bench, &sandbox, &format!("cd {home} && {script}")).await;
+        }
+        let script = "cat dots/gitconfig real/zshrc > /dev/null && cd project && echo x > new && rm new";
+        allowed(&bench, &sandbox, &format!("cd {home} && {script}")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_links_in_a_read_only_directory_lead_to_is_read_only() {
+    let links = [
+        (".config/git/config", "../../dots/gitconfig"),
+        (".config/fish/conf.d", "../../dots/conf.d"),
+        ("dots/conf.d/b.fish", "../../real/zshrc"),
+        // These neither fail the shell nor close more than is meant.
+        (".config/fish/home", "../.."),
+        (".config/fish/loop", "loop"),
+        (".config/fish/none", "/dev/null"),
+        (".config/fish/later", "../../e/later"),
+    ];
+    let scripts = [
+        "echo x >> dots/gitconfig",
+        "echo y > project/x; mv -f project/x dots/gitconfig",
+        "echo x >> dots/conf.d/a.fish",
+        "touch dots/conf.d/new && rm dots/conf.d/new",
+        "echo x >> real/zshrc",
+        "echo x > e/later && rm e/later",
+    ];
+    read_only_behind_links(&links, &[".config/git", ".config/fish"], &scripts).await;
+}
+
+#[tokio::test]
+async fn links_on_the_way_to_what_is_read_only_cannot_be_replaced() {
+    let links = [
+        (".zshrc", "links/zl"),
+        ("links/zl", "../real/zshrc"),
+        (".bashrc", "d/sub/bashrc"),
+        ("d/sub", "../e"),
+        (".profile", "links/none/../x"),
+    ];
+    let scripts = [
+        "ln -sfn ../project/file links/zl && ln -sfn ../real/zshrc links/zl",
+        "ln -sfn ../project d/sub && ln -sfn ../e d/sub",
+        "mv links l && mv l links",
+        "echo x >> real/zshrc",
+        "echo x >> e/bashrc",
+    ];
+    read_only_behind_links(&links, &[".zshrc", ".bashrc", ".profile"], &scripts).await;
+}

@@ -138,7 +138,7 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<(Command, PrivateTmp), ToolError> 
             }
             Sandbox::OnlyExcept {
                 read: reach.read,
-                read_only: machine.start_files_in(&reach.write),
+                read_only: machine.start_files(),
                 write: reach.write,
                 closed: machine.closed().to_vec(),
                 network: machine.network(&ctx.call),
