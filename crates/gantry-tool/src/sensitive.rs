@@ -124,11 +124,22 @@ const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", 
 #[derive(Debug, Clone, Default)]
 pub struct SensitivePaths {
     extra: Vec<std::path::PathBuf>,
+    /// Start files that the environment has moved elsewhere.
+    moved: Vec<std::path::PathBuf>,
 }
 
 impl SensitivePaths {
     pub fn new(extra: Vec<std::path::PathBuf>) -> Self {
-        SensitivePaths { extra }
+        SensitivePaths { extra, moved: Vec::new() }
+    }
+
+    /// Also where the environment has moved start files.
+    #[must_use]
+    pub fn with_moved_start_files(
+        self,
+        variable: impl Fn(&str) -> Option<std::path::PathBuf>,
+    ) -> SensitivePaths {
+        SensitivePaths { moved: SensitivePaths::moved_start_files(variable), ..self }
     }
 
     /// The well-known places of keys and credentials in a home directory, and what the operator added: for sandboxes,
@@ -172,7 +183,7 @@ impl SensitivePaths {
             || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))
             || is_process_secret(&components)
             || is_start_file(&components)
-            || self.extra.iter().any(|extra| path.starts_with(extra))
+            || self.extra.iter().chain(&self.moved).any(|place| path.starts_with(place))
     }
 }
 
@@ -279,5 +290,8 @@ mod tests {
         assert!(moved.iter().all(|place| place.starts_with("/c") || place.starts_with("/z")), "{moved:?}");
         assert!(!moved.contains(&"/z/.bashrc".into()) && !moved.contains(&"/c/.zshrc".into()), "{moved:?}");
         assert!(SensitivePaths::moved_start_files(|_| None).is_empty());
+        let paths = SensitivePaths::default()
+            .with_moved_start_files(|name| (name == "XDG_CONFIG_HOME").then(|| "/c".into()));
+        assert!(paths.contains(Path::new("/c/git/config")) && !paths.contains(Path::new("/c/other/config")));
     }
 }

@@ -62,7 +62,7 @@ impl Local {
             contain: false,
         };
         let machine = setup.machine(&places, &config)?;
-        let sensitive = sensitive_paths(&config);
+        let sensitive = sensitive_paths(&places, &config);
         let registry = Registry::default();
         let memories = Memories::new(data.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
@@ -141,7 +141,7 @@ impl Setup {
             results: self.results,
             variables: places.variables.clone(),
             closed: self.closed,
-            sensitive: sensitive_paths(config),
+            sensitive: sensitive_paths(places, config),
             temp_dir: places.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
@@ -164,8 +164,9 @@ pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
     })
 }
 
-pub(crate) fn sensitive_paths(config: &Config) -> SensitivePaths {
-    SensitivePaths::new(config.policy.sensitive_paths.clone())
+pub(crate) fn sensitive_paths(places: &Places, config: &Config) -> SensitivePaths {
+    let absolute = |name: &str| places.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    SensitivePaths::new(config.policy.sensitive_paths.clone()).with_moved_start_files(absolute)
 }
 
 /// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.

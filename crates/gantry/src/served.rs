@@ -103,7 +103,7 @@ impl Served {
         let servers = mcp_servers::open(places, &config, processes.clone(), registry.clone())?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
-            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(&config), closed),
+            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, &config), closed),
             masker: masker(places, &config),
             audit: Arc::new(AuditLog::open(&data.audit_log()).context("cannot open the audit log")?),
             results: results.clone(),

@@ -55,12 +55,12 @@ pub(super) fn close(
         special.closed.insert(resolve(path)?);
     }
     for path in read_only {
-        special.read_only.extend(links::places(path)?);
+        special.read_only.extend(links::places(path, read_only)?);
     }
     if let Some(writable) = writable {
         let writable = super::existing(writable);
         special.read_only.retain(|place| writable.iter().any(|directory| place.starts_with(directory)));
-        // Whoever may write in a read-only place, and nowhere around it, has been put there by the operator.
+        // Whoever may write in a read-only place as such has been put there by the operator.
         special.read_only.retain(|place| !writable.contains(place));
     }
     let root = Path::new("/");

@@ -21,19 +21,21 @@ const NO_FILES: &[&str] = &["/dev", "/proc", "/sys"];
 /// The real places that decide what stands at `path`: itself, each link on the way to what it means, and that; if it is
 /// a directory, also those of the links in it.
 ///
-/// What is missing counts as written, since it could be made.
-pub(super) fn places(path: &Path) -> Result<BTreeSet<PathBuf>, String> {
+/// What is missing counts as written, since it could be made. `asked` are all the paths that this is asked of: what they lie
+/// in is none of their places, whatever leads there, or a whole home would be.
+pub(super) fn places(path: &Path, asked: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
     if !path.is_absolute() {
         return Err(format!("a read-only place must be an absolute path: {}", path.display()));
     }
     let way = follow(path);
     let mut places: BTreeSet<PathBuf> = changeable(way.links).collect();
+    let holds_no_asked = |end: &PathBuf| !asked.iter().any(|path| path != end && path.starts_with(end));
     // A link in a circle leads to nothing.
-    let Some(end) = way.end else { return Ok(places) };
+    let Some(end) = way.end.filter(holds_no_asked) else { return Ok(places) };
     for link in links_below(&end) {
         let way = follow(&link);
-        // One that leads back up to where it lies would make all of that read-only, a whole home perhaps.
-        let end = way.end.filter(|end| !link.starts_with(end));
+        // The same where one leads back up to where it lies.
+        let end = way.end.filter(|end| !link.starts_with(end) && holds_no_asked(end));
         places.extend(changeable(way.links.into_iter().chain(end)));
     }
     places.extend(changeable([end]));
@@ -122,4 +124,29 @@ fn changeable(places: impl IntoIterator<Item = PathBuf>) -> impl Iterator<Item =
 fn is_ours_to_change(place: &Path) -> bool {
     rustix::fs::access(place, Access::WRITE_OK).is_ok()
         || rustix::fs::lstat(place).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_link_makes_a_place_of_what_the_asked_paths_lie_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, dots) = (root.join("home"), root.join("dots"));
+        std::fs::create_dir_all(home.join(".config")).unwrap();
+        std::fs::create_dir_all(dots.join("fish")).unwrap();
+        symlink(dots.join("fish"), home.join(".config/fish")).unwrap();
+        symlink(&home, dots.join("fish/up")).unwrap();
+        symlink(".", home.join(".elvish")).unwrap();
+        let asked = [home.join(".profile"), home.join(".config/fish"), home.join(".elvish")];
+        let found: Vec<PathBuf> = asked.iter().flat_map(|path| places(path, &asked).unwrap()).collect();
+        for place in [&asked[0], &asked[1], &asked[2], &dots.join("fish"), &dots.join("fish/up")] {
+            assert!(found.contains(place), "{}: {found:?}", place.display());
+        }
+        assert!(!found.contains(&home), "{found:?}");
+    }
 }

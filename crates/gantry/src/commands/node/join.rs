@@ -243,7 +243,7 @@ fn gate(
     let secrets = known_secrets(places, config).into_iter().chain([joining.secret.clone()]);
     let gate = Gate::new(GateParts {
         registry,
-        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(config), closed),
+        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, config), closed),
         masker: Masker::new(secrets),
         audit: Arc::new(log.clone()),
         results,
