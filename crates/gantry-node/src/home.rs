@@ -94,6 +94,11 @@ impl NodeHome {
         self.replace(&path, badge).map_err(|source| HomeError::Io { path, source })
     }
 
+    /// Whether a node with another token has been here.
+    pub fn is_of_another(&self, badge: &str) -> bool {
+        self.badge().is_some_and(|worn| worn != badge)
+    }
+
     /// The homes that this node had under other ids, in the same data directory: those with the same badge.
     pub fn former(&self, data_dir: &Path, badge: &str) -> Vec<NodeHome> {
         let is_former = |home: &NodeHome| home.id != self.id && home.badge().as_deref() == Some(badge);
@@ -225,6 +230,8 @@ mod tests {
             badge.iter().for_each(|badge| home(id).wear(badge).unwrap());
         }
         assert_eq!(home("new").former(folder.path(), "x"), [home("old")]);
+        assert!(home("other").is_of_another("x") && !home("old").is_of_another("x"));
+        assert!(!home("none").is_of_another("x"));
         home("old").take_off_badge();
         assert_eq!(home("new").former(folder.path(), "x"), []);
     }

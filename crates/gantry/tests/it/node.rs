@@ -384,6 +384,35 @@ fn a_second_process_takes_the_place_and_the_first_says_so() {
 
 #[test]
 fn a_node_that_is_renamed_goes_on_with_what_it_left_running() {
+    goes_on_under("desk", |_| ());
+}
+
+#[test]
+fn a_node_that_is_renamed_twice_goes_on_with_what_it_left_running() {
+    goes_on_under("office", |joined| {
+        let renamed = joined.gateway.run(&["nodes", "rename", "desk", "office"]);
+        assert_eq!(renamed.code, 0, "{}", renamed.stderr);
+    });
+}
+
+#[test]
+fn what_a_renamed_node_left_running_is_not_another_nodes_of_its_new_name() {
+    let joined = Joined::new();
+    let mut node = joined.node(&[]);
+    let command = json!({"command": "sleep 883.7", "background": true});
+    let session = joined.call("laptop__Bash", &command).json()["sessionId"].as_str().unwrap().to_owned();
+    let theirs = joined.machine.data().join("nodes/desk");
+    std::fs::create_dir_all(theirs.join("processes")).unwrap();
+    std::fs::write(theirs.join("badge"), "of another gateway").unwrap();
+    assert_eq!(joined.gateway.run(&["nodes", "rename", "laptop", "desk"]).code, 0);
+    eventually("the node is sent away", || node.0.try_wait().unwrap().is_some());
+    assert!(!theirs.join("processes/sessions").join(&session).exists(), "it is somebody else's home");
+    assert_eq!(joined.machine.run(&["node", "stop", "--id", "laptop", "--kill"]).code, 0);
+    assert!(!runs("sleep 883.7"));
+}
+
+/// Renamed from laptop to desk while it is connected, then what `then` does, and started with the id it has at last.
+fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     let joined = Joined::new();
     let mut node = joined.node(&[]);
     let command = "read line; echo got $line";
@@ -410,20 +439,22 @@ fn a_node_that_is_renamed_goes_on_with_what_it_left_running() {
     assert!(listed.code == 0 && !listed.stdout.contains(&session), "{}", listed.stdout);
     namesake.terminate();
 
-    let args = joined.args_of("desk", &[]);
+    then(&joined);
+    let process = format!("{id}__Process");
+    let args = joined.args_of(id, &[]);
     let mut node = Running(quiet(joined.machine.command(&args)).spawn().unwrap());
-    eventually("it is back", || joined.gateway.run(&["nodes", "show", "desk"]).stdout.contains("online"));
-    let listed = joined.call("desk__Process", &json!({"action": "list"})).stdout;
+    eventually("it is back", || joined.gateway.run(&["nodes", "show", id]).stdout.contains("online"));
+    let listed = joined.call(&process, &json!({"action": "list"})).stdout;
     assert!(listed.contains(&session) && listed.contains("883.5"), "{listed}");
     let submit = json!({"action": "submit", "sessionId": session, "data": "it"});
-    assert_eq!(joined.call("desk__Process", &submit).code, 0);
+    assert_eq!(joined.call(&process, &submit).code, 0);
     eventually("its end is told under the new name", || {
-        joined.gateway.run(&["nodes", "show", "desk"]).stdout.contains("ended with 0")
+        joined.gateway.run(&["nodes", "show", id]).stdout.contains("ended with 0")
     });
-    let log = joined.call("desk__Process", &json!({"action": "log", "sessionId": session})).stdout;
+    let log = joined.call(&process, &json!({"action": "log", "sessionId": session})).stdout;
     assert!(log.contains("got it"), "{log}");
     node.terminate();
-    let stopped = joined.machine.run(&["node", "stop", "--id", "desk", "--kill"]);
+    let stopped = joined.machine.run(&["node", "stop", "--id", id, "--kill"]);
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
     assert!(!runs("sleep 883.5"), "the new name ends it");
 }

@@ -50,8 +50,8 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    renamed::take_over(places.data.root(), &home, &joining.badge(), &log)?;
-    let own_home = home.clone();
+    let (own_home, badge) = (home.clone(), joining.badge());
+    renamed::take_over(places.data.root(), &home, &badge, &log)?;
     let over = runtime.block_on(async {
         let processes = processes(&home, &log).await?;
         let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
@@ -76,7 +76,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     drop(runtime);
     let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
     if let Comeback::UnderId(new_id) = &comeback {
-        renamed::hand_over(places.data.root(), &own_home, new_id, &log);
+        renamed::hand_over(places.data.root(), &own_home, new_id, &badge, &log);
     }
     let _ = log.flush();
     let advice = advice(own_home.id(), &comeback);

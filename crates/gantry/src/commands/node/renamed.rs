@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use gantry_node::{HomeError, NodeHome, NodeLock, NodeLog};
 use gantry_process::move_sessions;
 use serde_json::json;
@@ -13,9 +13,12 @@ const LEAVING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Brings what is running to the home of the node's new id, so that nobody who gets the old id finds it. The node itself is over.
-pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, log: &NodeLog) {
+pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &str, log: &NodeLog) {
     let moved = NodeHome::new(data_dir, new_id).map_err(anyhow::Error::from).and_then(|new| {
         let _lock = new.take()?;
+        // Of another gateway perhaps: ids are its own.
+        ensure!(!new.is_of_another(badge), "{new_id} is another node here");
+        new.wear(badge)?;
         Ok(move_sessions(&home.processes(), &new.processes())?)
     });
     match moved {
@@ -23,7 +26,7 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, log: &No
             home.take_off_badge();
             log.info("handedOver", json!({"newId": new_id, "processes": count}));
         }
-        // The new one runs already: it waits for this one to be gone and takes them.
+        // Started with its new id and the token it has, the node takes them.
         Err(err) => log.info("processesStay", json!({"newId": new_id, "reason": format!("{err:#}")})),
     }
 }
