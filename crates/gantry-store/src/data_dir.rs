@@ -121,6 +121,15 @@ impl DataDir {
         let closed = Permissions::from_mode(mode & !WRITE_OF_OTHERS);
         match std::fs::set_permissions(&path, closed) {
             Ok(()) => Ok(Some((path, mode))),
+            // Somebody else's to close, as a file of root's is: that is told, and no reason not to start.
+            Err(err)
+                if matches!(
+                    err.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                Ok(None)
+            }
             Err(cause) => Err(DataDirError { path, cause }),
         }
     }

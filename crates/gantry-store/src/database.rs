@@ -68,6 +68,22 @@ pub enum DatabaseError {
     Refused(String),
 }
 
+/// SQLite's codes for a file that is damaged, and one that is no database.
+const DAMAGED: [&str; 2] = ["11", "26"];
+
+impl DatabaseError {
+    /// Whether the file itself is of no more use.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            DatabaseError::Open { cause: sqlx::Error::Database(err), .. }
+            | DatabaseError::Query { cause: sqlx::Error::Database(err), .. } => {
+                err.code().is_some_and(|code| DAMAGED.contains(&&*code))
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Database {
     /// Opens the database of a data directory, making it or bringing it up to date where needed.
     pub async fn open(data: &DataDir) -> Result<Database, DatabaseError> {

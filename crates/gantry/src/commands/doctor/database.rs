@@ -24,8 +24,8 @@ pub(super) fn look(places: &Places) -> Check {
                 Ok(format!("{path} is sound as far as {LIMIT:?} went; it is too large for more"))
             }
             Ok(DatabaseState::Damaged(what)) => Err(format!("{path} is damaged ({what}); {todo}")),
-            Err(err @ gantry_store::DatabaseError::Newer { .. }) => Err(err.to_string()),
-            Err(err) => Err(format!("{err}; {todo}")),
+            Err(err) if err.is_damage() => Err(format!("{err}; {todo}")),
+            Err(err) => Err(err.to_string()),
         }
     };
     check("database", look())
