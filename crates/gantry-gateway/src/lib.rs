@@ -32,4 +32,4 @@ pub use http::ProtectedResource;
 pub use nodes::Nodes;
 pub use server::{MAX_CONNECTIONS, PemFile, ServeError, Serving, TlsFiles, serve};
 pub use session_desk::GatewayDesk;
-pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts};
+pub use transfers::{GatewayHub, IDLE_LIMIT, Transfers, TransfersParts, Unfinished};

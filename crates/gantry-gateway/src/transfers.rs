@@ -54,7 +54,7 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 pub struct TransfersParts {
     pub nodes: Arc<Nodes>,
-    /// What ends of transfers, and files of directories, are judged by.
+    /// Judges ends of transfers and files of directories, and keeps the record.
     pub gate: Arc<Gate>,
     pub database: Database,
     pub objects: Objects,
@@ -107,6 +107,36 @@ struct Job {
     waiting: AtomicUsize,
 }
 
+/// Transfers that go on, once it is known what ends them.
+pub struct Unfinished<'a> {
+    transfers: &'a Arc<Transfers>,
+    rows: Vec<TransferRow>,
+    _starting: tokio::sync::MutexGuard<'a, ()>,
+}
+
+impl Unfinished<'_> {
+    /// Goes on with them; returns how many. `ending` says what ends the work of a client token, if that is still good.
+    pub async fn resume(
+        self,
+        ending: impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
+    ) -> Result<usize, DatabaseError> {
+        let count = self.rows.len();
+        for row in self.rows {
+            let going_on = match resumed_errand(&row) {
+                Ok(errand) => self.transfers.going_on(errand, row.ledger, &ending).await?,
+                Err(reason) => Err(reason),
+            };
+            match going_on {
+                Ok((job, work)) => self.transfers.spawn(Arc::new(job), Some(work)),
+                Err(reason) => {
+                    self.transfers.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
 impl Transfers {
     pub fn new(parts: TransfersParts) -> Arc<Transfers> {
         let meters = Meters::default();
@@ -139,25 +169,15 @@ impl Transfers {
         }
     }
 
-    /// Goes on with what an earlier start of the gateway did not finish; returns how many. `ending` says what ends the work of
-    /// a client token, if that is still good.
-    pub async fn resume(
-        self: &Arc<Self>,
-        ending: impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
-    ) -> Result<usize, DatabaseError> {
-        let rows = self.database.unfinished_transfers().await?;
-        let count = rows.len();
-        for row in rows {
-            let going_on = match resumed_errand(&row) {
-                Ok(errand) => self.going_on(errand, row.ledger, &ending).await?,
-                Err(reason) => Err(reason),
-            };
-            match going_on {
-                Ok((job, work)) => self.spawn(Arc::new(job), Some(work)),
-                Err(reason) => self.database.finish_transfer(&row.id, Err(&reason), now_ms()).await?,
-            }
-        }
-        Ok(count)
+    /// What an earlier start of the gateway did not finish. While it is held no transfer is started, so that whoever asks for
+    /// one of these again finds it.
+    pub async fn unfinished(self: &Arc<Self>) -> Result<Unfinished<'_>, DatabaseError> {
+        let starting = self.starting.lock().await;
+        Ok(Unfinished {
+            transfers: self,
+            rows: self.database.unfinished_transfers().await?,
+            _starting: starting,
+        })
     }
 
     /// What nobody asks for now is on record as if somebody did, and ends with the token that it was begun with.
@@ -178,18 +198,12 @@ impl Transfers {
             Some(token) => match ending(token).await? {
                 Some(ending) => ending,
                 None => {
-                    self.ended(work, Err(&token_is_over()));
+                    work.ended(Err(&Refusal::from_wire(token_is_over())));
                     return Ok(Err(TOKEN_IS_OVER.to_owned()));
                 }
             },
         };
         Ok(Ok((Job::new(errand, Some(Resumed { ledger, ending })), work)))
-    }
-
-    fn ended(&self, work: ResumedWork, ended: Result<(), &WireError>) {
-        let refusal = ended.err().map(|error| Refusal::from_wire(error.clone()));
-        // Nobody is there to be told.
-        let _ = self.gate.resumed(work, refusal.as_ref().map_or(Ok(()), Err));
     }
 
     /// Removes what transfers that are over have left here, and on nodes, and forgets them after a week: now, and then every
@@ -259,7 +273,8 @@ impl Transfers {
         tokio::spawn(async move {
             let outcome = transfers.drive(&job).await;
             if let Some(work) = work {
-                transfers.ended(work, outcome.as_ref().map(drop));
+                let failed = outcome.as_ref().err().map(|error| Refusal::from_wire(error.clone()));
+                work.ended(failed.as_ref().map_or(Ok(()), Err));
             }
             transfers.meters.remove(&job.id);
             let mut running = transfers.running();
@@ -315,7 +330,7 @@ fn resumed_errand(row: &TransferRow) -> Result<Errand, String> {
         autonomy: row.autonomy.clone(),
         surface: "websocket".into(),
     };
-    let standing = Standing::from_text(row.standing.as_deref())?;
+    let standing = Standing::from_text(row.standing.as_deref())?.of_token(&row.principal);
     let judged_as = standing.call(&caller).map_err(|error| error.message)?;
     Ok(Errand {
         id: row.id.clone(),
@@ -347,13 +362,17 @@ impl Job {
         }
     }
 
-    /// Returns when the token is no longer good that an earlier start of the gateway began it with. Later callers see to
-    /// their own.
+    /// Returns when the token is no longer good that an earlier start of the gateway began it with, if nobody waits for it:
+    /// then it is theirs, and ends when they give up.
     async fn token_over(&self) {
-        match &self.resumed {
-            Some(resumed) => resumed.ending.cancelled().await,
-            None => std::future::pending().await,
+        if let Some(resumed) = &self.resumed {
+            resumed.ending.cancelled().await;
+            if self.waiting.load(Ordering::Acquire) == 0 {
+                // Nobody is to begin to wait for it.
+                return self.cancel.cancel();
+            }
         }
+        std::future::pending().await
     }
 
     /// As it is now.

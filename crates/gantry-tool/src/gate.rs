@@ -413,6 +413,22 @@ impl Gate {
             duration_ms: None,
         }
     }
+
+    /// A last line, with what came of it.
+    fn ended(
+        &self,
+        record: AuditRecord,
+        status: Status,
+        error: Option<String>,
+        took: Duration,
+    ) -> AuditRecord {
+        let error = error.map(|mut text| {
+            self.parts.masker.mask_text(&mut text);
+            bounded_text(&text)
+        });
+        let duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
+        AuditRecord { status: Some(status.name().to_owned()), error, duration_ms, ..record }
+    }
 }
 
 /// Step 8 of a call that began: its outcome line and its metrics, also when the call is dropped half way.
@@ -443,13 +459,8 @@ impl Ending<'_> {
         self.recorded = true;
         let took = self.took.unwrap_or_else(|| self.started.elapsed());
         self.gate.metrics.record(self.tool.name(), status, took);
-        let mut record = self.gate.record(self.call, self.tool.name(), Phase::End, None);
-        record.status = Some(status.name().to_owned());
-        record.error = error.map(|mut text| {
-            self.gate.parts.masker.mask_text(&mut text);
-            bounded_text(&text)
-        });
-        record.duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
+        let record = self.gate.record(self.call, self.tool.name(), Phase::End, None);
+        let record = self.gate.ended(record, status, error, took);
         let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
         self.gate.parts.audit.append(record, durability)
     }

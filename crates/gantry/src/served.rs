@@ -152,8 +152,10 @@ impl Served {
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
+        // Known before anybody can ask for one of them again.
+        let unfinished = transfers.unfinished().await?;
         let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
-        transfers.resume(async |token| gateway.ending_of_token(token).await).await?;
+        unfinished.resume(async |token| gateway.ending_of_token(token).await).await?;
         sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         let fingerprint = certificate.as_ref().map(Certificate::fingerprint);

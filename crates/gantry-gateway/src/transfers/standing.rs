@@ -1,15 +1,16 @@
-//! As what a transfer is judged while it goes on: the caller as its call came, also after a restart of the gateway.
+//! As what a transfer is judged while it goes on, and with which token it ends: the caller as its call came, also after a
+//! restart of the gateway.
 
 use gantry_protocol::{Caller, WireError};
-use gantry_tool::{Asked, Call};
+use gantry_tool::{Asked, Call, Principal};
 use serde::{Deserialize, Serialize};
 
-/// What of a call matters to its judge and is not in its [`Caller`].
+/// What of a call matters to its judge, and to its end, and is not in its [`Caller`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Standing {
     /// The client token that it was begun with.
-    pub(super) token: Option<String>,
+    token: Option<String>,
     also_as: Vec<String>,
     approved: Vec<Asked>,
 }
@@ -27,6 +28,16 @@ impl Standing {
     pub(super) fn from_text(text: Option<&str>) -> Result<Standing, String> {
         let Some(text) = text else { return Ok(Standing::default()) };
         serde_json::from_str(text).map_err(|err| format!("it is not known how to judge it: {err}"))
+    }
+
+    /// With the token that the principal is named after, where none was written down.
+    pub(super) fn of_token(mut self, principal: &str) -> Standing {
+        self.token = self.token.or_else(|| match principal.parse().ok()? {
+            Principal::Client { token } => Some(token),
+            Principal::Mcp { client } => Some(client.split_once('/')?.0.to_owned()),
+            Principal::Operator | Principal::Agent { .. } | Principal::Scheduler => None,
+        });
+        self
     }
 
     /// The call that rules are asked about.

@@ -149,7 +149,8 @@ impl Fleet {
 
     /// Goes on with what is not finished, as a gateway that was started anew.
     pub(crate) async fn resume(&self) -> Result<usize, gantry_store::DatabaseError> {
-        self.transfers.resume(async |token| self.gateway.ending_of_token(token).await).await
+        let unfinished = self.transfers.unfinished().await?;
+        unfinished.resume(async |token| self.gateway.ending_of_token(token).await).await
     }
 
     /// Stops the gateway in order.

@@ -1,5 +1,6 @@
 //! The gateway's own rules hold for both ends of a transfer and for each file of a directory, whatever nodes think of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::{Depth, NewClientToken, NewTransfer};
@@ -138,4 +139,17 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
     assert_eq!(error("revoked").await.as_deref(), Some("the token that it was begun with is no longer good"));
     assert!(error("denied").await.is_some_and(|error| error.contains("(rule on away__Write)")));
     assert_eq!(fleet.names("b"), ["free", "good"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_while_the_gateway_starts_waits_until_it_knows_what_is_under_way() {
+    let fleet = Arc::new(Fleet::start(&["a", "b"]).await);
+    fleet.write("a", "file", "x");
+    let unfinished = fleet.transfers.unfinished().await.unwrap();
+    let asking = fleet.clone();
+    let asks = tokio::spawn(async move { asking.transfer("a:file", "b:file").await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!asks.is_finished() && fleet.names("b").is_empty(), "it is not begun beside what goes on");
+    unfinished.resume(async |_| Ok(None)).await.unwrap();
+    asks.await.unwrap().unwrap();
 }

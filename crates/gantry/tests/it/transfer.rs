@@ -27,8 +27,11 @@ struct NodeProcess {
 
 impl Fleet {
     fn start() -> Fleet {
-        let mut fleet =
-            Fleet { world: World::new(), listen: "127.0.0.1:0".into(), gateway: None, nodes: Vec::new() };
+        Fleet::start_in(World::new())
+    }
+
+    fn start_in(world: World) -> Fleet {
+        let mut fleet = Fleet { world, listen: "127.0.0.1:0".into(), gateway: None, nodes: Vec::new() };
         fleet.start_gateway();
         for id in ["a", "b"] {
             std::fs::create_dir(fleet.folder(id)).unwrap();
@@ -407,6 +410,41 @@ fn transfers_on_record(fleet: &Fleet) -> Vec<String> {
     transfers.map(shown).collect()
 }
 
+/// Somebody elsewhere who asks for a transfer, and waits.
+fn asking(fleet: &Fleet, elsewhere: &World, token: &str, words: &[&str]) -> Child {
+    let mut command = elsewhere.command(&[&["call", "gsv__Transfer"], words].concat());
+    command.env("GANTRY_GATEWAY", format!("http://{}", fleet.listen)).env("GANTRY_TOKEN", token);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn what_somebody_else_waits_for_by_then_does_not_end_with_the_token_it_was_begun_with() {
+    let world = World::new();
+    world.configure("[[policy.rules]]\nname = \"all\"\ntool = \"*\"\ndecision = \"allow\"\n");
+    let mut fleet = Fleet::start_in(world);
+    std::fs::File::create(fleet.folder("a").join("some")).unwrap().set_len(512 << 20).unwrap();
+    let token = |name: &str| {
+        let added = fleet.world.run(&["tokens", "add", name, "--agents", "main", "--json"]).json();
+        added["token"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (token("first"), token("second"));
+    let elsewhere = World::new();
+    let ends = json!({"source": "a:some", "destination": "b:some"}).to_string();
+    let words = [ends.as_str(), "--agent", "main"];
+    let waiting = asking(&fleet, &elsewhere, &first, &words);
+    eventually("something arrives", || fleet.names("b").iter().any(|name| name.ends_with(".part")));
+    end(&mut fleet.nodes[1].child);
+    cut_off(&mut fleet, waiting);
+    fleet.start_gateway();
+    let mut other = asking(&fleet, &elsewhere, &second, &words);
+    eventually("the other waits", || transfers_on_record(&fleet).len() == 3);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(fleet.world.run(&["tokens", "revoke", "first"]).code, 0);
+    fleet.start_node(1);
+    eventually("it arrives", || fleet.names("b") == ["some"]);
+    assert_eq!(other.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begun_with() {
     let mut fleet = Fleet::start();
@@ -431,10 +469,7 @@ fn what_goes_on_after_a_restart_is_on_record_and_ends_with_the_token_it_was_begu
     let token = fleet.world.run(&["tokens", "add", "ci", "--json"]).json();
     let elsewhere = World::new();
     let ends = json!({"source": "a:endless", "destination": "b:endless"}).to_string();
-    let mut command = elsewhere.command(&["call", "gsv__Transfer", &ends]);
-    command.env("GANTRY_GATEWAY", format!("http://{}", fleet.listen));
-    command.env("GANTRY_TOKEN", token["token"].as_str().unwrap());
-    let waiting = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let waiting = asking(&fleet, &elsewhere, token["token"].as_str().unwrap(), &[&ends]);
     eventually("something arrives", || arrives(&fleet));
     end(&mut fleet.nodes[1].child);
     cut_off(&mut fleet, waiting);
