@@ -99,9 +99,10 @@ proptest! {
     }
 
     #[test]
-    fn all_but_the_last_character_is_not_the_value(value in "[A-Za-z0-9/+]{8,20}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
-        let beginning = &value[..value.len() - 1];
-        let text = format!("{}<", spelt(beginning, &ways));
+    fn all_but_the_last_character_is_not_the_value(beginning in "[A-PR-Za-z0-9/+]{7,19}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
+        // No escape has a Q: a digit of one could be read as the last character, where the rest of it is one as well.
+        let value = format!("{beginning}Q");
+        let text = format!("{}<", spelt(&beginning, &ways));
         prop_assert_eq!(found(&[&value], Told::AsItCame, &text), None, "{} in {}", value, text);
     }
 
