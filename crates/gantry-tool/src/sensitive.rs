@@ -116,6 +116,9 @@ const MOVED_START_FILES: &[(&str, &str, &str)] = &[
     ("ZDOTDIR", ".z", ""),
 ];
 
+/// Variables that name a start file itself: of shells, also those that Gantry starts for the operator, and of git.
+const NAMED_START_FILES: &[&str] = &["BASH_ENV", "ENV", "INPUTRC", "GIT_CONFIG_GLOBAL"];
+
 const EXTENSIONS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk", "asc", "gpg"];
 
 const ENV_EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
@@ -157,7 +160,7 @@ impl SensitivePaths {
     pub fn moved_start_files(
         variable: impl Fn(&str) -> Option<std::path::PathBuf>,
     ) -> Vec<std::path::PathBuf> {
-        let mut moved = Vec::new();
+        let mut moved: Vec<_> = NAMED_START_FILES.iter().filter_map(|name| variable(name)).collect();
         for (name, begin, cut) in MOVED_START_FILES {
             let Some(directory) = variable(name) else { continue };
             let places = START_FILES_IN_HOME.iter().filter(|place| place.starts_with(begin));
@@ -282,9 +285,12 @@ mod tests {
         let moved = SensitivePaths::moved_start_files(|name| match name {
             "XDG_CONFIG_HOME" => Some("/c".into()),
             "ZDOTDIR" => Some("/z".into()),
+            "BASH_ENV" => Some("/z/env".into()),
             _ => None,
         });
-        for place in ["/c/fish", "/c/git", "/c/environment.d", "/z/.zshrc", "/z/.zshenv", "/z/.zlogout"] {
+        for place in
+            ["/c/fish", "/c/git", "/c/environment.d", "/z/env", "/z/.zshrc", "/z/.zshenv", "/z/.zlogout"]
+        {
             assert!(moved.contains(&place.into()), "{place}: {moved:?}");
         }
         assert!(moved.iter().all(|place| place.starts_with("/c") || place.starts_with("/z")), "{moved:?}");

@@ -397,15 +397,16 @@ mod tests {
         let bench = Bench::with(|parts| {
             set_variable(parts, "XDG_CONFIG_HOME", root.join("config"));
             set_variable(parts, "ZDOTDIR", root.join("zsh"));
+            set_variable(parts, "BASH_ENV", root.join("config/other/env"));
         });
         let script = format!(
-            "cd {}; echo x > config/other/t && echo x > zsh/plugins/t && echo made; echo x > config/git/config; mkdir config/fish; echo x > zsh/.zshrc",
+            "cd {}; echo x > zsh/plugins/t && echo made; echo x > config/other/env; echo x > config/git/config; mkdir config/fish; echo x > zsh/.zshrc",
             root.display()
         );
         let told =
             format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await);
         assert!(told.contains("made"), "{told}");
-        for name in ["config/git/config", "config/fish", "zsh/.zshrc"] {
+        for name in ["config/git/config", "config/fish", "config/other/env", "zsh/.zshrc"] {
             assert!(!root.join(name).exists(), "{name}: {told}");
         }
     }

@@ -262,7 +262,7 @@ pub fn set_variable(parts: &mut MachineParts, name: &str, value: impl Into<OsStr
 /// This process's environment with a home of its own, and nothing of it elsewhere: login files of the real one are slow,
 /// and not for tests to run.
 fn variables(root: &Path) -> Vec<(OsString, OsString)> {
-    let of_home = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ZDOTDIR"];
+    let of_home = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ZDOTDIR", "BASH_ENV", "ENV"];
     let others = std::env::vars_os().filter(|(name, _)| !of_home.iter().any(|known| name == known));
     others.chain([("HOME".into(), root.join("home").into())]).collect()
 }

@@ -397,9 +397,13 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     for _ in 0..TRIES {
         match DirBuilder::new().mode(0o700).create(folder) {
             Ok(()) => return Ok(()),
-            Err(err) if err.kind() == ErrorKind::AlreadyExists => {
-                return if folder.is_dir() { Ok(()) } else { Err(ErrorKind::NotADirectory.into()) };
-            }
+            Err(err) if err.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(folder) {
+                Ok(found) if found.is_dir() => return Ok(()),
+                Ok(_) => return Err(ErrorKind::NotADirectory.into()),
+                // Emptied and removed by others meanwhile.
+                Err(err) if err.kind() == ErrorKind::NotFound => {}
+                Err(err) => return Err(err),
+            },
             Err(err) if err.kind() == ErrorKind::NotFound => {
                 // No deeper than a key has segments.
                 make_folder(folder.parent().ok_or(err)?)?;
