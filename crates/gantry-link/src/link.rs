@@ -1,7 +1,7 @@
 //! A link after its handshake: one task reads and writes the socket, handles to it are cheap to clone.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ mod outgoing;
 mod run;
 
 use outgoing::{Outgoing, Unsent};
-use run::{Work, run};
+use run::run;
 
 /// For an answer that was on its way when the deadline passed. Whoever waits for it must not be kept by the peer.
 const LATE_GRACE: Duration = Duration::from_millis(100);
@@ -68,21 +68,22 @@ struct Inner {
     intake: Arc<Intake>,
     next_id: AtomicU64,
     next_seq: AtomicU64,
-    pending: Mutex<HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>>,
-    serving: Mutex<HashMap<u64, CancellationToken>>,
-    /// Requests that came since the link's task last looked.
-    arrived: Mutex<Vec<Work>>,
+    pending: Mutex<Pending>,
+    serving: Mutex<BTreeMap<u64, CancellationToken>>,
     /// Requests of the peer until their answers are in the queue.
     answers: TaskTracker,
     options: LinkOptions,
     /// Somebody wants the link closed, or it is.
-    closing: CancellationToken,
+    closing: AtomicBool,
     closed: CancellationToken,
     reason: OnceLock<(CloseCode, String)>,
     started: Instant,
     /// Milliseconds after `started` when the peer was last heard.
     heard: AtomicU64,
 }
+
+/// Who waits for which answer.
+type Pending = BTreeMap<u64, oneshot::Sender<Result<RawJson, WireError>>>;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkError {
@@ -110,19 +111,17 @@ impl Link {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         V: Service,
     {
-        let (outgoing, queue) = Outgoing::new(&options);
         let link = Link {
             inner: Arc::new(Inner {
-                outgoing,
+                outgoing: Outgoing::new(&options),
                 intake: socket.get_ref().intake(),
                 next_id: AtomicU64::new(1),
                 next_seq: AtomicU64::new(1),
                 pending: Mutex::default(),
                 serving: Mutex::default(),
-                arrived: Mutex::default(),
                 answers: TaskTracker::new(),
                 options,
-                closing: CancellationToken::new(),
+                closing: AtomicBool::new(false),
                 closed: CancellationToken::new(),
                 reason: OnceLock::new(),
                 started: Instant::now(),
@@ -130,7 +129,7 @@ impl Link {
             }),
         };
         socket.get_mut().attach(link.clone(), link.inner.options.account.clone());
-        let running = run(link.clone(), socket, service, queue);
+        let running = run(link.clone(), socket, service);
         (link, running)
     }
 
@@ -230,7 +229,12 @@ impl Link {
 
     pub(crate) fn close_with(&self, code: CloseCode, reason: &str) {
         let _ = self.inner.reason.set((code, reason.to_owned()));
-        self.inner.closing.cancel();
+        self.inner.closing.store(true, Ordering::Release);
+        self.inner.outgoing.wake();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.inner.closing.load(Ordering::Acquire)
     }
 
     /// Calls off what the peer has asked for and not heard of yet.
@@ -312,15 +316,11 @@ impl Link {
 }
 
 impl Inner {
-    fn take_arrived(&self) -> Vec<Work> {
-        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<RawJson, WireError>>>> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serving(&self) -> MutexGuard<'_, HashMap<u64, CancellationToken>> {
+    fn serving(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorCode, WireError};
+use crate::plain;
 use crate::text::{cancel_text, event_text, request_text, response_text};
 
 /// JSON that is passed on as it came.
@@ -57,6 +58,11 @@ impl Frame {
     /// Fields that are not known are passed over, so that a newer peer may say more. An answer that cannot be read is one
     /// that says so: whoever asked waits for it, and its sender could not tell a complaint from a question.
     pub fn parse(text: &str) -> Result<Frame, FrameError> {
+        plain::read(text).map_or_else(|| Frame::parse_any(text), Ok)
+    }
+
+    /// As [`Frame::parse`], however the frame is spelled.
+    pub(crate) fn parse_any(text: &str) -> Result<Frame, FrameError> {
         Frame::parse_whole(text).or_else(|err| match numbered(text) {
             Some(Numbered { id, kind }) if kind.as_deref() == Some("res") => {
                 let message = format!("the answer cannot be read: {}", err.message);

@@ -5,6 +5,7 @@ mod error;
 mod frame;
 mod methods;
 mod names;
+mod plain;
 mod stream;
 mod text;
 mod transfer;
@@ -24,7 +25,9 @@ pub use names::{NameError, check_node_id};
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
-pub use text::{JsonText, cancel_text, event_text, push_number, push_string, request_text, response_text};
+pub use text::{
+    JsonText, cancel_text, event_text, node_call_text, push_number, push_string, request_text, response_text,
+};
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
     TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,

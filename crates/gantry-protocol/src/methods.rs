@@ -138,7 +138,7 @@ pub struct Caller {
 /// `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CallResult {
+pub struct CallResult<J = RawJson> {
     /// The name it was resolved to.
     pub tool: String,
     /// The answer is the tool's own error, in its toolset's shape.
@@ -146,7 +146,7 @@ pub struct CallResult {
     pub is_error: bool,
     /// Either this or `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub json: Option<RawJson>,
+    pub json: Option<J>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,11 +1,11 @@
 //! Messages written straight as text. Every call passes several of them, and serialising an object field by field, name by
 //! name and quote by quote costs more than the rest of the way.
 
-use std::fmt::Write;
+use serde_json::Value;
 
 use crate::error::WireError;
 use crate::frame::RawJson;
-use crate::methods::NodeCallParams;
+use crate::methods::Caller;
 
 /// A whole JSON value as text: made from one that was read, or written here.
 #[derive(Debug, Clone)]
@@ -41,6 +41,15 @@ macro_rules! next {
     };
 }
 
+/// How frames begin and go on; [`crate::plain`] reads them so.
+pub(crate) const REQUEST: &str = concat!(first!("type"), "\"req\"", next!("id"));
+pub(crate) const METHOD: &str = next!("method");
+pub(crate) const PARAMS: &str = next!("params");
+pub(crate) const DEADLINE: &str = next!("deadlineMs");
+pub(crate) const RESPONSE: &str = concat!(first!("type"), "\"res\"", next!("id"));
+pub(crate) const RESULT: &str = concat!(next!("ok"), "true", next!("result"));
+pub(crate) const CANCEL: &str = concat!(first!("type"), "\"cancel\"", next!("id"));
+
 /// Adds a text as a JSON string.
 pub fn push_string(json: &mut String, text: &str) {
     if is_plain(text.as_bytes()) {
@@ -69,8 +78,7 @@ fn is_plain(text: &[u8]) -> bool {
 }
 
 pub fn push_number(json: &mut String, number: u64) {
-    // A string takes everything.
-    let _ = write!(json, "{number}");
+    json.push_str(itoa::Buffer::new().format(number));
 }
 
 /// Around the parts of a frame there are never more bytes than this.
@@ -78,14 +86,14 @@ const FRAME_ROOM: usize = 128;
 
 pub fn request_text(id: u64, method: &str, params: &str, deadline_ms: Option<u64>) -> String {
     let mut text = String::with_capacity(FRAME_ROOM + method.len() + params.len());
-    text.push_str(concat!(first!("type"), "\"req\"", next!("id")));
+    text.push_str(REQUEST);
     push_number(&mut text, id);
-    text.push_str(next!("method"));
+    text.push_str(METHOD);
     push_string(&mut text, method);
-    text.push_str(next!("params"));
+    text.push_str(PARAMS);
     text.push_str(params);
     if let Some(deadline) = deadline_ms {
-        text.push_str(next!("deadlineMs"));
+        text.push_str(DEADLINE);
         push_number(&mut text, deadline);
     }
     text.push('}');
@@ -95,11 +103,11 @@ pub fn request_text(id: u64, method: &str, params: &str, deadline_ms: Option<u64
 pub fn response_text(id: u64, outcome: Result<&str, &WireError>) -> String {
     let failed = |error: &WireError| serde_json::to_string(error).unwrap_or_default();
     let (head, body) = match outcome {
-        Ok(result) => (concat!(next!("ok"), "true", next!("result")), result),
+        Ok(result) => (RESULT, result),
         Err(error) => (concat!(next!("ok"), "false", next!("error")), &*failed(error)),
     };
     let mut text = String::with_capacity(FRAME_ROOM + body.len());
-    text.push_str(concat!(first!("type"), "\"res\"", next!("id")));
+    text.push_str(RESPONSE);
     push_number(&mut text, id);
     text.push_str(head);
     text.push_str(body);
@@ -120,30 +128,30 @@ pub fn event_text(event: &str, seq: u64, data: &str) -> String {
 }
 
 pub fn cancel_text(id: u64) -> String {
-    format!("{{\"type\":\"cancel\",\"id\":{id}}}")
+    format!("{CANCEL}{id}}}")
 }
 
-impl NodeCallParams {
-    pub fn to_text(&self) -> JsonText {
-        let NodeCallParams { call_id, tool, input, caller } = self;
-        let mut text = String::with_capacity(2 * FRAME_ROOM + tool.len() + input.get().len());
-        text.push_str(first!("callId"));
-        push_string(&mut text, call_id);
-        text.push_str(next!("tool"));
-        push_string(&mut text, tool);
-        text.push_str(next!("input"));
-        text.push_str(input.get());
-        text.push_str(concat!(next!("caller"), first!("principal")));
-        push_string(&mut text, &caller.principal);
-        text.push_str(next!("agent"));
-        push_string(&mut text, &caller.agent);
-        text.push_str(next!("autonomy"));
-        push_string(&mut text, &caller.autonomy);
-        text.push_str(next!("surface"));
-        push_string(&mut text, &caller.surface);
-        text.push_str("}}");
-        JsonText(text)
-    }
+/// [`NodeCallParams`](crate::NodeCallParams) as text, from what a gateway has at hand.
+pub fn node_call_text(call_id: &str, tool: &str, input: &Value, caller: &Caller) -> JsonText {
+    // Values are always JSON.
+    let input = serde_json::to_string(input).unwrap_or_default();
+    let mut text = String::with_capacity(3 * FRAME_ROOM + input.len());
+    text.push_str(first!("callId"));
+    push_string(&mut text, call_id);
+    text.push_str(next!("tool"));
+    push_string(&mut text, tool);
+    text.push_str(next!("input"));
+    text.push_str(&input);
+    text.push_str(concat!(next!("caller"), first!("principal")));
+    push_string(&mut text, &caller.principal);
+    text.push_str(next!("agent"));
+    push_string(&mut text, &caller.agent);
+    text.push_str(next!("autonomy"));
+    push_string(&mut text, &caller.autonomy);
+    text.push_str(next!("surface"));
+    push_string(&mut text, &caller.surface);
+    text.push_str("}}");
+    JsonText(text)
 }
 
 #[cfg(test)]
@@ -152,7 +160,7 @@ mod tests {
 
     use super::*;
     use crate::frame::raw;
-    use crate::methods::Caller;
+    use crate::methods::NodeCallParams;
 
     #[test]
     fn strings_are_escaped_as_json_wants_it() {
@@ -161,6 +169,15 @@ mod tests {
             let mut json = String::new();
             push_string(&mut json, text);
             assert_eq!(json, serde_json::to_string(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn numbers_are_spelled_as_they_are_everywhere() {
+        for number in [0, 9, 10, 100, 12_345, u64::MAX] {
+            let mut json = String::new();
+            push_number(&mut json, number);
+            assert_eq!(json, number.to_string());
         }
     }
 
@@ -179,10 +196,11 @@ mod tests {
 
     #[test]
     fn a_nodes_call_is_written_as_it_is_read() {
+        let input = json!({"path": "ä\n", "n": [1, null]});
         let params = NodeCallParams {
             call_id: "a\"b".into(),
             tool: "Read".into(),
-            input: raw(&json!({"path": "ä\n", "n": [1, null]})),
+            input: raw(&input),
             caller: Caller {
                 principal: "client:\\x".into(),
                 agent: "main".into(),
@@ -190,7 +208,8 @@ mod tests {
                 surface: "http".into(),
             },
         };
-        assert_eq!(params.to_text().get(), serde_json::to_string(&params).unwrap());
+        let text = node_call_text(&params.call_id, &params.tool, &input, &params.caller);
+        assert_eq!(text.get(), serde_json::to_string(&params).unwrap());
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Outcome {
     }
 
     /// What came of a call that another machine's gate has seen to.
-    pub fn from_wire(tool: &str, answered: Result<CallResult, WireError>) -> Outcome {
+    pub fn from_wire(tool: &str, answered: Result<CallResult<Value>, WireError>) -> Outcome {
         let mut outcome = Outcome {
             call_id: String::new(),
             tool: tool.to_owned(),
@@ -96,18 +96,16 @@ impl Outcome {
     }
 }
 
-fn reply(result: CallResult) -> Result<Reply, WireError> {
+fn reply(result: CallResult<Value>) -> Result<Reply, WireError> {
     match (result.json, result.text) {
-        (Some(json), _) => serde_json::from_str(json.get()).map(Reply::Json).map_err(|err| {
-            WireError::new(ErrorCode::BadFrame, format!("the answer is not valid JSON: {err}"))
-        }),
+        (Some(json), _) => Ok(Reply::Json(json)),
         (None, Some(text)) => Ok(Reply::Text(text)),
         (None, None) => Err(WireError::new(ErrorCode::BadFrame, "the answer is neither JSON nor text")),
     }
 }
 
 /// What a tool that ran on another machine came to, for the gate here. The error says why it is no result.
-pub fn remote_reply(mut result: CallResult, call: &Call) -> Result<Result<Reply, ToolError>, String> {
+pub fn remote_reply(mut result: CallResult<Value>, call: &Call) -> Result<Result<Reply, ToolError>, String> {
     let (is_error, warnings) = (result.is_error, std::mem::take(&mut result.warnings));
     let reply = reply(result).map_err(|error| error.message)?;
     call.found.warn(&warnings);
@@ -134,7 +132,7 @@ impl Tool {
 impl Call {
     pub fn caller(&self) -> Caller {
         Caller {
-            principal: self.principal.to_string(),
+            principal: self.principal.name().into_owned(),
             agent: self.agent.clone(),
             autonomy: self.autonomy.name().to_owned(),
             surface: self.surface.name().to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_link::{Link, LinkError, aside};
-use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, NodeCallParams, WireError, method, raw};
+use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, WireError, method, node_call_text};
 use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
 
@@ -45,13 +45,7 @@ impl Nodes {
             () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         let _expected = Expected::new(node, call);
-        let params = NodeCallParams {
-            call_id: call.id.clone(),
-            tool: tool.to_owned(),
-            input: raw(&input),
-            caller: call.caller(),
-        }
-        .to_text();
+        let params = node_call_text(&call.id, tool, &input, &call.caller());
         // It may be large, and the wait long.
         drop(input);
         if params.get().len() > MAX_FRAME_BYTES - ROOM_FOR_HEAD {
@@ -82,7 +76,7 @@ impl Nodes {
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
                 Err(error) => Err(ToolError::Refused(refused_there(node, error))),
                 Ok(result) => aside(result.get().len(), || {
-                    serde_json::from_str::<CallResult>(result.get())
+                    serde_json::from_str::<CallResult<Value>>(result.get())
                         .map_err(|err| err.to_string())
                         .and_then(|result| remote_reply(result, call))
                         .unwrap_or_else(|why| Err(no_result(node, &why)))

@@ -192,19 +192,20 @@ impl Client {
         }
     }
 
-    async fn tool_call(&self, link: Link, mut request: Request) -> Result<RawJson, WireError> {
+    async fn tool_call(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         let mut params: CallParams = request.parse()?;
+        let Request { id, params: text, deadline, cancel, .. } = request;
         // A call may take long, and its input be large: it is not kept in three forms.
-        request.params = raw(&());
+        drop(text);
         let wanted = Wanted {
             agent: params.agent.as_deref(),
             workspace: params.workspace.as_deref(),
             mcp: params.mcp.as_deref(),
         };
-        let mut call = self.call(request.cancel, wanted)?;
-        call.approver = params.asks.then(|| approver(link.clone(), request.id));
-        call.deadline = request.deadline;
-        call.progress = Some(progress(link, request.id));
+        let mut call = self.call(cancel, wanted)?;
+        call.approver = params.asks.then(|| approver(link.clone(), id));
+        call.deadline = deadline;
+        call.progress = Some(progress(link, id));
         let input = match params.input.take() {
             Some(input) => serde_json::from_str(input.get())
                 .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,

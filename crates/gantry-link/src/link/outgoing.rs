@@ -3,11 +3,14 @@
 //!
 //! What cannot wait is small, or a piece of a stream, of which the receiver's credit allows only so many.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use futures_util::task::AtomicWaker;
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use tokio_websockets::Message;
 
 use super::LinkOptions;
@@ -16,15 +19,26 @@ use crate::pool::{Account, FREE_BYTES, Share};
 /// How often somebody who can wait looks for room.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The end that takes frames in.
+/// The queue of frames, which the link's task takes out and writes.
 pub(super) struct Outgoing {
-    queue: mpsc::Sender<Queued>,
+    queue: Mutex<Queue>,
+    /// The link's task.
+    writer: AtomicWaker,
+    /// A permit for each frame that may still be queued.
+    slots: Semaphore,
     /// A permit for each byte that may still be queued.
     room: Semaphore,
     budget: u32,
     /// Bytes of frames that wait, also of those that wait for a place in the queue.
     held: AtomicUsize,
     account: Option<Account>,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Queued>,
+    /// Nothing is written any more.
+    closed: bool,
 }
 
 /// A frame, and how much of the budget it holds until it is written.
@@ -57,18 +71,23 @@ pub(super) struct Admitted<'a> {
 
 /// A place for one frame.
 pub(super) struct Room<'a> {
-    slot: mpsc::Permit<'a, Queued>,
+    slot: SemaphorePermit<'a>,
     bytes: SemaphorePermit<'a>,
     admitted: Admitted<'a>,
 }
 
 impl Outgoing {
-    pub(super) fn new(options: &LinkOptions) -> (Outgoing, mpsc::Receiver<Queued>) {
-        let (queue, queued) = mpsc::channel(options.queue);
+    pub(super) fn new(options: &LinkOptions) -> Outgoing {
         let budget = options.queue_bytes.max(1);
-        let room = Semaphore::new(usize::try_from(budget).unwrap_or(Semaphore::MAX_PERMITS));
-        let account = options.account.clone();
-        (Outgoing { queue, room, budget, held: AtomicUsize::new(0), account }, queued)
+        Outgoing {
+            queue: Mutex::default(),
+            writer: AtomicWaker::new(),
+            slots: Semaphore::new(options.queue.max(1)),
+            room: Semaphore::new(usize::try_from(budget).unwrap_or(Semaphore::MAX_PERMITS)),
+            budget,
+            held: AtomicUsize::new(0),
+            account: options.account.clone(),
+        }
     }
 
     /// Whether a frame of this length may wait to be written. `None` when there is no room to keep it in.
@@ -103,16 +122,55 @@ impl Outgoing {
     /// `None` when nothing is written any more.
     pub(super) async fn reserve<'a>(&'a self, admitted: Admitted<'a>) -> Option<Room<'a>> {
         let bytes = u32::try_from(admitted.held).unwrap_or(u32::MAX).min(self.budget);
-        let bytes = self.room.acquire_many(bytes).await.ok()?;
-        Some(Room { slot: self.queue.reserve().await.ok()?, bytes, admitted })
+        let bytes = permits(&self.room, bytes).await?;
+        Some(Room { slot: permits(&self.slots, 1).await?, bytes, admitted })
     }
 
     /// Without waiting, and outside the budget.
     pub(super) fn try_send(&self, message: Message) -> Result<(), Unsent> {
-        self.queue.try_send(Queued { message, cost: Cost::default() }).map_err(|err| match err {
-            TrySendError::Full(queued) => Unsent::Full(queued.message),
-            TrySendError::Closed(_) => Unsent::Closed,
-        })
+        match self.slots.try_acquire() {
+            Ok(slot) => slot.forget(),
+            Err(TryAcquireError::NoPermits) => return Err(Unsent::Full(message)),
+            Err(TryAcquireError::Closed) => return Err(Unsent::Closed),
+        }
+        self.push(Queued { message, cost: Cost::default() });
+        self.wake();
+        Ok(())
+    }
+
+    /// Who is to be woken. Told before the queue is looked at: what comes after that wakes.
+    pub(super) fn is_written_by(&self, writer: &Waker) {
+        self.writer.register(writer);
+    }
+
+    /// The link's task has to look at something.
+    pub(super) fn wake(&self) {
+        self.writer.wake();
+    }
+
+    fn push(&self, queued: Queued) {
+        let mut queue = self.queue();
+        if !queue.closed {
+            queue.frames.push_back(queued);
+        }
+    }
+
+    /// The next frame to be written.
+    pub(super) fn pop(&self) -> Option<Queued> {
+        let queued = self.queue().frames.pop_front()?;
+        self.slots.add_permits(1);
+        Some(queued)
+    }
+
+    /// Nothing more is taken in. What is there can still be taken out.
+    pub(super) fn close(&self) {
+        self.queue().closed = true;
+        self.slots.close();
+        self.room.close();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A frame that was queued is written.
@@ -134,17 +192,34 @@ impl Drop for Admitted<'_> {
 }
 
 impl Room<'_> {
-    pub(super) fn send(mut self, message: Message) {
+    pub(super) fn send(self, message: Message) {
+        let outgoing = self.admitted.outgoing;
+        self.send_in_turn(message);
+        outgoing.wake();
+    }
+
+    /// As [`Room::send`], within a turn of the link's task that ends with writing.
+    pub(super) fn send_in_turn(mut self, message: Message) {
         let bytes = u32::try_from(self.bytes.num_permits()).unwrap_or(u32::MAX);
         self.bytes.forget();
+        self.slot.forget();
         let held = std::mem::take(&mut self.admitted.held);
         let share = self.admitted.share.take();
-        self.slot.send(Queued { message, cost: Cost { bytes, held, _share: share } });
+        self.admitted.outgoing.push(Queued { message, cost: Cost { bytes, held, _share: share } });
     }
 }
 
 impl Queued {
     pub(super) fn take(self) -> (Message, Cost) {
         (self.message, self.cost)
+    }
+}
+
+/// `None` when the semaphore is closed. Nearly always there is room, and nothing to wait for.
+async fn permits(semaphore: &Semaphore, count: u32) -> Option<SemaphorePermit<'_>> {
+    match semaphore.try_acquire_many(count) {
+        Ok(permits) => Some(permits),
+        Err(TryAcquireError::NoPermits) => semaphore.acquire_many(count).await.ok(),
+        Err(TryAcquireError::Closed) => None,
     }
 }

@@ -1,10 +1,9 @@
 //! The one task of a link: reads, works on what was asked, writes, and comes to an end.
 
-use std::collections::hash_map::Entry;
-use std::convert::Infallible;
+use std::collections::btree_map::Entry;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,11 +14,11 @@ use gantry_protocol::{
     response_text,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::time::{Interval, Sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{CloseCode, Message};
 
-use super::outgoing::Queued;
+use super::outgoing::{Cost, Queued};
 use super::{Link, sendable};
 use crate::aside::aside;
 use crate::handshake::close_reason;
@@ -40,49 +39,33 @@ const TURN: Duration = Duration::from_millis(2);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Reads and writes until either fails, the peer falls silent, or somebody closes.
-pub(super) async fn run<S, V>(
-    link: Link,
-    socket: Socket<S>,
-    service: Arc<V>,
-    mut queue: mpsc::Receiver<Queued>,
-) where
+pub(super) async fn run<S, V>(link: Link, socket: Socket<S>, service: Arc<V>)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
 {
-    let (mut sink, stream) = socket.split();
-    let mut working = Working::new();
-    let ended = {
-        let reading = read(&link, stream, &service);
-        let writing = write(&link, &mut sink, &mut queue);
-        // In this order: what was read is worked on, and what was answered is written, in one turn of this task.
-        tokio::select! {
-            biased;
-            reason = reading => reason,
-            never = work(&link, &mut working) => match never {},
-            reason = writing => reason,
-            reason = silence(&link) => reason,
-            reason = closing(&link) => reason,
-        }
-    };
+    let mut turns = Turns::new(link.clone(), socket, service);
+    let ended = std::future::poll_fn(|cx| turns.take_one(cx)).await;
+    let Turns { mut socket, mut working, unwritten, .. } = turns;
     let _ = link.inner.reason.set((CloseCode::NORMAL_CLOSURE, ended));
     link.inner.closed.cancel();
     link.inner.pending().clear();
-    link.inner.serving().drain().for_each(|(_, cancel)| cancel.cancel());
+    std::mem::take(&mut *link.inner.serving()).into_values().for_each(|cancel| cancel.cancel());
     // Nobody waits for them; they have heard so, and may still tidy up.
-    working.extend(link.inner.take_arrived());
     tokio::spawn(async move { while working.next().await.is_some() {} });
     // What was said before the end is still delivered, answers above all.
+    let outgoing = &link.inner.outgoing;
+    outgoing.close();
     let goodbye = async {
-        queue.close();
-        while let Ok(queued) = queue.try_recv() {
-            if sink.feed(queued.message).await.is_err() {
+        for queued in unwritten.into_iter().chain(std::iter::from_fn(|| outgoing.pop())) {
+            if socket.feed(queued.message).await.is_err() {
                 return;
             }
         }
         let code = link.inner.reason.get().map(|(code, _)| *code);
         let close = Message::close(code, &close_reason(&link.reason()));
-        let _ = sink.send(close).await;
-        let _ = sink.flush().await;
+        let _ = socket.send(close).await;
+        let _ = socket.flush().await;
     };
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
     // A message that will never be whole.
@@ -91,150 +74,221 @@ pub(super) async fn run<S, V>(
 
 /// Requests of the peer that are being worked on.
 type Working = FuturesUnordered<Work>;
-pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
-async fn work(link: &Link, working: &mut Working) -> Infallible {
-    std::future::poll_fn(|cx| {
-        loop {
-            let arrived = link.inner.take_arrived();
-            let nothing_new = arrived.is_empty();
-            working.extend(arrived);
-            let mut since = None;
-            while let Poll::Ready(Some(())) = working.poll_next_unpin(cx) {
-                if since.get_or_insert_with(Instant::now).elapsed() > TURN {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-            }
-            if nothing_new {
-                return Poll::Pending;
-            }
-        }
-    })
-    .await
+/// The state of a link between two turns of its task. Every message passes at least one turn, so a turn looks at little: who
+/// has something for the link puts it where a turn looks, and wakes the task.
+struct Turns<S, V> {
+    link: Link,
+    socket: Socket<S>,
+    service: Arc<V>,
+    working: Working,
+    bad_frames: u32,
+    /// The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
+    large: Option<Message>,
+    ping: Interval,
+    ping_due: bool,
+    /// The next frame, when the socket could not take it yet.
+    unwritten: Option<Queued>,
+    /// The socket was given something since it was last flushed.
+    fed: bool,
+    /// Nothing more is given to the socket until it is flushed.
+    flushing: bool,
+    /// What a large frame holds until it is flushed.
+    flushed_for: Option<Cost>,
+    silence: Pin<Box<Sleep>>,
+    /// Since somebody wants the link closed.
+    last_words: Option<Pin<Box<Sleep>>>,
 }
 
-/// Returns when the peer has not been heard for two pings, also while a write to it is stuck.
-async fn silence(link: &Link) -> String {
-    let limit = link.inner.options.ping_every * 2;
-    loop {
-        match limit.checked_sub(link.silent_for()) {
-            None => return "the peer fell silent: two pings were not answered".into(),
-            Some(left) => tokio::time::sleep(left + Duration::from_millis(1)).await,
-        }
-    }
-}
-
-/// Somebody wants the link closed. The writer sees it too, and ends with a whole message if the peer takes it in time.
-async fn closing(link: &Link) -> String {
-    link.inner.closing.cancelled().await;
-    tokio::time::sleep(LAST_WORDS).await;
-    link.reason()
-}
-
-async fn write<S>(
-    link: &Link,
-    sink: &mut futures_util::stream::SplitSink<Socket<S>, Message>,
-    queue: &mut mpsc::Receiver<Queued>,
-) -> String
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let every = link.inner.options.ping_every;
-    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
-    let mut closing = std::pin::pin!(link.inner.closing.cancelled());
-    while !link.inner.closing.is_cancelled() {
-        let written = tokio::select! {
-            biased;
-            // First: somebody who only listens to us must be heard, too.
-            _ = ping.tick() => sink.send(Message::ping(Bytes::new())).await,
-            queued = queue.recv() => match queued {
-                Some(first) => async {
-                    let mut next = Some(first);
-                    while let Some(queued) = next {
-                        let (message, cost) = queued.take();
-                        sink.feed(message).await?;
-                        if cost.is_large() {
-                            sink.flush().await?;
-                        }
-                        link.inner.outgoing.written(cost);
-                        next = queue.try_recv().ok();
-                    }
-                    sink.flush().await
-                }.await,
-                None => return "closed".into(),
-            },
-            () = &mut closing => break,
-        };
-        if let Err(err) = written {
-            return err.to_string();
-        }
-    }
-    link.reason()
-}
-
-async fn read<S, V>(
-    link: &Link,
-    mut stream: futures_util::stream::SplitStream<Socket<S>>,
-    service: &Arc<V>,
-) -> String
+impl<S, V> Turns<S, V>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     V: Service,
 {
-    let mut bad_frames = 0;
-    // The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
-    let mut large = None;
-    loop {
-        let message = std::future::poll_fn(|cx| {
-            // Nothing is heard any more; the writer has the last word. Whoever ends the link wakes this task.
-            if link.inner.closing.is_cancelled() {
+    fn new(link: Link, socket: Socket<S>, service: Arc<V>) -> Self {
+        let every = link.inner.options.ping_every;
+        let now = tokio::time::Instant::now();
+        Turns {
+            link,
+            socket,
+            service,
+            working: Working::new(),
+            bad_frames: 0,
+            large: None,
+            ping: tokio::time::interval_at(now + every, every),
+            ping_due: false,
+            unwritten: None,
+            fed: false,
+            flushing: false,
+            flushed_for: None,
+            silence: Box::pin(tokio::time::sleep_until(now + every * 2)),
+            last_words: None,
+        }
+    }
+
+    /// Ready with the reason when the link is over.
+    fn take_one(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        self.link.inner.outgoing.is_written_by(cx.waker());
+        // In this order: what was read is worked on, and what was answered is written, in one turn.
+        if let Poll::Ready(reason) = self.read(cx) {
+            return Poll::Ready(reason);
+        }
+        self.work(cx);
+        match self.write(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(self.link.reason()),
+            Poll::Ready(Err(err)) => Poll::Ready(err.to_string()),
+            Poll::Pending => self.watch(cx),
+        }
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        loop {
+            if self.link.is_closing() {
+                // Nothing is heard any more; the writer has the last word.
                 return Poll::Pending;
             }
-            let polled = stream.poll_next_unpin(cx);
-            large = None;
-            polled
-        });
-        let message = match message.await {
-            Some(Ok(message)) => message,
-            Some(Err(err)) => return err.to_string(),
-            None => return "the peer closed the connection".into(),
-        };
-        link.hear();
-        let share = link.inner.intake.finished(&message);
-        // Pieces of streams come one after another, and are welcome to the same buffer.
-        large = (message.is_text() && message.as_payload().len() > FREE_BYTES).then(|| message.clone());
-        let bad = if let Some(text) = message.as_text() {
-            match aside(text.len(), || Frame::parse(text)) {
-                Ok(frame) => {
-                    match pay_for_values(link, text, share) {
-                        Ok(share) => dispatch(link, service, frame, share),
-                        Err(error) => turn_back(link, frame, error),
+            let polled = self.socket.poll_next_unpin(cx);
+            self.large = None;
+            let message = match ready!(polled) {
+                Some(Ok(message)) => message,
+                Some(Err(err)) => return Poll::Ready(err.to_string()),
+                None => return Poll::Ready("the peer closed the connection".into()),
+            };
+            self.link.hear();
+            let share = self.link.inner.intake.finished(&message);
+            // Pieces of streams come one after another, and are welcome to the same buffer.
+            self.large =
+                (message.is_text() && message.as_payload().len() > FREE_BYTES).then(|| message.clone());
+            let bad = if let Some(text) = message.as_text() {
+                match aside(text.len(), || Frame::parse(text)) {
+                    Ok(frame) => {
+                        match pay_for_values(&self.link, text, share) {
+                            Ok(share) => self.dispatch(frame, share),
+                            Err(error) => turn_back(&self.link, frame, error),
+                        }
+                        None
                     }
-                    None
+                    Err(err) => Some((err.id, WireError::new(ErrorCode::BadFrame, err.message))),
                 }
-                Err(err) => Some((err.id, WireError::new(ErrorCode::BadFrame, err.message))),
-            }
-        } else if message.is_binary() {
-            match StreamFrame::parse(message.into_payload().into()) {
-                Ok(frame) => {
-                    service.stream(link, frame);
-                    None
+            } else if message.is_binary() {
+                match StreamFrame::parse(message.into_payload().into()) {
+                    Ok(frame) => {
+                        self.service.stream(&self.link, frame);
+                        None
+                    }
+                    Err(err) => Some((None, WireError::new(ErrorCode::BadFrame, err.to_string()))),
                 }
-                Err(err) => Some((None, WireError::new(ErrorCode::BadFrame, err.to_string()))),
+            } else if let Some((code, reason)) = message.as_close() {
+                return Poll::Ready(format!("the peer closed with {} {reason}", u16::from(code)));
+            } else {
+                None
+            };
+            if let Some((id, error)) = bad {
+                self.bad_frames += 1;
+                if self.bad_frames > MAX_BAD_FRAMES {
+                    return Poll::Ready("too many frames that are none".into());
+                }
+                complain(&self.link, id, error);
             }
-        } else if let Some((code, reason)) = message.as_close() {
-            return format!("the peer closed with {} {reason}", u16::from(code));
-        } else {
-            None
-        };
-        if let Some((id, error)) = bad {
-            bad_frames += 1;
-            if bad_frames > MAX_BAD_FRAMES {
-                return "too many frames that are none".into();
+        }
+    }
+
+    /// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
+    fn work(&mut self, cx: &mut Context<'_>) {
+        let mut since: Option<Instant> = None;
+        while let Poll::Ready(Some(())) = self.working.poll_next_unpin(cx) {
+            match since {
+                None => since = Some(Instant::now()),
+                Some(since) if since.elapsed() > TURN => return cx.waker().wake_by_ref(),
+                Some(_) => {}
             }
-            complain(link, id, error);
+        }
+    }
+
+    /// Writes what waits, and ends with a whole message when somebody wants the link closed.
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), tokio_websockets::Error>> {
+        loop {
+            if self.flushing {
+                ready!(self.socket.poll_flush_unpin(cx))?;
+                (self.flushing, self.fed) = (false, false);
+                if let Some(cost) = self.flushed_for.take() {
+                    self.link.inner.outgoing.written(cost);
+                }
+            }
+            if !self.fed {
+                if self.link.is_closing() {
+                    return Poll::Ready(Ok(()));
+                }
+                self.ping_due |= self.ping.poll_tick(cx).is_ready();
+            }
+            // First: somebody who only listens to us must be heard, too.
+            if self.ping_due {
+                ready!(self.socket.poll_ready_unpin(cx))?;
+                self.socket.start_send_unpin(Message::ping(Bytes::new()))?;
+                (self.ping_due, self.flushing) = (false, true);
+                continue;
+            }
+            self.unwritten = self.unwritten.take().or_else(|| self.link.inner.outgoing.pop());
+            if self.unwritten.is_some() {
+                ready!(self.socket.poll_ready_unpin(cx))?;
+            }
+            match self.unwritten.take() {
+                Some(queued) => {
+                    let (message, cost) = queued.take();
+                    self.socket.start_send_unpin(message)?;
+                    self.fed = true;
+                    if cost.is_large() {
+                        (self.flushed_for, self.flushing) = (Some(cost), true);
+                    } else {
+                        self.link.inner.outgoing.written(cost);
+                    }
+                }
+                None if self.fed => self.flushing = true,
+                None => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Ready when the peer has not been heard for two pings, also while a write to it is stuck; or when the writer has not come
+    /// to an end in time.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        if self.link.is_closing() {
+            let last_words = self.last_words.get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_WORDS)));
+            ready!(last_words.as_mut().poll(cx));
+            return Poll::Ready(self.link.reason());
+        }
+        loop {
+            ready!(self.silence.as_mut().poll(cx));
+            let limit = self.link.inner.options.ping_every * 2;
+            match limit.checked_sub(self.link.silent_for()) {
+                None => return Poll::Ready("the peer fell silent: two pings were not answered".into()),
+                Some(left) => {
+                    let next = tokio::time::Instant::now() + left + Duration::from_millis(1);
+                    self.silence.as_mut().reset(next);
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, frame: Frame, share: Option<Share>) {
+        match frame {
+            Frame::Request { id, method, params, deadline_ms } => {
+                let asked = Asked { id, method, params, deadline_ms, share };
+                self.working.extend(serve(&self.link, &self.service, asked));
+            }
+            Frame::Response { id, outcome } => {
+                // Nobody waits for an answer that comes after its request was given up.
+                if let Some(waiting) = self.link.inner.pending().remove(&id) {
+                    let _ = waiting.send(outcome);
+                }
+            }
+            Frame::Event { event, data, .. } => self.service.event(&self.link, Event { name: event, data }),
+            Frame::Cancel { id } => {
+                if let Some(cancel) = self.link.inner.serving().get(&id) {
+                    cancel.cancel();
+                }
+            }
         }
     }
 }
@@ -287,27 +341,6 @@ fn complain(link: &Link, id: Option<u64>, error: WireError) {
     }
 }
 
-fn dispatch<V: Service>(link: &Link, service: &Arc<V>, frame: Frame, share: Option<Share>) {
-    match frame {
-        Frame::Request { id, method, params, deadline_ms } => {
-            let asked = Asked { id, method, params, deadline_ms, share };
-            serve(link, service, asked);
-        }
-        Frame::Response { id, outcome } => {
-            // Nobody waits for an answer that comes after its request was given up.
-            if let Some(waiting) = link.inner.pending().remove(&id) {
-                let _ = waiting.send(outcome);
-            }
-        }
-        Frame::Event { event, data, .. } => service.event(link, Event { name: event, data }),
-        Frame::Cancel { id } => {
-            if let Some(cancel) = link.inner.serving().get(&id) {
-                cancel.cancel();
-            }
-        }
-    }
-}
-
 struct Asked {
     id: u64,
     method: String,
@@ -316,7 +349,8 @@ struct Asked {
     share: Option<Share>,
 }
 
-fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
+/// What is to be done for a request that came; nothing for one that is refused.
+fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) -> Option<Work> {
     let Asked { id, method, params, deadline_ms, share } = asked;
     let cancel = CancellationToken::new();
     let refusal = {
@@ -332,7 +366,8 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
         }
     };
     if let Some(refusal) = refusal {
-        return complain(link, Some(id), refusal);
+        complain(link, Some(id), refusal);
+        return None;
     }
     let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
     let bytes = params.get().len();
@@ -370,10 +405,10 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) {
         };
         drop(serving);
         if let Some(room) = room {
-            room.send(Message::text(text));
+            room.send_in_turn(Message::text(text));
         }
     };
-    link.inner.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
+    Some(Box::pin(work))
 }
 
 /// It was done, but nobody gets to hear what came of it.
