@@ -5,6 +5,7 @@
 //! are under way or come at once either: then there is work enough to stay awake for, and others need the core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -66,10 +67,10 @@ impl Linger {
                 () = stop.cancelled() => return,
             }
             while self.is_active() {
-                // Whoever is waited for may need this very core.
-                std::thread::yield_now();
-                // The runtime does what there is to do and looks for input before it comes back here.
-                tokio::task::yield_now().await;
+                // Twice: what comes in is read by one task, and what follows from it may be another's to write.
+                for _ in 0..2 {
+                    look_for_input().await;
+                }
                 let touches = self.touches.load(Ordering::Relaxed);
                 let new = touches.saturating_sub(std::mem::replace(&mut seen, touches));
                 if new > 0 {
@@ -79,6 +80,8 @@ impl Linger {
                 if new > 2 {
                     break;
                 }
+                // Whoever is waited for may need this very core.
+                std::thread::yield_now();
             }
             self.awake.store(false, Ordering::Relaxed);
         }
@@ -92,6 +95,21 @@ impl Linger {
     fn now(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// Lets the runtime look for input, and returns when that is worked on.
+async fn look_for_input() {
+    tokio::task::yield_now().await;
+    // It comes back before it has worked on what came in, for which it is enough to stand behind that.
+    let mut stood_behind = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut stood_behind, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]
@@ -126,8 +144,9 @@ mod tests {
         tokio::time::sleep(2 * lasts).await;
         assert_eq!(settled.load(Ordering::Relaxed), 3, "once after each call");
         (0..10).for_each(|_| linger.touch());
-        tokio::task::yield_now().await;
-        tokio::task::yield_now().await;
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
         assert!(!awake(), "many at once");
         linger.touch();
         tokio::task::yield_now().await;
