@@ -17,6 +17,8 @@ use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::clock::Clock;
+
 /// Lines that need not be on disk at once are there this long after they were written, plus one sync.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
 /// Lines that need not be written at once are written this long after.
@@ -61,6 +63,7 @@ struct Tail {
     synced: u64,
     /// Records that wait to be made into lines, before all that comes after them. Only while the lock is kept.
     put_off: Vec<(Timestamp, AuditRecord)>,
+    clock: Clock,
     /// Lines that wait to be written with the next one. Only while the lock is kept: their numbers are taken.
     unwritten: Vec<u8>,
     /// Some of what waits says that a call begins: it is written before any call is said to have ended.
@@ -95,6 +98,7 @@ impl AuditLog {
                 mac: NO_MAC.to_owned(),
                 synced: 0,
                 put_off: Vec::new(),
+                clock: Clock::default(),
                 unwritten: Vec::new(),
                 begins: false,
                 stuck: false,
@@ -341,7 +345,15 @@ fn settle(key: &Key, tail: &mut Tail) {
 
 fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
     tail.seq += 1;
-    tail.mac = key.line(tail.seq, &tail.mac, at, fields, &mut tail.unwritten);
+    let head = LineHead { seq: tail.seq, previous: &tail.mac, at };
+    tail.mac = key.line(head, &mut tail.clock, fields, &mut tail.unwritten);
+}
+
+/// What a line begins with, and the hash of the one before it.
+struct LineHead<'a> {
+    seq: u64,
+    previous: &'a str,
+    at: Timestamp,
 }
 
 /// The secret of the chain, and what is made with it.
@@ -380,10 +392,13 @@ impl Key {
 
     /// Adds the line for a record and returns its hash, which covers the line before it. `fields` is a JSON object that is
     /// not empty.
-    fn line(&self, seq: u64, previous: &str, at: Timestamp, fields: &str, lines: &mut Vec<u8>) -> String {
+    fn line(&self, head: LineHead<'_>, clock: &mut Clock, fields: &str, lines: &mut Vec<u8>) -> String {
+        let LineHead { seq, previous, at } = head;
         let start = lines.len();
-        lines.extend_from_slice(format!("{{\"seq\":{seq},\"at\":\"{at}\",").as_bytes());
-        lines.extend_from_slice(&fields.as_bytes()[1..]);
+        let (mut number, at) = (itoa::Buffer::new(), clock.spell(at));
+        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", at, "\",", &fields[1..]] {
+            lines.extend_from_slice(part.as_bytes());
+        }
         let mac = self.mac(previous, &lines[start..]);
         lines.pop();
         for part in [",\"mac\":\"", &mac, "\"}\n"] {
@@ -433,12 +448,12 @@ impl Key {
 /// The hash's own way to spell itself takes as long as hashing a line.
 fn hex(bytes: &[u8; 32]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = vec![0; 2 * bytes.len()];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        (pair[0], pair[1]) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
+    let mut text = [0; 64];
+    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
     // Digits are always text.
-    String::from_utf8(text).unwrap_or_default()
+    std::str::from_utf8(&text).unwrap_or_default().to_owned()
 }
 
 /// The head is missing, or not sealed with this key.

@@ -7,6 +7,7 @@
 mod apis;
 mod audit_log;
 mod audit_read;
+mod clock;
 mod config_lock;
 mod data_dir;
 mod database;

@@ -1,5 +1,7 @@
 //! What the audit log records. `gantry-store` keeps it; this crate only says what a line holds and when.
 
+use std::borrow::Cow;
+
 use gantry_protocol::push_string;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,9 +13,9 @@ pub struct AuditRecord {
     /// The same for both lines of a call.
     pub call: String,
     pub phase: Phase,
-    pub principal: String,
+    pub principal: Cow<'static, str>,
     pub agent: String,
-    pub surface: String,
+    pub surface: Cow<'static, str>,
     pub tool: String,
     /// Masked and bounded. Only on the first line of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +24,7 @@ pub struct AuditRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub status: Option<Cow<'static, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +55,10 @@ impl AuditRecord {
             text.push_str(",\"input\":");
             text.push_str(&input);
         }
-        for (name, value) in [(",\"rule\":", rule), (",\"status\":", status), (",\"error\":", error)] {
+        let status = status.as_deref();
+        for (name, value) in
+            [(",\"rule\":", rule.as_deref()), (",\"status\":", status), (",\"error\":", error.as_deref())]
+        {
             if let Some(value) = value {
                 text.push_str(name);
                 push_string(&mut text, value);

@@ -1,5 +1,6 @@
 //! Who is calling, from where, as which agent, and until when.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -57,15 +58,22 @@ impl Principal {
     }
 }
 
+impl Principal {
+    /// As it stands in logs and on the wire.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            Principal::Operator => "operator".into(),
+            Principal::Client { token } => format!("client:{token}").into(),
+            Principal::Mcp { client } => format!("mcp:{client}").into(),
+            Principal::Agent { id } => format!("agent:{id}").into(),
+            Principal::Scheduler => "scheduler".into(),
+        }
+    }
+}
+
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Principal::Operator => f.write_str("operator"),
-            Principal::Client { token } => write!(f, "client:{token}"),
-            Principal::Mcp { client } => write!(f, "mcp:{client}"),
-            Principal::Agent { id } => write!(f, "agent:{id}"),
-            Principal::Scheduler => f.write_str("scheduler"),
-        }
+        f.write_str(&self.name())
     }
 }
 

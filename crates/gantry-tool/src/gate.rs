@@ -386,7 +386,7 @@ impl Gate {
         self.mask_refusal(&mut refusal);
         let mut record = self.record(call, tool, Phase::Refused, input);
         record.rule = verdict.map(|verdict| verdict.rule.clone());
-        record.status = Some(refusal.code.name().to_owned());
+        record.status = Some(refusal.code.name().into());
         record.error = Some(audited::refusal(&refusal));
         let warnings = self.parts.audit.append(record, Durability::Soon).err().map(|err| err.to_string());
         Outcome {
@@ -402,9 +402,9 @@ impl Gate {
         AuditRecord {
             call: call.id.clone(),
             phase,
-            principal: call.principal.to_string(),
+            principal: call.principal.name(),
             agent: call.agent.clone(),
-            surface: call.surface.name().to_owned(),
+            surface: call.surface.name().into(),
             tool: tool.to_owned(),
             input: input.map(|input| audited::input(&self.parts.masker, input)),
             rule: None,
@@ -427,7 +427,7 @@ impl Gate {
             bounded_text(&text)
         });
         let duration_ms = Some((took.as_secs_f64() * 1e6).round() / 1e3);
-        AuditRecord { status: Some(status.name().to_owned()), error, duration_ms, ..record }
+        AuditRecord { status: Some(status.name().into()), error, duration_ms, ..record }
     }
 }
 

@@ -16,7 +16,7 @@ fn record(tool: &str, status: Option<&str>) -> AuditRecord {
         tool: tool.into(),
         input: Some(serde_json::json!({"path": "a\nb\"c"})),
         rule: None,
-        status: status.map(str::to_owned),
+        status: status.map(|status| status.to_owned().into()),
         error: None,
         duration_ms: None,
     }

@@ -33,7 +33,7 @@ impl Gate {
     ) -> Result<ResumedWork, AuditError> {
         let ending = self.record(call, tool, Phase::End, None);
         let mut beginning = self.record(call, tool, Phase::Begin, Some(input));
-        beginning.status = Some(RESUMED.to_owned());
+        beginning.status = Some(RESUMED.into());
         let audit = self.parts.audit.clone();
         tokio::task::spawn_blocking(move || audit.append(beginning, Durability::Now))
             .await

@@ -142,8 +142,11 @@ async fn a_call_is_audited_before_and_after_and_refused_when_it_cannot_be() {
     call(&gate, "/w".as_ref(), "T", json!({"act": "go"})).await.unwrap();
     call(&gate, "/w".as_ref(), "T", json!({"act": "fail"})).await.unwrap_err();
     call(&gate, "/w".as_ref(), "R", json!({})).await.unwrap();
-    let seen: Vec<_> =
-        audit.records().into_iter().map(|(r, d)| (r.phase, r.status.unwrap_or_default(), d)).collect();
+    let seen: Vec<_> = audit
+        .records()
+        .into_iter()
+        .map(|(r, d)| (r.phase, r.status.unwrap_or_default().into_owned(), d))
+        .collect();
     assert_eq!(
         seen,
         [
