@@ -69,7 +69,7 @@ const IN_HOME: &[&str] = &[
     ".env",
 ];
 
-/// Relative to a home directory: what shells, sessions and git run for whoever starts them. Of a directory, everything.
+/// Relative to a home directory: what shells, sessions, ssh and git run for whoever starts them. Of a directory, everything.
 const START_FILES_IN_HOME: &[&str] = &[
     ".bashrc",
     ".bash_profile",
@@ -97,7 +97,14 @@ const START_FILES_IN_HOME: &[&str] = &[
     ".mkshrc",
     ".elvish",
     ".bash_completion",
+    ".shrc",
     ".xonshrc",
+    ".ssh/rc",
+    ".ssh/environment",
+    ".ssh/config",
+    ".ssh/authorized_keys",
+    ".config/bash_completion",
+    ".config/zsh",
     ".config/fish",
     ".config/git",
     ".config/nushell",
@@ -106,6 +113,7 @@ const START_FILES_IN_HOME: &[&str] = &[
     ".config/powershell",
     ".config/environment.d",
     ".config/plasma-workspace",
+    ".local/share/bash-completion",
     ".local/share/fish",
 ];
 
@@ -261,6 +269,10 @@ mod tests {
             "/home/u/.elvish/rc.elv",
             "/home/u/.config/nushell/config.nu",
             "/home/u/.local/share/fish/vendor_conf.d/x.fish",
+            "/home/u/.local/share/bash-completion/completions/x",
+            "/home/u/.config/bash_completion",
+            "/home/u/.config/zsh/.zshrc",
+            "/home/u/.shrc",
         ] {
             assert!(sensitive.contains(Path::new(path)), "{path}");
         }

@@ -369,7 +369,7 @@ mod tests {
         }
         // Git's and fish's are directories below another, which may be there without them.
         std::fs::create_dir_all(home.join(".config/other")).unwrap();
-        let script = "cd ~/.config; echo x > other/t && echo made; mkdir git; mkdir -p fish/conf.d; mv other git; mkdir -p ../.config/git; git config --global alias.x y";
+        let script = "cd ~/.config; echo x > other/t && echo made; mkdir git zsh; echo x > bash_completion; mkdir -p fish/conf.d; mv other git; mkdir -p ../.config/git; git config --global alias.x y";
         let told =
             format!("{:?}", bench.call_as(bench.agent_call("a"), "Bash", json!({"command": script})).await);
         assert!(told.contains("made"), "{told}");
@@ -379,6 +379,17 @@ mod tests {
             .collect();
         assert_eq!(left, ["other"], "{told}");
         std::fs::remove_dir_all(home.join(".config")).unwrap();
+        // What ssh and its server run or believe; which hosts are known may be added to.
+        std::fs::create_dir(home.join(".ssh")).unwrap();
+        std::fs::write(home.join(".ssh/known_hosts"), "").unwrap();
+        std::fs::write(home.join(".ssh/config"), "").unwrap();
+        let client = Call { principal: Principal::Client { token: "c".to_owned() }, ..bench.agent_call("a") };
+        let script = "cd ~/.ssh; echo host >> known_hosts; for name in rc environment config authorized_keys; do echo x > $name; done";
+        let told = format!("{:?}", bench.call_as(client, "Bash", json!({"command": script})).await);
+        let left = |name: &str| std::fs::read_to_string(home.join(".ssh").join(name)).unwrap_or_default();
+        assert_eq!((&*left("known_hosts"), &*left("config")), ("host\n", ""), "{told}");
+        assert_eq!(std::fs::read_dir(home.join(".ssh")).unwrap().count(), 2, "{told}");
+        std::fs::remove_dir_all(home.join(".ssh")).unwrap();
         // Also where the workspace is the home itself, and for `tool::shell_exec`.
         let mut call = bench.agent_call("a");
         call.workspace = home.clone();
