@@ -91,7 +91,10 @@ impl Gateway {
                     .await;
                 return ends.map(|ends| raw(&json!({"processes": ends}))).map_err(database_error);
             }
-            method::NODES_TAG => self.nodes.tag(id, &params.tags).await,
+            method::NODES_TAG => {
+                let tags = self.nodes.tag(id, &params.tags).await.map_err(database_error)?;
+                return Ok(raw(&json!({"id": id, "tags": tags})));
+            }
             method::NODES_RENAME => {
                 let new_id = params.new_id.as_deref();
                 let new_id =

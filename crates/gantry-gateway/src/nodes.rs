@@ -295,7 +295,7 @@ impl Nodes {
             _ => {
                 let ids: Vec<&str> = here.iter().map(|node| &*node.id).collect();
                 let ids = ids.join(", ");
-                Err(ToolError::failed(format!("several nodes are connected ({ids}); say which with nodeId")))
+                Err(ToolError::failed(format!("several nodes are connected ({ids}); name one (\"nodeId\")")))
             }
         }
     }
@@ -339,14 +339,15 @@ impl Nodes {
         Ok(token.expose().to_owned())
     }
 
-    pub(crate) async fn tag(&self, id: &str, tags: &[String]) -> Result<(), DatabaseError> {
-        self.database.set_node_tags(id, tags).await?;
+    /// Returns the tags as they are kept: in order, each once.
+    pub(crate) async fn tag(&self, id: &str, tags: &[String]) -> Result<Vec<String>, DatabaseError> {
+        let tags = self.database.set_node_tags(id, tags).await?;
         if let Some(node) = self.find(id) {
-            tags.clone_into(&mut node.facts().tags);
+            node.facts().tags.clone_from(&tags);
             let online = node.live().is_some();
-            self.registry.set_node_state(id, NodeState { online, tags: tags.to_vec() });
+            self.registry.set_node_state(id, NodeState { online, tags: tags.clone() });
         }
-        Ok(())
+        Ok(tags)
     }
 
     /// Gives a node another id, under which it has to connect. What is under way with it goes on then.

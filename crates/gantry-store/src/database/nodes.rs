@@ -77,7 +77,7 @@ impl Database {
     pub async fn add_node(&self, id: &str, tags: &[String], now: i64) -> Result<PlainToken, DatabaseError> {
         const DOING: &str = "add the node";
         check_joining(id).map_err(DatabaseError::Refused)?;
-        let tags = tags_json(DOING, tags)?;
+        let tags = to_json(DOING, &sound_tags(tags)?)?;
         let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
         let hash = blake3::hash(plain.expose().as_bytes());
         let added = sqlx::query(
@@ -244,19 +244,21 @@ impl Database {
         transaction.commit().await.map_err(query_error(DOING))
     }
 
-    pub async fn set_node_tags(&self, id: &str, tags: &[String]) -> Result<(), DatabaseError> {
+    /// Returns the tags as they are kept: in order, each once.
+    pub async fn set_node_tags(&self, id: &str, tags: &[String]) -> Result<Vec<String>, DatabaseError> {
         const DOING: &str = "set the node's tags";
+        let tags = sound_tags(tags)?;
         let set = sqlx::query("UPDATE nodes SET tags = $2 WHERE id = $1")
             .bind(id)
-            .bind(tags_json(DOING, tags)?)
+            .bind(to_json(DOING, &tags)?)
             .execute(&self.writer)
             .await
             .map_err(query_error(DOING))?;
-        found(id, set.rows_affected())
+        found(id, set.rows_affected()).map(|()| tags)
     }
 }
 
-fn tags_json(doing: &'static str, tags: &[String]) -> Result<String, DatabaseError> {
+fn sound_tags(tags: &[String]) -> Result<Vec<String>, DatabaseError> {
     for tag in tags {
         check_tag(tag).map_err(DatabaseError::Refused)?;
     }
@@ -266,7 +268,7 @@ fn tags_json(doing: &'static str, tags: &[String]) -> Result<String, DatabaseErr
     if tags.len() > MAX_TAGS {
         return Err(DatabaseError::Refused(format!("{} tags are too many, at most {MAX_TAGS}", tags.len())));
     }
-    to_json(doing, &tags)
+    Ok(tags)
 }
 
 fn found(id: &str, rows: u64) -> Result<(), DatabaseError> {
@@ -379,6 +381,8 @@ mod tests {
         assert_eq!(database.list_process_ends(Some("box"), 9).await.unwrap().len(), 0);
         assert_eq!(database.check_node_token("crate", token.expose()).await.unwrap(), TokenCheck::Ok);
         assert_eq!(database.check_node_token("box", token.expose()).await.unwrap(), TokenCheck::Unknown);
+        let kept = database.set_node_tags("crate", &["web".into(), "db".into(), "web".into()]).await.unwrap();
+        assert_eq!(kept, ["db", "web"]);
         database.set_node_tags("crate", &["db".into()]).await.unwrap();
         database.forget_node("crate").await.unwrap();
         assert_eq!(database.list_process_ends(None, 9).await.unwrap().len(), 0);

@@ -89,8 +89,9 @@ pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<E
             invite(output, &address, &answer);
         }
         NodesAction::Tag { id, tags } => {
-            ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?;
-            output.done(&format!("{id} has the tags: {}", tags.join(", ")));
+            let answer = ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?;
+            let tags = answer["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            output.done(&format!("{id} has the tags: {}", tags.collect::<Vec<_>>().join(", ")));
         }
         NodesAction::Rename { id, new_id } => {
             let answer = ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?;
