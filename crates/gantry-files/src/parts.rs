@@ -79,10 +79,14 @@ impl PartRecords {
         Ok(false)
     }
 
-    /// The part has its final name, or is gone.
+    /// The part has its final name, or is gone. One that has been made again since stays written down.
     pub fn erase(&self, transfer: &str, name: &str) -> Result<(), FileError> {
         let folder = self.folder.join(transfer);
-        erase(&folder.join(name))?;
+        let record = folder.join(name);
+        if self.leads_somewhere(&record)? {
+            return Ok(());
+        }
+        erase(&record)?;
         remove_empty(&folder);
         remove_empty(&self.folder);
         Ok(())
@@ -150,6 +154,12 @@ impl PartRecords {
         }
     }
 
+    /// Whether anything has the name that a record tells.
+    fn leads_somewhere(&self, record: &Path) -> Result<bool, FileError> {
+        let Ok(part) = std::fs::read_link(record) else { return Ok(false) };
+        Ok(self.parent(&part)?.is_some_and(|(dir, name)| handle::stat_at(&dir, name).is_ok()))
+    }
+
     /// Removes what a record names, then the record.
     fn remove_part(&self, record: &Path, name: &OsStr) -> Result<(), FileError> {
         // Only links are records; anything else is not ours to remove.
@@ -163,7 +173,11 @@ impl PartRecords {
                         if handle::kind_name(&stat).is_none()
                             && stat.st_uid == rustix::process::geteuid().as_raw() =>
                     {
-                        rustix::fs::unlinkat(&dir, name, AtFlags::empty()).map_err(fail)?;
+                        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+                            // It may have got its final name just now.
+                            Ok(()) | Err(Errno::NOENT) => {}
+                            Err(err) => return Err(fail(err)),
+                        }
                     }
                     // What has taken its name is somebody else's.
                     Ok(_) | Err(Errno::NOENT) => {}

@@ -116,7 +116,8 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
         }
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
-        let prepared = ctx.state.books.prepare(&input.transfer, &input.path, kind, scope, &beneath);
+        let books = &ctx.state.books;
+        let prepared = books.prepare(&input.transfer, &input.path, kind, scope, &beneath, &ctx.call.cancel);
         Ok(json!(prepared.map_err(|err| match &err {
             // An earlier receiver of the same file has not noticed yet that it is over.
             FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {

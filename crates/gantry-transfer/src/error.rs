@@ -43,6 +43,7 @@ impl TransferError {
     pub fn to_wire(&self) -> WireError {
         let code = match self {
             TransferError::File(FileError::Closed { .. } | FileError::Sensitive { .. }) => ErrorCode::Denied,
+            TransferError::File(FileError::Cancelled) => ErrorCode::Cancelled,
             TransferError::File(FileError::ChangedMeanwhile { .. }) | TransferError::Changed(_) => {
                 ErrorCode::Conflict
             }

@@ -9,6 +9,7 @@ use gantry_protocol::{
     ManifestPage, SentKind, TransferMake, TransferOpened, TransferParts, TransferPrepared, WireEntry,
     WireEntryKind,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::books::{Landing, Origin, check_entry};
 use crate::error::TransferError;
@@ -32,7 +33,12 @@ pub struct FileBooks {
     records: PartRecords,
     sources: Mutex<Vec<(String, Arc<OpenSource>)>>,
     destinations: Mutex<Vec<(String, Arc<Destination>)>>,
+    turns: Mutex<Vec<(String, Turn)>>,
 }
+
+/// Held while a part of one transfer is made with its record, or removed with it. A record that went between its being written and
+/// its part being made would leave a part that nobody knows of.
+type Turn = Arc<Mutex<()>>;
 
 enum OpenSource {
     File { scope: Scope, path: PathBuf, version: String },
@@ -57,7 +63,12 @@ pub type Beneath<'a> = &'a dyn Fn(&Path) -> Result<Scope, FileError>;
 
 impl FileBooks {
     pub fn new(records: PartRecords) -> FileBooks {
-        FileBooks { records, sources: Mutex::default(), destinations: Mutex::default() }
+        FileBooks {
+            records,
+            sources: Mutex::default(),
+            destinations: Mutex::default(),
+            turns: Mutex::default(),
+        }
     }
 
     /// Opens a source. A directory's entries are then opened beneath it only.
@@ -107,7 +118,8 @@ impl FileBooks {
         Ok(opened)
     }
 
-    /// Prepares a destination: directories on the way, and a look whether a file of that kind can be there.
+    /// Prepares a destination: directories on the way, and a look whether a file of that kind can be there. Who calls it off does
+    /// so before the transfer is abandoned: then nothing is made any more.
     pub fn prepare(
         &self,
         transfer: &str,
@@ -115,6 +127,7 @@ impl FileBooks {
         kind: SentKind,
         scope: Scope,
         beneath: Beneath<'_>,
+        called_off: &CancellationToken,
     ) -> Result<TransferPrepared, FileError> {
         let (path, destination) = match kind {
             SentKind::File if path.ends_with('/') => {
@@ -123,7 +136,8 @@ impl FileBooks {
                 return Err(FileError::Io { action: "receive a file as", path: path.into(), source });
             }
             SentKind::File => {
-                let arriving = self.arriving(&scope, Path::new(path), transfer, None)?;
+                let is_wanted = || !called_off.is_cancelled();
+                let arriving = self.arriving(&scope, Path::new(path), transfer, None, &is_wanted)?;
                 let real = arriving.partial.path().to_owned();
                 (real.clone(), Destination::File { scope, path: real })
             }
@@ -187,28 +201,38 @@ impl FileBooks {
 
     pub fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
         let destination = find(&self.destinations, transfer)?;
-        Ok(Box::new(match (&*destination, entry) {
-            (Destination::File { scope, path }, None) => self.arriving(scope, path, transfer, None)?,
-            (Destination::Directory { scope, .. }, Some(name)) => {
-                self.arriving(scope, Path::new(check_entry(name)?), transfer, entry)?
-            }
+        let (scope, path) = match (&*destination, entry) {
+            (Destination::File { scope, path }, None) => (scope, path.as_path()),
+            (Destination::Directory { scope, .. }, Some(name)) => (scope, Path::new(check_entry(name)?)),
             _ => return Err(wrong_kind()),
-        }))
+        };
+        let is_wanted = || find(&self.destinations, transfer).is_ok();
+        Ok(Box::new(self.arriving(scope, path, transfer, entry, &is_wanted)?))
     }
 
-    /// Opens what has come of a file; one that begins is written down first.
+    /// Opens what has come of a file; one that begins is written down first. `is_wanted` is asked when nobody can abandon the
+    /// transfer meanwhile.
     fn arriving(
         &self,
         scope: &Scope,
         path: &Path,
         transfer: &str,
         entry: Option<&str>,
+        is_wanted: &dyn Fn() -> bool,
     ) -> Result<Arriving, FileError> {
+        let turn = self.turn(transfer);
         let name = part_name(transfer, entry);
         let note = |part: &Path| self.records.note(transfer, &name, part);
         let until = Instant::now() + LOCK_LIMIT;
         let partial = loop {
-            match scope.open_noted_partial(path, &name, &note) {
+            let held = hold(&turn);
+            if !is_wanted() {
+                return Err(FileError::Cancelled);
+            }
+            let opened = scope.open_noted_partial(path, &name, &note);
+            // Whoever has the part now may need its turn to let go of it.
+            drop(held);
+            match opened {
                 Err(FileError::Io { source, .. })
                     if source.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until =>
                 {
@@ -217,7 +241,19 @@ impl FileBooks {
                 opened => break opened?,
             }
         };
-        Ok(Arriving { partial, records: self.records.clone(), transfer: transfer.to_owned(), name })
+        Ok(Arriving { partial, records: self.records.clone(), turn, transfer: transfer.to_owned(), name })
+    }
+
+    fn turn(&self, transfer: &str) -> Turn {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, turn)) = turns.iter().find(|(known, _)| known == transfer) {
+            return turn.clone();
+        }
+        // Nobody waits for, or holds, what only this table knows.
+        turns.retain(|(_, turn)| Arc::strong_count(turn) > 1);
+        let turn = Turn::default();
+        turns.push((transfer.to_owned(), turn.clone()));
+        turn
     }
 
     pub fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
@@ -247,6 +283,8 @@ impl FileBooks {
     }
 
     pub fn finish(&self, transfer: &str) -> Result<(), TransferError> {
+        let turn = self.turn(transfer);
+        let _held = hold(&turn);
         forget(&self.sources, transfer);
         let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
         // Of files that were left out, before their directories forbid it. All else is there: what cannot be removed now
@@ -264,6 +302,8 @@ impl FileBooks {
 
     /// Of a transfer of an earlier start too: the records know.
     pub fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
+        let turn = self.turn(transfer);
+        let _held = hold(&turn);
         forget(&self.sources, transfer);
         forget(&self.destinations, transfer);
         Ok(self.records.remove(transfer)?)
@@ -279,6 +319,10 @@ impl FileBooks {
     pub fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
         Ok(self.records.sweep(older_than)?)
     }
+}
+
+fn hold(turn: &Turn) -> MutexGuard<'_, ()> {
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wrong_kind() -> TransferError {
@@ -342,6 +386,7 @@ impl Origin for Source {
 struct Arriving {
     partial: Partial,
     records: PartRecords,
+    turn: Turn,
     transfer: String,
     name: String,
 }
@@ -365,6 +410,7 @@ impl Landing for Arriving {
 
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
         self.partial.commit(mode)?;
+        let _held = hold(&self.turn);
         Ok(self.records.erase(&self.transfer, &self.name)?)
     }
 }

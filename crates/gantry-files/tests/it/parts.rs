@@ -80,10 +80,14 @@ fn a_transfer_nobody_wants_leaves_nothing_and_others_stay() {
     assert_eq!(records.transfers(9).unwrap(), ["t2"]);
     assert_eq!(world.records("b").transfers(9).unwrap(), ["t1"]);
     records.erase("t2", "t2").unwrap();
+    assert_eq!(records.transfers(9).unwrap(), ["t2"], "a part that is there stays written down");
+    let whole = kept[0].with_file_name("other");
+    std::fs::rename(&kept[0], &whole).unwrap();
+    records.erase("t2", "t2").unwrap();
     assert!(records.transfers(9).unwrap().is_empty());
     assert!(!world.record("a", "t2", "t2").ancestors().nth(2).unwrap().exists(), "an owner without records");
     assert!(world.record("b", "t1", "t1").is_symlink(), "nobody else's");
-    assert!(kept[0].exists(), "what has its final name is only erased");
+    assert!(whole.exists(), "what has its final name is only erased");
 }
 
 #[test]

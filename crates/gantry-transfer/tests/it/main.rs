@@ -6,5 +6,6 @@
     reason = "tests set up their own world"
 )]
 
+mod abandoned;
 mod streams;
 mod wire;

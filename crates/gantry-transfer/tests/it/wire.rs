@@ -50,8 +50,9 @@ impl Books for OpenBooks {
         Box::pin(async { opened.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
     }
 
-    fn prepare(&self, ask: TransferPrepare, _cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
-        let prepared = self.books.prepare(&ask.transfer, &ask.path, ask.kind, self.scope(), &beneath);
+    fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
+        let prepared =
+            self.books.prepare(&ask.transfer, &ask.path, ask.kind, self.scope(), &beneath, &cancel);
         Box::pin(async { prepared.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
     }
 
