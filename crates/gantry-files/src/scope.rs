@@ -202,6 +202,19 @@ impl Scope {
 }
 
 impl OpenFile {
+    /// Refuses a file that has content and says it has none, as in `/proc`: sent, it would arrive as an empty file.
+    pub fn check_tells_size(&self) -> Result<(), FileError> {
+        if self.meta.size > 0 || self.read_up_to(1)?.is_empty() {
+            return Ok(());
+        }
+        let stat = rustix::fs::fstat(&self.file).map_err(|err| FileError::io("read", &self.path, err))?;
+        // Written to just now: whoever sends it sees that it changed.
+        if FileMeta::of(&stat).size > 0 {
+            return Ok(());
+        }
+        Err(FileError::NotAFile { path: self.path.clone(), what: "one that does not tell its size" })
+    }
+
     /// The whole content, if it is at most `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, FileError> {
         let too_large = |size| FileError::TooLarge { path: self.path.clone(), size, limit };

@@ -13,9 +13,11 @@ pub struct Source {
 }
 
 impl Scope {
-    /// Opens a regular file to be sent. Links are followed as far as the scope allows.
+    /// Opens a regular file to be sent, if it tells its size. Links are followed as far as the scope allows.
     pub fn open_source(&self, path: impl AsRef<Path>) -> Result<Source, FileError> {
-        Ok(Source { open: self.open(path)? })
+        let open = self.open(path)?;
+        open.check_tells_size()?;
+        Ok(Source { open })
     }
 }
 

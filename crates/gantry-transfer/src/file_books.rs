@@ -81,13 +81,7 @@ impl FileBooks {
     ) -> Result<TransferOpened, FileError> {
         let (opened, source) = match scope.open(path) {
             Ok(file) => {
-                // As in /proc: what does not know its size would arrive as an empty file.
-                if file.meta.size == 0 && !file.read_up_to(1)?.is_empty() {
-                    return Err(FileError::NotAFile {
-                        path: file.path,
-                        what: "one that does not tell its size",
-                    });
-                }
+                file.check_tells_size()?;
                 let version = version(&file.meta);
                 let opened = TransferOpened {
                     kind: SentKind::File,

@@ -236,6 +236,19 @@ fn killed_receivers_lose_no_byte_and_show_no_part() {
 }
 
 #[test]
+fn a_source_that_does_not_tell_its_size_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let scope = scope(dir.path());
+    std::fs::write(dir.path().join("ws/empty"), "").unwrap();
+    assert_eq!(scope.open_source("empty").unwrap().meta().size, 0);
+    let files = Files::new(FilesOptions::default()).unwrap();
+    for (root, name) in [("/proc/sys/kernel/random", "uuid"), ("/proc/self", "environ")] {
+        let refused = files.contained(Path::new(root)).unwrap().open_source(name).unwrap_err();
+        assert!(refused.to_string().contains("one that does not tell its size"), "{refused}");
+    }
+}
+
+#[test]
 fn a_source_tells_when_it_changed() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());

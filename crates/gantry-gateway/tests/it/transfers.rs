@@ -103,6 +103,21 @@ async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_do_not_tell_their_size_are_left_out_of_a_directory() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    let there = std::fs::read_dir("/proc/sys/kernel/random").unwrap().count();
+    let done = fleet.transfer("a:/proc/sys/kernel/random", "b:random").await.unwrap();
+    assert_eq!((done.files, done.bytes_transferred, done.skipped.len()), (Some(0), 0, there));
+    assert!(done.skipped.iter().all(|told| told.contains("does not tell its size")), "{:?}", done.skipped);
+    assert_eq!(std::fs::read_dir(fleet.at("b", "random")).unwrap().count(), 0);
+
+    fleet.write("a", "tree/empty", "");
+    let done = fleet.transfer("a:tree", "b:tree").await.unwrap();
+    assert_eq!((done.files, done.skipped.len()), (Some(1), 0), "{:?}", done.skipped);
+    assert_eq!(std::fs::read(fleet.at("b", "tree/empty")).unwrap(), b"");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_travel_whole_with_modes_and_links() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let mut expected = Vec::new();
