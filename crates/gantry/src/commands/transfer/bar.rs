@@ -12,6 +12,9 @@ use crate::output::Output;
 /// Work that is done sooner needs no bar.
 const BAR_AFTER: Duration = Duration::from_secs(1);
 
+/// A rate that was measured for less time tells nothing.
+const RATE_AFTER: Duration = Duration::from_secs(1);
+
 /// What a terminal whose width is not known is taken to have.
 const USUAL_COLUMNS: u16 = 80;
 
@@ -50,18 +53,25 @@ struct Bar {
     bar: ProgressBar,
     glyphs: Glyphs,
     form: &'static str,
+    /// The last number that was shown, and since when they have only grown: what the rate is measured from.
+    shown: Option<(u64, Instant)>,
 }
 
 impl Bar {
     fn new(glyphs: Glyphs) -> Bar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Bar { bar, glyphs, form: "" }
+        Bar { bar, glyphs, form: "", shown: None }
     }
 
     fn show(&mut self, done: u64, total: Option<u64>) {
         let columns =
             tcgetwinsize(std::io::stderr()).map(|size| size.ws_col).ok().filter(|columns| *columns > 0);
-        let form = form(columns.unwrap_or(USUAL_COLUMNS), total.is_some());
+        let since = match self.shown {
+            Some((before, since)) if before <= done => Some(since),
+            _ => None,
+        };
+        let rate_is_known = since.is_some_and(|since| since.elapsed() >= RATE_AFTER);
+        let form = form(columns.unwrap_or(USUAL_COLUMNS), total.is_some(), rate_is_known);
         if form != self.form
             && let Ok(style) = ProgressStyle::with_template(form)
         {
@@ -75,6 +85,11 @@ impl Bar {
             self.bar.set_length(total);
         }
         self.bar.set_position(done);
+        if since.is_none() {
+            // What had come before was not sent in the moment since the bar was made.
+            self.bar.reset_eta();
+        }
+        self.shown = Some((done, since.unwrap_or_else(Instant::now)));
     }
 }
 
@@ -85,14 +100,16 @@ impl Drop for Bar {
 }
 
 /// What fits into one line; a line that is wrapped cannot be drawn over.
-fn form(columns: u16, total_is_known: bool) -> &'static str {
-    match (total_is_known, columns) {
-        (true, 100..) => "{bar:30} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
-        (true, 72..) => "{wide_bar} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
-        (true, 40..) => "{percent:>3}%  {binary_bytes_per_sec}  {eta} left",
-        (true, _) => "{percent:>3}%",
-        (false, 46..) => "{spinner} {bytes}  {binary_bytes_per_sec}  {elapsed}",
-        (false, _) => "{spinner} {bytes}",
+fn form(columns: u16, total_is_known: bool, rate_is_known: bool) -> &'static str {
+    match (total_is_known, rate_is_known, columns) {
+        (true, true, 100..) => "{bar:30} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
+        (true, true, 72..) => "{wide_bar} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
+        (true, true, 40..) => "{percent:>3}%  {binary_bytes_per_sec}  {eta} left",
+        (true, false, 100..) => "{bar:30} {bytes} of {total_bytes}",
+        (true, false, 72..) => "{wide_bar} {bytes} of {total_bytes}",
+        (true, ..) => "{percent:>3}%",
+        (false, true, 46..) => "{spinner} {bytes}  {binary_bytes_per_sec}  {elapsed}",
+        (false, ..) => "{spinner} {bytes}",
     }
 }
 
@@ -114,14 +131,35 @@ mod tests {
             ("{spinner}", 1),
         ];
         for columns in 14..200 {
-            for total_is_known in [true, false] {
-                let mut drawn = form(columns, total_is_known).to_owned();
+            for (total_is_known, rate_is_known) in
+                [(true, true), (true, false), (false, true), (false, false)]
+            {
+                let mut drawn = form(columns, total_is_known, rate_is_known).to_owned();
+                let tells_rate = drawn.contains("per_sec") || drawn.contains("eta");
+                assert!(rate_is_known || !tells_rate, "{drawn}");
                 for (name, length) in longest {
                     drawn = drawn.replace(name, &"x".repeat(length));
                 }
                 assert!(!drawn.contains('{'), "{drawn}");
                 assert!(drawn.len() < usize::from(columns), "{columns}: {} of {drawn}", drawn.len());
             }
+        }
+    }
+
+    #[test]
+    fn what_had_come_before_counts_for_no_rate() {
+        const GIB: u64 = 1 << 30;
+        let mut bar = Bar::new(Glyphs::Ascii);
+        // First seen far on; then begun anew.
+        for (before, since) in [(9 * GIB, 9 * GIB), (GIB, 0)] {
+            bar.show(before, Some(10 * GIB));
+            bar.show(since, Some(10 * GIB));
+            assert!(!bar.form.contains("per_sec"), "{}", bar.form);
+            std::thread::sleep(RATE_AFTER);
+            bar.show(since + 1000, Some(10 * GIB));
+            assert!(bar.form.contains("per_sec"), "{}", bar.form);
+            let rate = bar.bar.per_sec();
+            assert!((1.0..=1500.0).contains(&rate), "{rate}");
         }
     }
 }
