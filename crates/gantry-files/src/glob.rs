@@ -54,7 +54,7 @@ impl Scope {
     /// Finds the files below `base` whose path relative to it matches `pattern`.
     ///
     /// `*` stays within a directory, `**` crosses them, `{a,b}` is either. Links are followed, without loops and without
-    /// leaving the scope. Directories named `.git` do not count.
+    /// leaving the scope, except those in `/proc`. Directories named `.git` do not count.
     pub fn glob(
         &self,
         base: &OpenDir,

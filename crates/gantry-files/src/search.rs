@@ -101,8 +101,8 @@ impl Scope {
 
     /// Searches the files below `base`, or the one file it is, for lines that match `pattern`.
     ///
-    /// Links are followed, without loops and without leaving the scope. Directories named `.git` and binary files are not
-    /// searched; hidden and ignored files are. `include` is a glob for the file's name.
+    /// Links are followed, without loops and without leaving the scope, except those in `/proc`. Directories named `.git` and
+    /// binary files are not searched; hidden and ignored files are. `include` is a glob for the file's name.
     pub fn search(
         &self,
         base: &SearchBase,

@@ -1,6 +1,9 @@
 //! Directories as handles, for Glob and Grep: one reading of a directory, links followed without loops, closed directories
 //! never entered. Which entries matter, and in which order, is decided by the callers.
 //!
+//! Links in `/proc` are not followed: `root` and `cwd` of a process lead into the whole file system, and nobody who walks there
+//! means that. Who does names the link as the base.
+//!
 //! Whatever is opened through a link, or again by its path, is asked what it is after it was opened, never before.
 
 use std::{
@@ -299,6 +302,9 @@ impl<'a> Walk<'a> {
         if self.leaves_out(parent, name) {
             return Err(NotEntered::LeftOut);
         }
+        if is_in_proc(self.hold(parent).map_err(not_entered)?.as_fd()) {
+            return Err(NotEntered::Quietly);
+        }
         let path = parent.real_path_of(name);
         let place = self.scope.tree.place(&path, LastLink::Follow, Missing::Refuse).map_err(not_followed)?;
         if closed::lies_in(&self.closed, &place.dir) {
@@ -377,6 +383,16 @@ impl Folder {
         }
         false
     }
+}
+
+#[cfg(target_os = "linux")]
+fn is_in_proc(handle: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(handle).is_ok_and(|system| system.f_type == rustix::fs::PROC_SUPER_MAGIC)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_proc(_handle: BorrowedFd<'_>) -> bool {
+    false
 }
 
 /// Some file systems do not store kinds in their directories.

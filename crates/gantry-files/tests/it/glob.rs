@@ -213,3 +213,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn links_in_proc_are_not_followed() {
+    let here = std::env::current_dir().unwrap();
+    let found = |base: &Path, pattern: &str| glob(base, pattern, &options(1)).unwrap().total;
+    assert_eq!(found(Path::new("/proc/self"), "cwd/Cargo.toml"), 0);
+    assert_eq!(found(Path::new("/proc/self"), "status"), 1);
+    assert_eq!(found(Path::new("/proc/self/cwd"), "Cargo.toml"), 1, "a link that is named");
+    let dir = tempfile::tempdir().unwrap();
+    symlink(&here, dir.path().join("cwd")).unwrap();
+    assert_eq!(found(dir.path(), "cwd/Cargo.toml"), 1, "links elsewhere");
+}

@@ -14,7 +14,7 @@ use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
 /// Find files on this machine by a glob pattern, newest first. Hidden and ignored files count, what lies in a `.git`
-/// directory does not. Links are followed. At most 10,000 paths are returned.
+/// directory does not. Links are followed, but not those in /proc. At most 10,000 paths are returned.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

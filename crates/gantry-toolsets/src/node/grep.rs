@@ -15,7 +15,7 @@ use crate::{Ctx, Machine};
 
 /// Search the contents of files on this machine, line by line, with a regular expression. Returns the first 100 matching
 /// lines in path order, each cut at 200 characters. Hidden and ignored files are searched; binary files (not UTF-8, or
-/// with NUL characters) and `.git` directories are not. Links are followed.
+/// with NUL characters) and `.git` directories are not. Links are followed, but not those in /proc.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
