@@ -52,6 +52,6 @@ pub use processes::{Processes, Waited};
 pub use program::{Program, find_program, find_program_outside};
 pub use sandbox::{Network, Sandbox, SandboxSupport, existing, sandbox_support};
 pub use session::{Ended, Finished, SessionId, Snapshot, Stream, Written};
-pub use sessions_directory::move_sessions;
+pub use sessions_directory::{living_sessions, move_sessions};
 pub use surviving::end_sessions;
 pub use unseen::hide_from_others;

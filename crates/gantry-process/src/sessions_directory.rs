@@ -55,17 +55,26 @@ impl SessionsDirectory {
 
     /// Every folder that goes by the name of a session.
     pub(crate) fn folders(&self) -> Result<Vec<(SessionId, SessionFolder)>, ProcessError> {
-        let failed = |cause| ProcessError::Log { path: self.path.clone(), cause };
-        let mut folders = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            if let Some(id) = id.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-                folders.push((id, SessionFolder::at(entry.path())));
-            }
-        }
-        Ok(folders)
+        folders(&self.path).map_err(|cause| ProcessError::Log { path: self.path.clone(), cause })
     }
+}
+
+fn folders(path: &Path) -> Result<Vec<(SessionId, SessionFolder)>, Error> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(id) = id.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            folders.push((id, SessionFolder::at(entry.path())));
+        }
+    }
+    Ok(folders)
+}
+
+/// How many sessions of a directory have a keeper that lives, whether an engine runs there or not. Nothing is made or taken.
+pub fn living_sessions(log_dir: &Path) -> usize {
+    let folders = folders(&log_dir.join(NAME)).unwrap_or_default();
+    folders.iter().filter(|(_, folder)| folder.keeper_lives()).count()
 }
 
 /// Moves sessions that one engine left to the directory of another, and says how many. Refuses while an engine has either

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_node::NodeHome;
+use gantry_store::GatewayLock;
+use gantry_toolsets::LOCAL_NODE;
 
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
@@ -78,7 +80,7 @@ pub(crate) enum NodeAction {
     Stop {
         #[command(flatten)]
         node: NodeId,
-        /// End what runs in the background as well
+        /// End what runs in the background as well; with `--id local`, or where there is no node, what a stopped gateway left
         #[arg(long)]
         kill: bool,
     },
@@ -110,17 +112,53 @@ pub(crate) fn run(places: Places, output: &Output, command: NodeCommand) -> Resu
         Some(NodeAction::Install { args, print }) => service::install(&places, output, &args, print),
         Some(NodeAction::Uninstall(node)) => service::uninstall(&places, output, &home(&places, &node)?),
         Some(NodeAction::Start(node)) => service::start(&places, output, &home(&places, &node)?),
-        Some(NodeAction::Stop { node, kill }) => service::stop(&places, output, &home(&places, &node)?, kill),
-        Some(NodeAction::Status(node)) => status::status(&places, output, &home(&places, &node)?),
+        Some(NodeAction::Stop { node, kill }) if kill && is_the_gateways(&places, &node) => {
+            service::end_what_a_gateway_left(&places, output)
+        }
+        Some(NodeAction::Stop { node, kill }) => {
+            service::stop(&places, output, &known_home(&places, &node)?, kill)
+        }
+        Some(NodeAction::Status(node)) => status::status(&places, output, &known_home(&places, &node)?),
         Some(NodeAction::Logs { node, lines, follow }) => {
             status::logs(output, &home(&places, &node)?, lines, follow)
         }
     }
 }
 
+/// Whether background commands of the gateway's own machine are meant: by their name, or because there are no others.
+fn is_the_gateways(places: &Places, node: &NodeId) -> bool {
+    match &node.id {
+        Some(id) => id == LOCAL_NODE,
+        None => {
+            NodeHome::all(places.data.root()).is_empty()
+                && (GatewayLock::running(&places.data).is_some() || service::a_gateway_left(places) > 0)
+        }
+    }
+}
+
+/// The node that is meant, if it was ever started or installed here: of any other there is nothing to tell.
+fn known_home(places: &Places, node: &NodeId) -> Result<NodeHome> {
+    let home = home(places, node)?;
+    if home.folder().is_dir() || service::is_installed(places, home.id()) {
+        return Ok(home);
+    }
+    let homes = NodeHome::all(places.data.root());
+    let known = match homes.iter().map(NodeHome::id).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "there is none here".to_owned(),
+        ids => format!("known here: {ids}"),
+    };
+    let root = places.data.root().display();
+    Err(UsageError(format!("no node \"{}\" is known in {root} ({known})", home.id())).into())
+}
+
 /// The node that is meant: the named one, or the only one there is.
 fn home(places: &Places, node: &NodeId) -> Result<NodeHome> {
     if let Some(id) = &node.id {
+        if id == LOCAL_NODE {
+            let message =
+                format!("\"{id}\" is the gateway's own machine and no node: it runs as long as the gateway");
+            return Err(UsageError(message).into());
+        }
         return Ok(NodeHome::new(places.data.root(), id).map_err(|err| UsageError(err.to_string()))?);
     }
     let mut homes = NodeHome::all(places.data.root());

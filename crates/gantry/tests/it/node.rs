@@ -43,15 +43,7 @@ struct Joined {
 impl Joined {
     fn new() -> Joined {
         let (gateway, machine) = (World::new(), World::new());
-        let up = Running(quiet(gateway.command(&["up", "--listen", "127.0.0.1:0"])).spawn().unwrap());
-        let lock = gateway.data().join("gateway.lock");
-        let mut url = String::new();
-        eventually("the gateway listens", || {
-            let text = std::fs::read_to_string(&lock).unwrap_or_default();
-            let running: Value = serde_json::from_str(&text).unwrap_or_default();
-            running["url"].as_str().unwrap_or_default().clone_into(&mut url);
-            !url.is_empty()
-        });
+        let (up, url) = up(&gateway);
         let added = gateway.run(&["nodes", "add", "laptop"]);
         let token = added.stdout.split(['=', ' ', '\n', '"']).find(|word| word.starts_with("gtn_"));
         let token = token.unwrap_or_else(|| panic!("{}", added.stdout)).to_owned();
@@ -81,6 +73,20 @@ impl Joined {
     fn call(&self, tool: &str, input: &Value) -> Ran {
         self.gateway.run(&["call", tool, &input.to_string()])
     }
+}
+
+/// A gateway that listens when this returns, and where.
+fn up(world: &World) -> (Running, String) {
+    let up = Running(quiet(world.command(&["up", "--listen", "127.0.0.1:0"])).spawn().unwrap());
+    let lock = world.data().join("gateway.lock");
+    let mut url = String::new();
+    eventually("the gateway listens", || {
+        let text = std::fs::read_to_string(&lock).unwrap_or_default();
+        let running: Value = serde_json::from_str(&text).unwrap_or_default();
+        running["url"].as_str().unwrap_or_default().clone_into(&mut url);
+        !url.is_empty()
+    });
+    (up, url)
 }
 
 fn quiet(mut command: Command) -> Command {
@@ -187,6 +193,60 @@ fn background_processes_outlive_the_node_and_their_end_is_told() {
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
     assert!(stopped.stdout.contains("1 background"), "{}", stopped.stdout);
     assert!(!runs("sleep 4712.25"));
+}
+
+#[test]
+fn what_a_stopped_gateway_left_running_is_ended_and_counted() {
+    let world = World::new();
+    assert_eq!(world.run(&["node", "stop", "--kill"]).code, 2, "there is nothing here");
+    let stop: [&[&str]; 2] = [&["node", "stop", "--kill"], &["node", "stop", "--kill", "--id", "local"]];
+    for (args, command) in stop.into_iter().zip(["sleep 4713.25", "sleep 4714.25"]) {
+        let (mut gateway, _) = up(&world);
+        let started =
+            world.run(&["call", "Bash", &json!({"command": command, "background": true}).to_string()]);
+        assert_eq!(started.code, 0, "{}", started.stderr);
+        let refused = world.run(args);
+        assert!(refused.code != 0 && refused.stderr.contains("is the gateway's"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("nothing was ended") && runs(command), "{}", refused.stderr);
+        gateway.terminate();
+        assert!(runs(command), "it goes on");
+        let stopped = world.run(args);
+        assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+        assert!(stopped.stdout.contains("1 background process was ended"), "{}", stopped.stdout);
+        assert!(!runs(command));
+    }
+    let none_left = world.run(&["node", "stop", "--kill", "--id", "local"]);
+    assert!(none_left.stdout.contains("0 background processes were ended"), "{}", none_left.stdout);
+}
+
+/// A node's own are ended by its name, and what the gateway left is not passed over in silence.
+#[test]
+fn who_ends_a_nodes_commands_hears_of_those_a_gateway_left() {
+    let world = World::new();
+    let (mut gateway, _) = up(&world);
+    std::fs::create_dir_all(world.data().join("nodes/laptop")).unwrap();
+    let started = json!({"command": "sleep 4715.25", "background": true}).to_string();
+    assert_eq!(world.run(&["call", "Bash", &started]).code, 0);
+    gateway.terminate();
+    let stopped = world.run(&["node", "stop", "--kill"]);
+    let said = format!("{}{}", stopped.stdout, stopped.stderr);
+    assert!(said.contains("1 more") && said.contains("--id local") && runs("sleep 4715.25"), "{said}");
+    assert_eq!(world.run(&["node", "stop", "--kill", "--id", "local"]).code, 0);
+    assert!(!runs("sleep 4715.25"));
+}
+
+#[test]
+fn of_a_node_that_is_not_known_here_nothing_is_told() {
+    let world = World::new();
+    std::fs::create_dir_all(world.data().join("nodes/laptop")).unwrap();
+    for args in [&["node", "status", "--id", "nope"][..], &["node", "stop", "--kill", "--id", "nope"]] {
+        let ran = world.run(args);
+        assert_eq!((ran.code, &ran.json()["error"]["code"]), (2, &json!("usage")), "{}", ran.stdout);
+        assert!(ran.stderr.contains("no node \"nope\" is known"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("known here: laptop"), "{}", ran.stderr);
+    }
+    assert!(world.run(&["node", "status", "--id", "laptop"]).stdout.contains("not running"));
+    assert_eq!(world.run(&["node", "status", "--id", "local"]).code, 2);
 }
 
 #[test]
@@ -418,7 +478,9 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     let command = "read line; echo got $line";
     let started = joined.call("laptop__Bash", &json!({"command": command, "background": true})).json();
     let session = started["sessionId"].as_str().unwrap().to_owned();
-    let other = joined.call("laptop__Bash", &json!({"command": "sleep 883.5", "background": true})).json();
+    // Tests run side by side, and each looks for its own.
+    let sleep = format!("sleep 884.{}", id.len());
+    let other = joined.call("laptop__Bash", &json!({"command": sleep, "background": true})).json();
     assert!(other["sessionId"].is_string(), "{other}");
     // Another node of the same data directory keeps what is its own.
     std::fs::create_dir_all(joined.machine.data().join("nodes/stranger/processes")).unwrap();
@@ -445,7 +507,7 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     let mut node = Running(quiet(joined.machine.command(&args)).spawn().unwrap());
     eventually("it is back", || joined.gateway.run(&["nodes", "show", id]).stdout.contains("online"));
     let listed = joined.call(&process, &json!({"action": "list"})).stdout;
-    assert!(listed.contains(&session) && listed.contains("883.5"), "{listed}");
+    assert!(listed.contains(&session) && listed.contains(&sleep), "{listed}");
     let submit = json!({"action": "submit", "sessionId": session, "data": "it"});
     assert_eq!(joined.call(&process, &submit).code, 0);
     eventually("its end is told under the new name", || {
@@ -456,5 +518,5 @@ fn goes_on_under(id: &str, then: impl FnOnce(&Joined)) {
     node.terminate();
     let stopped = joined.machine.run(&["node", "stop", "--id", id, "--kill"]);
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
-    assert!(!runs("sleep 883.5"), "the new name ends it");
+    assert!(!runs(&sleep), "the new name ends it");
 }

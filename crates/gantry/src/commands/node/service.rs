@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use gantry_node::{NodeHome, ServiceManager, TokenSource, UserService};
 use gantry_process::{Capture, Command, Cwd, Finished, Processes, env};
+use gantry_store::GatewayLock;
+use gantry_toolsets::LOCAL_NODE;
 use tokio_util::sync::CancellationToken;
 
 use super::NodeArgs;
@@ -141,16 +143,52 @@ pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool
     let text = if was_running { "stopped" } else { "not running" };
     output.line(&format!("the node \"{}\" is {text}", home.id()));
     if kill {
-        let processes = if ended == 1 { "process was" } else { "processes were" };
-        output.line(&format!("{ended} background {processes} ended"));
+        tell_ended(output, ended);
+        let others = a_gateway_left(places);
+        if others > 0 && GatewayLock::running(&places.data).is_none() {
+            output.line(&format!(
+                "{others} more that a gateway left here: `gantry node stop --kill --id {LOCAL_NODE}` ends what it left"
+            ));
+        }
     }
     Ok(Exit::Success)
 }
 
+/// Ends what gateways on this data directory left running. While one runs, they are its own.
+pub(super) fn end_what_a_gateway_left(places: &Places, output: &Output) -> Result<Exit> {
+    if let Some(running) = GatewayLock::running(&places.data) {
+        bail!(
+            "what runs in the background here is the gateway's, which runs (process {}); nothing was ended. End it there \
+             (`gantry call Process '{{\"action\": \"kill\", \"sessionId\": \"…\"}}'`, `list` shows them), or stop the gateway first",
+            running.pid
+        );
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    // A gateway that starts now has the directory's lock, and this fails.
+    let ended = runtime.block_on(gantry_process::end_sessions(&places.data.process_logs()))?;
+    output.line("the gateway is not running");
+    tell_ended(output, ended);
+    Ok(Exit::Success)
+}
+
+/// How many background commands of gateways on this data directory run.
+pub(super) fn a_gateway_left(places: &Places) -> usize {
+    gantry_process::living_sessions(&places.data.process_logs())
+}
+
+fn tell_ended(output: &Output, ended: usize) {
+    let processes = if ended == 1 { "process was" } else { "processes were" };
+    output.line(&format!("{ended} background {processes} ended"));
+}
+
+pub(super) fn is_installed(places: &Places, id: &str) -> bool {
+    service_file(places, id).is_ok_and(|file| UserService::is_installed(&file))
+}
+
 /// What the service manager says of it, in a word or two.
 pub(super) fn state(places: &Places, id: &str) -> String {
-    let installed = service_file(places, id).is_ok_and(|file| UserService::is_installed(&file));
-    if !installed {
+    if !is_installed(places, id) {
         return "not installed".into();
     }
     let manager = ServiceManager::current();
