@@ -96,7 +96,34 @@ impl NodeHome {
 
     /// Whether a node with another token has been here.
     pub fn is_of_another(&self, badge: &str) -> bool {
-        self.badge().is_some_and(|worn| worn != badge)
+        self.badge_of_another(badge).is_some()
+    }
+
+    /// The badge that is worn here, if it is another one.
+    pub fn badge_of_another(&self, badge: &str) -> Option<String> {
+        self.badge().filter(|worn| worn != badge)
+    }
+
+    /// Sessions that the wearer of a badge left under this id, once another node has got the id.
+    pub fn left_by(&self, badge: &str) -> PathBuf {
+        // A badge is hexadecimal. What is none is nobody's, and leads nowhere else.
+        let is_badge = !badge.is_empty() && badge.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        self.left().join(if is_badge { badge } else { "-" })
+    }
+
+    /// Sessions that nodes left under this id before it was another's.
+    pub fn left_by_all(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(self.left()).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// Nothing is left there any more, and nobody is known by it again.
+    pub fn forget_left_by(&self, badge: &str) {
+        // What stays is empty, and only looked through once more.
+        let _ = std::fs::remove_dir_all(self.left_by(badge));
+    }
+
+    fn left(&self) -> PathBuf {
+        self.folder.join("left")
     }
 
     /// The homes that this node had under other ids, in the same data directory: those with the same badge.
@@ -234,6 +261,22 @@ mod tests {
         assert!(!home("none").is_of_another("x"));
         home("old").take_off_badge();
         assert_eq!(home("new").former(folder.path(), "x"), []);
+    }
+
+    #[test]
+    fn what_was_left_under_an_id_lies_in_its_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = NodeHome::new(folder.path(), "laptop").unwrap();
+        for badge in ["a1", "", "..", "/", "../../other", "of another gateway"] {
+            let left = home.left_by(badge);
+            assert_eq!(left.parent(), Some(home.folder().join("left").as_path()), "{badge:?}");
+            assert_ne!(left.file_name(), None, "{badge:?}");
+        }
+        assert_eq!(home.left_by_all(), [""; 0].map(PathBuf::from));
+        std::fs::create_dir_all(home.left_by("a1")).unwrap();
+        assert_eq!(home.left_by_all(), [home.left_by("a1")]);
+        home.forget_left_by("a1");
+        assert_eq!(home.left_by_all(), [""; 0].map(PathBuf::from));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use gantry_node::{HomeError, NodeHome, NodeLock, NodeLog};
 use gantry_process::move_sessions;
 use serde_json::json;
@@ -31,9 +31,34 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &
     }
 }
 
-/// Goes on with what the node left running under former ids, if that did not learn of the new one.
+/// Goes on with what the node left running under former ids, if that did not learn of the new one. What another node left
+/// under this id is kept for that one.
 pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
-    for former in home.former(data_dir, badge) {
+    let formers = home.former(data_dir, badge);
+    let mut displaced = NodeHome::all(data_dir);
+    displaced.retain(|other| other.left_by(badge).is_dir());
+    // A token that nobody has worn here may be a renewed one of the node whose home this is. One that is known from
+    // elsewhere is another node's, which has got this id.
+    let is_known = !formers.is_empty() || !displaced.is_empty();
+    if let Some(worn) = home.badge_of_another(badge).filter(|_| is_known) {
+        let count = move_sessions(&home.processes(), &home.left_by(&worn))
+            .context("cannot set aside what another node left under this id")?;
+        log.info("setAside", json!({"processes": count}));
+    }
+    home.wear(badge)?;
+    for other in displaced {
+        match move_sessions(&other.left_by(badge), &home.processes()) {
+            Ok(count) => {
+                other.forget_left_by(badge);
+                log.info("renamed", json!({"formerId": other.id(), "processes": count}));
+            }
+            Err(err) => {
+                let error = err.to_string();
+                log.warning("formerProcessesStay", json!({"formerId": other.id(), "error": error}));
+            }
+        }
+    }
+    for former in formers {
         let moved = once_gone(&former)
             .map_err(anyhow::Error::from)
             .and_then(|_lock| Ok(move_sessions(&former.processes(), &home.processes())?));
@@ -48,7 +73,7 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &Nod
             }
         }
     }
-    Ok(home.wear(badge)?)
+    Ok(())
 }
 
 fn once_gone(former: &NodeHome) -> Result<NodeLock, HomeError> {
@@ -58,5 +83,97 @@ fn once_gone(former: &NodeHome) -> Result<NodeLock, HomeError> {
             Err(HomeError::AlreadyRunning { .. }) if Instant::now() < until => std::thread::sleep(PAUSE),
             taken => return taken,
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests set up their own world")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Of the name of a session; a number follows.
+    const PREFIX: &str = "00000000-0000-4000-8000-";
+
+    /// Nodes on one data directory, by the badges they wear. A session is a folder named by its id.
+    struct Machine {
+        folder: tempfile::TempDir,
+    }
+
+    impl Machine {
+        fn new() -> Machine {
+            Machine { folder: tempfile::tempdir().unwrap() }
+        }
+
+        fn home(&self, id: &str) -> NodeHome {
+            NodeHome::new(self.folder.path(), id).unwrap()
+        }
+
+        /// Starts a node and stops it again, after it has begun a session, if one is given.
+        fn ran(&self, id: &str, badge: &str, session: Option<u64>) -> Vec<u64> {
+            let home = self.home(id);
+            let _lock = home.take().unwrap();
+            let log = NodeLog::open(&home.logs(), id, None).unwrap();
+            take_over(self.folder.path(), &home, badge, &log).unwrap();
+            let sessions = home.processes().join("sessions");
+            if let Some(session) = session {
+                std::fs::create_dir_all(sessions.join(format!("{PREFIX}{session:012}"))).unwrap();
+            }
+            let entries = std::fs::read_dir(&sessions).into_iter().flatten().flatten();
+            let number = |name: &str| name.strip_prefix(PREFIX)?.parse().ok();
+            let mut found: Vec<u64> =
+                entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
+            found.sort();
+            found
+        }
+    }
+
+    #[test]
+    fn nodes_that_swap_names_keep_their_own_whoever_starts_first() {
+        for order in [["e", "f"], ["f", "e"]] {
+            let machine = Machine::new();
+            machine.ran("e", "e1", Some(1));
+            machine.ran("f", "f1", Some(2));
+            let swapped = BTreeMap::from([("e", ("f1", vec![2])), ("f", ("e1", vec![1]))]);
+            for _ in 0..2 {
+                for id in order {
+                    let (badge, own) = &swapped[id];
+                    assert_eq!(&machine.ran(id, badge, None), own, "{id} of {order:?}");
+                }
+            }
+            // And back.
+            assert_eq!(machine.ran("e", "e1", None), [1]);
+            assert_eq!(machine.ran("f", "f1", None), [2]);
+        }
+    }
+
+    #[test]
+    fn three_nodes_in_a_ring_keep_their_own_also_when_one_had_nothing() {
+        let machine = Machine::new();
+        machine.ran("e", "e1", Some(1));
+        machine.ran("f", "f1", None);
+        machine.ran("g", "g1", Some(3));
+        assert_eq!(machine.ran("f", "e1", None), [1]);
+        assert_eq!(machine.ran("g", "f1", None), [0; 0]);
+        assert_eq!(machine.ran("e", "g1", None), [3]);
+    }
+
+    #[test]
+    fn a_node_with_a_renewed_token_goes_on_with_its_own() {
+        let machine = Machine::new();
+        machine.ran("e", "e1", Some(1));
+        assert_eq!(machine.ran("e", "e2", None), [1]);
+        assert_eq!(machine.home("e").left_by_all().len(), 0);
+    }
+
+    #[test]
+    fn what_is_nobodys_stays_under_the_id_it_was_left_under() {
+        let machine = Machine::new();
+        machine.ran("e", "e1", Some(1));
+        machine.ran("f", "f1", Some(2));
+        assert_eq!(machine.ran("e", "f1", None), [2]);
+        assert_eq!(machine.ran("g", "g1", None), [0; 0]);
+        assert_eq!(machine.home("e").left_by_all(), [machine.home("e").left_by("e1")]);
     }
 }

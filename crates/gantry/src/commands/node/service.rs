@@ -139,7 +139,13 @@ pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    let ended = if kill { runner.block_on(gantry_process::end_sessions(&home.processes()))? } else { 0 };
+    let mut ended = 0;
+    if kill {
+        // Also what others left under this id: by no other name can it be ended.
+        for sessions in std::iter::once(home.processes()).chain(home.left_by_all()) {
+            ended += runner.block_on(gantry_process::end_sessions(&sessions))?;
+        }
+    }
     let text = if was_running { "stopped" } else { "not running" };
     output.line(&format!("the node \"{}\" is {text}", home.id()));
     if kill {
