@@ -262,6 +262,11 @@ impl Processes {
         Ok(snapshot)
     }
 
+    /// How a session ended; `None` while it runs.
+    pub fn ended(&self, id: SessionId) -> Result<Option<Ended>, ProcessError> {
+        Ok(self.session(id)?.ended.borrow().clone())
+    }
+
     /// Lines of a session's whole output, from line `offset` (counted from 0) on.
     pub async fn log(&self, id: SessionId, offset: u64, limit: usize) -> Result<LogPage, ProcessError> {
         self.session(id)?.log.page(offset, limit).await

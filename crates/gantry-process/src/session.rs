@@ -200,7 +200,7 @@ impl Session {
         let truncated = ended.log_dropped > 0
             || total > logged
             || (total > self.keep_tail as u64 && self.log.chars().await? > self.keep_tail as u64);
-        // After a failed write the keeper knows of more than the file does.
+        // After a failed write the keeper knows of more than the file does. The lines that say so there are counted too.
         let total_bytes = total.max(logged + ended.log_dropped);
         let stdout = Stream { text, total_bytes, truncated };
         Ok(Finished {

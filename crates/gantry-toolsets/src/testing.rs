@@ -268,7 +268,7 @@ fn variables(root: &Path) -> Vec<(OsString, OsString)> {
 }
 
 /// The keeper that the build of `gantry-process` leaves beside the test binaries.
-fn keeper() -> PathBuf {
+pub(crate) fn keeper() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().find(|folder| folder.join("gantry-keeper").is_file());
     folder.expect("no gantry-keeper; run `cargo build -p gantry-process --bins` first").join("gantry-keeper")

@@ -1,4 +1,7 @@
 //! Copies a session's output from its pipe into the log; of what goes beyond its limit the newest part is kept.
+//!
+//! A write that fails, because the disk is full, is not the end of the log: it goes on once there is space again, after a
+//! line that says how much is missing there.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
@@ -19,7 +22,14 @@ pub(super) struct Pump {
     source: Option<OwnedFd>,
     log: File,
     max: u64,
+    /// Bytes of output in the log, up to its limit.
     written: u64,
+    /// Bytes in the log, with the lines that say what is missing, and beyond its limit all that went through its ring.
+    position: u64,
+    /// Bytes of output since the last one in the log.
+    missing: u64,
+    /// What is still to be written of a line that says what is missing.
+    unsaid: Vec<u8>,
     report: LogReport,
     buffer: Vec<u8>,
 }
@@ -34,6 +44,9 @@ impl Pump {
             log: File::from(log),
             max,
             written: 0,
+            position: 0,
+            missing: 0,
+            unsaid: Vec::new(),
             report: LogReport::default(),
             buffer: vec![0; MAX_WRITE],
         };
@@ -77,35 +90,73 @@ impl Pump {
     }
 
     fn store(&mut self, count: usize) {
-        let position = self.report.total;
         self.report.total += count as u64;
-        let room = usize::try_from(self.max.saturating_sub(position)).unwrap_or(usize::MAX);
-        let (kept, beyond) = self.buffer[..count].split_at(count.min(room));
-        if self.report.error.is_none() {
-            let stored = store_kept(&mut self.log, kept, &mut self.written).and_then(|()| match beyond {
-                [] => Ok(()),
-                _ => log_layout::write_ring(&self.log, self.max, position + kept.len() as u64, beyond),
-            });
-            self.report.error = stored.err().map(|err| format!("writing the log failed: {err}"));
+        let mut stored = 0;
+        if let Err(err) = self.say_what_is_missing().and_then(|()| self.store_output(count, &mut stored)) {
+            self.missing += (count - stored) as u64;
+            self.report.error.get_or_insert_with(|| format!("writing the log failed: {err}"));
         }
         self.report.dropped = self.report.total - self.written;
     }
+
+    /// Counts what was stored also when the rest fails.
+    fn store_output(&mut self, count: usize, stored: &mut usize) -> Result<(), Error> {
+        let (kept, beyond) = self.buffer[..count].split_at(count.min(self.room()));
+        while *stored < kept.len() {
+            let written = write(&mut self.log, &kept[*stored..])?;
+            *stored += written;
+            self.written += written as u64;
+            self.position += written as u64;
+        }
+        if !beyond.is_empty() {
+            log_layout::write_ring(&self.log, self.max, self.position, beyond)?;
+            *stored += beyond.len();
+            self.position += beyond.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn say_what_is_missing(&mut self) -> Result<(), Error> {
+        self.finish_saying()?;
+        if self.missing == 0 {
+            return Ok(());
+        }
+        let line =
+            format!("\n[{} bytes of output are missing here: the log could not be written]\n", self.missing);
+        // Of a log that has no room for it, the engine tells how much it lacks.
+        if line.len() <= self.room() {
+            // As long as nothing of the line is written, it can still say more.
+            let written = write(&mut self.log, line.as_bytes())?;
+            self.position += written as u64;
+            self.unsaid = line.into_bytes().split_off(written);
+        }
+        self.missing = 0;
+        self.finish_saying()
+    }
+
+    fn finish_saying(&mut self) -> Result<(), Error> {
+        while !self.unsaid.is_empty() {
+            let written = write(&mut self.log, &self.unsaid)?;
+            self.unsaid.drain(..written);
+            self.position += written as u64;
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        usize::try_from(self.max.saturating_sub(self.position)).unwrap_or(usize::MAX)
+    }
 }
 
-/// Counts what was written also when the rest fails.
-fn store_kept(log: &mut File, mut bytes: &[u8], written: &mut u64) -> Result<(), Error> {
-    while !bytes.is_empty() {
+/// At least a byte of `bytes`, or the error.
+fn write(log: &mut File, bytes: &[u8]) -> Result<usize, Error> {
+    loop {
         match log.write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                *written += count as u64;
-                bytes = &bytes[count..];
-            }
             Err(err) if err.kind() == ErrorKind::Interrupted => {}
-            Err(err) => return Err(err),
+            written => return written,
         }
     }
-    Ok(())
 }
 
 #[derive(PartialEq, Eq)]
@@ -125,4 +176,67 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     rustix::io::fcntl_setfd(&source, rustix::io::FdFlags::CLOEXEC)?;
     rustix::io::fcntl_setfd(&sink, rustix::io::FdFlags::CLOEXEC)?;
     Ok((source, sink))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// A pipe that nobody reads stands for a full disk, one that was read for a disk with space again.
+    #[test]
+    fn a_log_goes_on_once_there_is_space_and_says_what_is_missing() {
+        let (disk, log) = pipe().unwrap();
+        for end in [&disk, &log] {
+            rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).unwrap();
+        }
+        let (mut pump, sink) = Pump::new(log, 1 << 30).unwrap();
+        let (mut disk, mut sink) = (File::from(disk), File::from(sink));
+        let (mut kept, mut wrote, mut number) = (Vec::new(), 0, 0);
+        for _ in 0..3 {
+            for _ in 0..3_000 {
+                number += 1;
+                let line = format!("line {number:>44}\n");
+                sink.write_all(line.as_bytes()).unwrap();
+                wrote += line.len() as u64;
+                while pump.copy_what_is_there() == Copied::Some {}
+            }
+            assert!(pump.missing > 0, "the disk is full");
+            let _ = disk.read_to_end(&mut kept);
+        }
+        sink.write_all(b"the end\n").unwrap();
+        drop(sink);
+        pump.drain();
+        let _ = disk.read_to_end(&mut kept);
+        let kept = String::from_utf8(kept).unwrap();
+        assert!(kept.starts_with("line ") && kept.ends_with("]\nthe end\n"), "{}", &kept[kept.len() - 200..]);
+        let missing = |line: &str| {
+            line.strip_prefix('[')?.split_once(" bytes of output are missing here")?.0.parse().ok()
+        };
+        let said: Vec<u64> = kept.lines().filter_map(missing).collect();
+        let report = pump.finish();
+        assert_eq!((said.len(), said.iter().sum::<u64>()), (3, report.dropped), "{said:?}");
+        assert_eq!(report.total, wrote + 8);
+        assert!(report.error.is_some_and(|error| error.starts_with("writing the log failed")));
+    }
+
+    #[test]
+    fn what_is_missing_leaves_no_hole_before_the_limit() {
+        let log = tempfile::tempfile().unwrap();
+        let (mut pump, sink) = Pump::new(log.try_clone().unwrap().into(), 1_000).unwrap();
+        let mut sink = File::from(sink);
+        pump.missing = 5_000;
+        pump.report.total = 5_000;
+        sink.write_all(&[b'x'; 3_000]).unwrap();
+        drop(sink);
+        pump.drain();
+        let report = pump.finish();
+        let (text, total) = log_layout::end(&log, 1_000, u64::MAX).unwrap();
+        let (said, output) = text.split_at(text.iter().rposition(|byte| *byte == b'\n').unwrap() + 1);
+        assert!(said.starts_with(b"\n[5000 bytes"), "{}", String::from_utf8_lossy(said));
+        assert!(output.len() == 3_000 && output.iter().all(|byte| *byte == b'x'));
+        assert_eq!((total, report.total), (text.len() as u64, 8_000));
+        assert_eq!(report.dropped, 8_000 - (1_000 - said.len() as u64));
+    }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::paths;
 use super::sessions::{Session, Sessions};
-use super::shell_run::{ShellRun, Status, milliseconds};
+use super::shell_run::{ShellRun, Status, log_warnings, milliseconds};
 use crate::machine::process_error;
 use crate::{Ctx, Machine};
 
@@ -133,6 +133,9 @@ struct LogLines {
     /// Bytes of output between the shown beginning and the kept end that the full log had no room for.
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped_bytes: Option<u64>,
+    /// What the log of an ended command lacks, and why; absent when it lacks nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -203,6 +206,8 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
             polled(&ctx, snapshot.map_err(process_error)?, &session).await
         }
         Action::Log => {
+            // Looked at before the log, which is then whole if it has ended.
+            let ended = processes.ended(id).map_err(process_error)?;
             let page = processes.log(id, input.offset, input.limit).await.map_err(process_error)?;
             Ok(Output::Log(LogLines {
                 session_id,
@@ -213,6 +218,7 @@ async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, 
                 next_offset: page.next_offset,
                 cut_line: page.cut_line,
                 dropped_bytes: (page.dropped_bytes > 0).then_some(page.dropped_bytes),
+                warnings: ended.as_ref().map(log_warnings).unwrap_or_default(),
             }))
         }
         Action::Write | Action::Submit => {

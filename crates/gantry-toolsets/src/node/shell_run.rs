@@ -146,6 +146,13 @@ fn warnings(ended: &Ended) -> Vec<String> {
     if ended.survivors > 0 {
         warnings.push(format!("{} processes could not be ended", ended.survivors));
     }
+    warnings.extend(log_warnings(ended));
+    warnings
+}
+
+/// What the log of a command lacks.
+pub(super) fn log_warnings(ended: &Ended) -> Vec<String> {
+    let mut warnings = Vec::new();
     if ended.log_dropped > 0 {
         warnings.push(format!("the log lacks {} bytes of output", ended.log_dropped));
     }

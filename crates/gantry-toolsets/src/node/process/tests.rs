@@ -1,10 +1,11 @@
 use std::time::{Duration, Instant};
 
+use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::Call;
 use serde_json::{Value, json};
 
 use crate::SandboxMode;
-use crate::testing::Bench;
+use crate::testing::{Bench, keeper};
 
 /// Starts a session as the operator and gives its id.
 async fn session(bench: &Bench, command: &str) -> Value {
@@ -150,6 +151,23 @@ async fn kill_ends_the_command_and_its_children_for_good() {
         json!(["failed", "SIGKILL", null, false])
     );
     assert_eq!(act(&bench, "kill", &id, json!({})).await, Ok(json!({"sessionId": id, "killed": false})));
+}
+
+#[tokio::test]
+async fn a_log_that_lacks_something_says_so_in_the_words_of_poll() {
+    let bench = Bench::with(|parts| {
+        let options = ProcessesOptions::new(keeper(), parts.temp_dir.join("processes"));
+        parts.processes = Processes::new(ProcessesOptions { max_log_bytes: 1_000, ..options });
+    });
+    let id = session(&bench, "seq 1000").await;
+    let polled = end(&bench, &id).await;
+    let log = act(&bench, "log", &id, json!({"limit": 1})).await.unwrap();
+    assert_eq!(log["warnings"], json!(["the log lacks 2893 bytes of output"]), "{log}");
+    assert_eq!(log["warnings"], polled["warnings"]);
+    let id = session(&bench, "seq 100").await;
+    end(&bench, &id).await;
+    let log = act(&bench, "log", &id, json!({})).await.unwrap();
+    assert!(log["totalLines"] == 100 && log.get("warnings").is_none(), "{log}");
 }
 
 #[tokio::test]
