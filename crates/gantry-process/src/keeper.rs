@@ -69,7 +69,6 @@ fn keep() -> Result<(), std::io::Error> {
     descendants::adopt()?;
     let (order, descriptors) = receive::order(&control)?;
     let mut control = Control::new(control);
-    let begun = Instant::now();
     let launched = match launch::launch(&order, descriptors) {
         Ok(launched) => launched,
         Err(refusal) => {
@@ -77,6 +76,7 @@ fn keep() -> Result<(), std::io::Error> {
             return Ok(());
         }
     };
+    let begun = Instant::now();
     control.report(&Report::Started { pid: launched.pid.as_raw_nonzero().get() });
     let timeout = order.keep.and_then(|keep| keep.timeout_ms).map(Duration::from_millis);
     // A keeper may wait for days; it need not hold the command's environment meanwhile.

@@ -407,6 +407,8 @@ impl Supervisor {
     fn started(&mut self, pid: i32) {
         self.pid = Some(pid);
         if let Some(started) = self.started_tx.take() {
+            // How long its keeper took to start is not the command's time.
+            self.begun = Instant::now();
             let started_at = SystemTime::now();
             let _ = started.send(Ok(Started { pid, started_at, guard: self.link.child_pid() }));
         }

@@ -197,3 +197,17 @@ fn two_gigabytes_pass_in_bounded_memory() {
         assert!(peak > 1_000 && peak < 40_000, "peak {peak} KiB");
     }
 }
+
+/// However long its keeper takes to start: that is not the command's time.
+#[tokio::test]
+async fn how_long_a_command_took_is_from_its_start_to_its_end() {
+    let bench = bench_with(|options| {
+        options.keeper = "/bin/sh".into();
+        options.keeper_args =
+            ["-c", "sleep 0.4; exec \"$0\"", keeper().to_str().unwrap()].map(Into::into).to_vec();
+        options.spare_keeper = false;
+    });
+    let finished = bench.processes.run(bench.shell("sleep 0.1"), CancellationToken::new()).await.unwrap();
+    let apart = finished.ended.ended_at.duration_since(finished.started_at).unwrap();
+    assert!(apart.abs_diff(finished.ended.duration) < Duration::from_millis(100), "{apart:?} {finished:?}");
+}
