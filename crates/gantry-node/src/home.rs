@@ -61,6 +61,11 @@ impl NodeHome {
         &self.folder
     }
 
+    /// Whether a node with this id was ever started here.
+    pub fn exists(&self) -> bool {
+        self.folder.is_dir()
+    }
+
     /// Sessions and their output.
     pub fn processes(&self) -> PathBuf {
         self.folder.join("processes")
@@ -109,6 +114,11 @@ impl NodeHome {
         // A badge is hexadecimal. What is none is nobody's, and leads nowhere else.
         let is_badge = !badge.is_empty() && badge.bytes().all(|byte| byte.is_ascii_alphanumeric());
         self.left().join(if is_badge { badge } else { "-" })
+    }
+
+    /// Whether something is kept for the wearer of a badge, be it only that it was here.
+    pub fn has_left_by(&self, badge: &str) -> bool {
+        self.left_by(badge).is_dir()
     }
 
     /// Sessions that nodes left under this id before it was another's.

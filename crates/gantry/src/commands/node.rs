@@ -139,7 +139,7 @@ fn is_the_gateways(places: &Places, node: &NodeId) -> bool {
 /// The node that is meant, if it was ever started or installed here: of any other there is nothing to tell.
 fn known_home(places: &Places, node: &NodeId) -> Result<NodeHome> {
     let home = home(places, node)?;
-    if home.folder().is_dir() || service::is_installed(places, home.id()) {
+    if home.exists() || service::is_installed(places, home.id()) {
         return Ok(home);
     }
     let homes = NodeHome::all(places.data.root());

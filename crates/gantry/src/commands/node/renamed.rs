@@ -36,7 +36,7 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &
 pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
     let formers = home.former(data_dir, badge);
     let mut displaced = NodeHome::all(data_dir);
-    displaced.retain(|other| other.left_by(badge).is_dir());
+    displaced.retain(|other| other.has_left_by(badge));
     // A token that nobody has worn here may be a renewed one of the node whose home this is. One that is known from
     // elsewhere is another node's, which has got this id.
     let is_known = !formers.is_empty() || !displaced.is_empty();
