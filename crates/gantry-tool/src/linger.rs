@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,14 +62,18 @@ impl Linger {
     /// Until the process is to stop.
     pub async fn run(&self, stop: CancellationToken) {
         let mut seen = 0;
+        // On a runtime of one thread what follows from input may be for the main task to do, which has its turn after the next look.
+        let looks = match Handle::current().runtime_flavor() {
+            RuntimeFlavor::CurrentThread => 2,
+            _ => 1,
+        };
         loop {
             tokio::select! {
                 () = self.woken.notified() => {}
                 () = stop.cancelled() => return,
             }
             while self.is_active() {
-                // Twice: what comes in is read by one task, and what follows from it may be another's to write.
-                for _ in 0..2 {
+                for _ in 0..looks {
                     look_for_input().await;
                 }
                 let touches = self.touches.load(Ordering::Relaxed);
