@@ -79,7 +79,7 @@ fn check_record(gate: &Gate, audit: &MemoryAudit, tool: &str, principal: &Princi
     assert_eq!(records.len(), SURFACES.len(), "{tool} {principal}");
     for (record, _) in records {
         let facts = (record.phase, record.tool.as_str(), record.principal, record.rule.as_deref());
-        assert_eq!(facts, (Phase::Refused, tool, principal.to_string(), Some("stop-it")));
+        assert_eq!(facts, (Phase::Refused, tool, principal.name(), Some("stop-it")));
         assert!(record.input.is_some() && record.error.is_some(), "{tool} {principal}");
     }
     let line = format!("tool_execution_total{{tool=\"{tool}\",status=\"denied\"}} {}\n", SURFACES.len());
