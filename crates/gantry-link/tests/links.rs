@@ -461,3 +461,63 @@ async fn nobody_waits_while_a_large_request_is_worked_on() {
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
     answered.await.unwrap().unwrap();
 }
+
+/// Its link is nobody's any more: who asks over it must not wait for ever.
+#[tokio::test]
+async fn a_link_whose_task_panics_is_closed() {
+    struct Fragile;
+    impl Service for Fragile {
+        fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
+            Box::pin(async move { Err(request.unknown()) })
+        }
+        fn event(&self, _link: &Link, _event: Event) {
+            panic!("on purpose");
+        }
+        fn stream(&self, _link: &Link, _frame: StreamFrame) {}
+    }
+    let (here, there) = sockets();
+    let (link, running) = Link::new(here, Arc::new(Fragile), LinkOptions::default());
+    let running = tokio::spawn(running);
+    let (peer, peers) = Link::new(there, Arc::new(Echo::default()), LinkOptions::default());
+    tokio::spawn(peers);
+    let waiting = tokio::spawn({
+        let link = link.clone();
+        async move { ask(&link, "hang", json!(0)).await }
+    });
+    ask(&link, "echo", json!(1)).await.unwrap();
+    assert!(peer.try_event("break", raw(&0)));
+    assert!(running.await.unwrap_err().is_panic());
+    let soon = Duration::from_secs(5);
+    for asked in
+        [tokio::time::timeout(soon, waiting).await.unwrap().unwrap(), ask(&link, "echo", json!(1)).await]
+    {
+        assert!(matches!(asked, Err(LinkError::Closed(_))), "{asked:?}");
+    }
+    assert!(link.is_closed() && !link.try_event("late", raw(&0)));
+}
+
+/// Answers to pings are not counted with what waits to be written; who does not take them is not read from either.
+#[tokio::test]
+async fn a_peer_that_pings_and_does_not_read_is_not_heard_for_ever() {
+    let (mut here, there) = sockets();
+    let (link, running) = Link::new(there, Arc::new(Echo::default()), LinkOptions::default());
+    tokio::spawn(running);
+    let mut sent = 0;
+    let pinging = async {
+        // Several times what the cable holds in both directions.
+        while sent < 30_000 {
+            here.send(Message::ping(vec![b'x'; 100])).await.unwrap();
+            sent += 1;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(5), pinging).await.is_err(), "{sent} pings were taken");
+    assert!(!link.is_closed());
+    // Once it reads, all goes on.
+    let read = async {
+        let mut pongs = 0;
+        while pongs < sent {
+            pongs += usize::from(here.next().await.unwrap().unwrap().is_pong());
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), read).await.unwrap();
+}

@@ -32,6 +32,9 @@ const MAX_BAD_FRAMES: u32 = 64;
 /// Values of messages up to this length are not counted.
 const SHORT: usize = 1024;
 
+/// Answers to pings that may wait in the socket, which takes any number of them, before the peer has to read.
+const MAX_PONGS: u32 = 64;
+
 /// How long a link works on what can be answered at once before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
 
@@ -44,22 +47,21 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
 {
+    let running = Running(link.clone());
     let mut turns = Turns::new(link.clone(), socket, service);
     let ended = std::future::poll_fn(|cx| turns.take_one(cx)).await;
     let Turns { mut socket, mut working, unwritten, .. } = turns;
     let _ = link.inner.reason.set((CloseCode::NORMAL_CLOSURE, ended));
-    link.inner.closed.cancel();
-    link.inner.pending().clear();
-    std::mem::take(&mut *link.inner.serving()).into_values().for_each(|cancel| cancel.cancel());
+    drop(running);
     // Nobody waits for them; they have heard so, and may still tidy up.
     tokio::spawn(async move { while working.next().await.is_some() {} });
     // What was said before the end is still delivered, answers above all.
     let outgoing = &link.inner.outgoing;
-    outgoing.close();
     let goodbye = async {
         for queued in unwritten.into_iter().chain(std::iter::from_fn(|| outgoing.pop())) {
             if socket.feed(queued.message).await.is_err() {
-                return;
+                // The peer has closed already: it may still hear that this was heard.
+                break;
             }
         }
         let code = link.inner.reason.get().map(|(code, _)| *code);
@@ -70,6 +72,20 @@ where
     let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
     // A message that will never be whole.
     drop(link.inner.intake.give_up());
+}
+
+/// However the task of a link ends, also by a panic or by being dropped: from then on nobody waits for it.
+struct Running(Link);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let inner = &self.0.inner;
+        let _ = inner.reason.set((CloseCode::NORMAL_CLOSURE, "its task was given up".into()));
+        inner.closed.cancel();
+        inner.outgoing.close();
+        inner.pending().clear();
+        std::mem::take(&mut *inner.serving()).into_values().for_each(|cancel| cancel.cancel());
+    }
 }
 
 /// Requests of the peer that are being worked on.
@@ -84,6 +100,8 @@ struct Turns<S, V> {
     service: Arc<V>,
     working: Working,
     bad_frames: u32,
+    /// Answers to pings since the socket was last flushed.
+    pongs: u32,
     /// The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
     large: Option<Message>,
     ping: Interval,
@@ -115,6 +133,7 @@ where
             service,
             working: Working::new(),
             bad_frames: 0,
+            pongs: 0,
             large: None,
             ping: tokio::time::interval_at(now + every, every),
             ping_due: false,
@@ -147,6 +166,12 @@ where
             if self.link.is_closing() {
                 // Nothing is heard any more; the writer has the last word.
                 return Poll::Pending;
+            }
+            if self.pongs >= MAX_PONGS {
+                if let Err(err) = ready!(self.socket.poll_flush_unpin(cx)) {
+                    return Poll::Ready(err.to_string());
+                }
+                self.pongs = 0;
             }
             let polled = self.socket.poll_next_unpin(cx);
             self.large = None;
@@ -182,6 +207,7 @@ where
             } else if let Some((code, reason)) = message.as_close() {
                 return Poll::Ready(format!("the peer closed with {} {reason}", u16::from(code)));
             } else {
+                self.pongs += u32::from(message.is_ping());
                 None
             };
             if let Some((id, error)) = bad {
