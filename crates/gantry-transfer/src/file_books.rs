@@ -145,6 +145,11 @@ impl FileBooks {
                 (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::default() })
             }
         };
+        let turn = self.turn(transfer);
+        let _held = hold(&turn);
+        if called_off.is_cancelled() {
+            return Err(FileError::Cancelled);
+        }
         remember(&self.destinations, transfer, destination);
         Ok(TransferPrepared { path: path.to_string_lossy().into_owned() })
     }
