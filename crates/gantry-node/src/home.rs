@@ -104,6 +104,11 @@ impl NodeHome {
         self.badge_of_another(badge).is_some()
     }
 
+    /// Whether this badge is worn here.
+    pub fn is_of(&self, badge: &str) -> bool {
+        self.badge().as_deref() == Some(badge)
+    }
+
     /// The badge that is worn here, if it is another one.
     pub fn badge_of_another(&self, badge: &str) -> Option<String> {
         self.badge().filter(|worn| worn != badge)
@@ -138,7 +143,7 @@ impl NodeHome {
 
     /// The homes that this node had under other ids, in the same data directory: those with the same badge.
     pub fn former(&self, data_dir: &Path, badge: &str) -> Vec<NodeHome> {
-        let is_former = |home: &NodeHome| home.id != self.id && home.badge().as_deref() == Some(badge);
+        let is_former = |home: &NodeHome| home.id != self.id && home.is_of(badge);
         NodeHome::all(data_dir).into_iter().filter(is_former).collect()
     }
 

@@ -35,18 +35,29 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &
 /// under this id is kept for that one.
 pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
     let formers = home.former(data_dir, badge);
-    let mut displaced = NodeHome::all(data_dir);
-    displaced.retain(|other| other.has_left_by(badge));
+    let displaced = || NodeHome::all(data_dir).into_iter().filter(|other| other.has_left_by(badge));
     // A token that nobody has worn here may be a renewed one of the node whose home this is. One that is known from
     // elsewhere is another node's, which has got this id.
-    let is_known = !formers.is_empty() || !displaced.is_empty();
+    let is_known = !formers.is_empty() || displaced().next().is_some();
     if let Some(worn) = home.badge_of_another(badge).filter(|_| is_known) {
         let count = move_sessions(&home.processes(), &home.left_by(&worn))
             .context("cannot set aside what another node left under this id")?;
         log.info("setAside", json!({"processes": count}));
     }
     home.wear(badge)?;
-    for other in displaced {
+    for former in formers {
+        match take_from(&former, home, badge) {
+            Ok(Some(count)) => log.info("renamed", json!({"formerId": former.id(), "processes": count})),
+            // Another node is there now, and has set them aside.
+            Ok(None) => {}
+            Err(err) => {
+                let error = format!("{err:#}");
+                log.warning("formerProcessesStay", json!({"formerId": former.id(), "error": error}));
+            }
+        }
+    }
+    // After the former homes: their new nodes may have set something aside meanwhile.
+    for other in displaced() {
         match move_sessions(&other.left_by(badge), &home.processes()) {
             Ok(count) => {
                 other.forget_left_by(badge);
@@ -58,22 +69,22 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &Nod
             }
         }
     }
-    for former in formers {
-        let moved = once_gone(&former)
-            .map_err(anyhow::Error::from)
-            .and_then(|_lock| Ok(move_sessions(&former.processes(), &home.processes())?));
-        match moved {
-            Ok(count) => {
-                former.take_off_badge();
-                log.info("renamed", json!({"formerId": former.id(), "processes": count}));
-            }
-            Err(err) => {
-                let error = format!("{err:#}");
-                log.warning("formerProcessesStay", json!({"formerId": former.id(), "error": error}));
-            }
-        }
-    }
     Ok(())
+}
+
+/// Moves what was left in a former home, once nobody runs there any more. `None` when it has become another's.
+fn take_from(former: &NodeHome, home: &NodeHome, badge: &str) -> Result<Option<usize>> {
+    if !former.is_of(badge) {
+        return Ok(None);
+    }
+    let _lock = once_gone(former)?;
+    // Whoever ran there until now may have made it its own.
+    if !former.is_of(badge) {
+        return Ok(None);
+    }
+    let count = move_sessions(&former.processes(), &home.processes())?;
+    former.take_off_badge();
+    Ok(Some(count))
 }
 
 fn once_gone(former: &NodeHome) -> Result<NodeLock, HomeError> {
@@ -146,6 +157,20 @@ mod tests {
             assert_eq!(machine.ran("e", "e1", None), [1]);
             assert_eq!(machine.ran("f", "f1", None), [2]);
         }
+    }
+
+    /// The one that starts second has the other's home listed before that one has worn its own badge there.
+    #[test]
+    fn a_home_that_has_become_anothers_is_left_to_it() {
+        let machine = Machine::new();
+        machine.ran("e", "e1", Some(1));
+        machine.ran("f", "f1", Some(2));
+        let (e, f) = (machine.home("e"), machine.home("f"));
+        assert_eq!(machine.ran("e", "f1", None), [2]);
+        assert_eq!(take_from(&e, &f, "e1").unwrap(), None);
+        assert!(!e.is_of("e1") && e.is_of("f1"));
+        assert_eq!(machine.ran("f", "e1", None), [1]);
+        assert_eq!(machine.ran("e", "f1", None), [2]);
     }
 
     #[test]
