@@ -222,7 +222,7 @@ mod tests {
             event_text("x\n", 2, "null"),
             cancel_text(3),
         ] {
-            assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+            assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
         }
         assert!(response_text(1, Err(&error)).contains(r#""message":"no \"way\"""#));
     }
