@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The queue of frames, which the link's task takes out and writes.
 pub(super) struct Outgoing {
-    queue: Mutex<Queue>,
+    queue: Mutex<VecDeque<Queued>>,
     /// The link's task.
     writer: AtomicWaker,
     /// A permit for each frame that may still be queued.
@@ -32,13 +32,6 @@ pub(super) struct Outgoing {
     /// Bytes of frames that wait, also of those that wait for a place in the queue.
     held: AtomicUsize,
     account: Option<Account>,
-}
-
-#[derive(Default)]
-struct Queue {
-    frames: VecDeque<Queued>,
-    /// Nothing is written any more.
-    closed: bool,
 }
 
 /// A frame, and how much of the budget it holds until it is written.
@@ -150,26 +143,27 @@ impl Outgoing {
 
     fn push(&self, queued: Queued) {
         let mut queue = self.queue();
-        if !queue.closed {
-            queue.frames.push_back(queued);
+        // Nothing is written any more: who had room before that keeps nothing here either.
+        if !self.slots.is_closed() {
+            queue.push_back(queued);
         }
     }
 
     /// The next frame to be written.
     pub(super) fn pop(&self) -> Option<Queued> {
-        let queued = self.queue().frames.pop_front()?;
+        let queued = self.queue().pop_front()?;
         self.slots.add_permits(1);
         Some(queued)
     }
 
     /// Nothing more is taken in. What is there can still be taken out.
     pub(super) fn close(&self) {
-        self.queue().closed = true;
+        let _queue = self.queue();
         self.slots.close();
         self.room.close();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Queued>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

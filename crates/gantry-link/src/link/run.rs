@@ -100,7 +100,7 @@ struct Turns<S, V> {
     service: Arc<V>,
     working: Working,
     bad_frames: u32,
-    /// Answers to pings since the socket was last flushed.
+    /// Answers to pings since reading last made sure that they are sent.
     pongs: u32,
     /// The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
     large: Option<Message>,
