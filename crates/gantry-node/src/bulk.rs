@@ -1,7 +1,7 @@
 //! The second socket, for streams only, so that calls never wait behind bulk data. What the streams carry is a
 //! [`StreamSink`]'s to know.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
@@ -37,22 +37,34 @@ impl StreamSink for NoTransfers {
 /// The second socket, once it is asked for.
 pub(crate) struct Bulk {
     sink: Arc<dyn StreamSink>,
-    link: Mutex<Option<Link>>,
+    opened: Mutex<Option<Opened>>,
     /// One opening at a time: the gateway knows one bulk socket a node.
     opening: tokio::sync::Mutex<()>,
 }
 
+#[derive(Clone)]
+struct Opened {
+    link: Link,
+    /// The connection that asked for it.
+    main: Link,
+}
+
 impl Bulk {
     pub(crate) fn new(sink: Arc<dyn StreamSink>) -> Bulk {
-        Bulk { sink, link: Mutex::default(), opening: tokio::sync::Mutex::default() }
+        Bulk { sink, opened: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
     pub(crate) fn request(&self, request: Request) -> ServeFuture {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.sink.request(link.filter(|link| !link.is_closed()), request)
+        let opened = self.opened().clone().filter(|opened| !opened.link.is_closed());
+        self.sink.request(opened.map(|opened| opened.link), request)
     }
 
-    /// Opens the socket, unless it is open. It is closed with the connection that asked for it.
+    fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the socket, unless it is open. It is closed with the connection that asked for it: who asks over another does not
+    /// get one that is about to go.
     pub(crate) async fn open<F>(
         &self,
         main: &Link,
@@ -63,22 +75,16 @@ impl Bulk {
         F: Future<Output = Result<Dialled, String>>,
     {
         let _opening = self.opening.lock().await;
-        if self
-            .link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .is_some_and(|link| !link.is_closed())
-        {
+        if self.opened().as_ref().is_some_and(|opened| opened.main == *main && !opened.link.is_closed()) {
             return Ok(());
         }
         let hello = NodeHello { instance: instance.to_owned(), bulk: true, ..NodeHello::default() };
         let dialled = dial(hello).await.map_err(|reason| WireError::new(ErrorCode::Unavailable, reason))?;
         let service = Arc::new(BulkService { sink: Arc::clone(&self.sink) });
         let (link, running) = Link::new(dialled.socket, service, LinkOptions::default());
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
-        tokio::spawn(running);
         let main = main.clone();
+        *self.opened() = Some(Opened { link: link.clone(), main: main.clone() });
+        tokio::spawn(running);
         tokio::spawn(async move {
             tokio::select! {
                 reason = main.closed() => link.close(&reason),

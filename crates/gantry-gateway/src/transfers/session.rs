@@ -15,7 +15,9 @@ use super::relay::{DeskOut, Port, Relay};
 use super::storage::is_store_away;
 use crate::nodes::{Node, Nodes};
 
+/// How long a node's second connection may take, and when it is asked for once more.
 const BULK_LIMIT: Duration = Duration::from_secs(20);
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a round did not succeed, by what to do about it.
 #[derive(Debug, Clone)]
@@ -174,20 +176,31 @@ async fn connect(node: &Node) -> Result<Session, Failure> {
         }
     };
     let live = live.ok_or_else(|| lost("it was removed"))?;
-    let open = |bulk: &Option<Link>| bulk.as_ref().is_some_and(|bulk| !bulk.is_closed());
-    let mut bulks = node.bulk.subscribe();
-    if !open(&bulks.borrow()) {
-        let asked = live.link.request_within(method::BULK_OPEN, raw(&serde_json::Map::new()), BULK_LIMIT);
-        asked.await.map_err(|err| match err {
-            LinkError::Remote(error) => error.into(),
-            LinkError::Closed(reason) => lost(&reason),
-        })?;
-    }
-    let bulk = tokio::time::timeout(BULK_LIMIT, bulks.wait_for(open)).await;
-    let bulk = bulk.ok().and_then(Result::ok).and_then(|bulk| bulk.clone());
-    let bulk = bulk.ok_or_else(|| lost("its second connection did not come"))?;
+    let bulk = tokio::select! {
+        bulk = tokio::time::timeout(BULK_LIMIT, bulk_of(node, &live.link)) => bulk,
+        reason = live.link.closed() => return Err(lost(&reason)),
+    };
+    let bulk = bulk.unwrap_or_else(|_| Err(lost("its second connection did not come")))?;
     Ok(Session {
         port: Port::Link(bulk.clone()),
         via: Via::Node { name: node.id().to_owned(), control: live.link, bulk },
     })
+}
+
+/// The second connection, which is asked for again when it does not come: it may have been lost before anybody saw it.
+async fn bulk_of(node: &Node, control: &Link) -> Result<Link, Failure> {
+    let is_open = |bulk: &Link| !bulk.is_closed();
+    let mut bulks = node.bulk.subscribe();
+    loop {
+        if let Some(bulk) = bulks.borrow_and_update().clone().filter(is_open) {
+            return Ok(bulk);
+        }
+        let asked = control.request(method::BULK_OPEN, raw(&serde_json::Map::new()), None).await;
+        asked.map_err(|err| match err {
+            LinkError::Remote(error) => error.into(),
+            LinkError::Closed(reason) => Failure::Lost(format!("the node \"{}\": {reason}", node.id())),
+        })?;
+        let _ =
+            tokio::time::timeout(ASK_AGAIN, bulks.wait_for(|bulk| bulk.as_ref().is_some_and(is_open))).await;
+    }
 }

@@ -1,11 +1,13 @@
 //! A node that breaks the rules of transfers harms nobody but itself.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gantry_link::{Event, Link, Request, ServeFuture, Service};
 use gantry_protocol::{NodeHello, Role, StreamFrame, TransferSend, method, raw};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use super::Up;
 use super::peers::{answered, link, params, runtime};
@@ -18,6 +20,37 @@ struct Liar {
     up: Arc<Up>,
     token: String,
     bulk: Mutex<Option<Link>>,
+    /// How often it says that its second connection is open when it is not.
+    empty_words: AtomicU32,
+    /// It was asked for a file.
+    asked: AtomicBool,
+}
+
+impl Liar {
+    /// One that is connected; its link.
+    fn join(world: &World, runtime: &Runtime, empty_words: u32) -> (Arc<Liar>, Link) {
+        let up = Arc::new(Up::start(world));
+        let token = up.add_node(world, ID, &[]);
+        let (empty_words, asked) = (empty_words.into(), false.into());
+        let liar = Arc::new(Liar { up, token, bulk: Mutex::new(None), empty_words, asked });
+        let link = runtime.block_on(async {
+            let params = params(Role::Node, ID, &liar.token, Some(hello(false)));
+            let (link, _) = link(&liar.up, &params, liar.clone()).await.unwrap();
+            let schema = json!({"type": "object"});
+            let tool =
+                |name| json!({"name": name, "description": "d", "inputSchema": schema, "annotations": {}});
+            let told = json!({"tools": [tool("Read"), tool("Write")]});
+            answered(link.request_within(method::NODE_TOOLS, raw(&told), Duration::from_secs(10)).await)
+                .unwrap();
+            link
+        });
+        (liar, link)
+    }
+
+    fn says_so_only(&self) -> bool {
+        let one_less = |left: u32| left.checked_sub(1);
+        self.empty_words.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+    }
 }
 
 fn hello(bulk: bool) -> NodeHello {
@@ -35,6 +68,7 @@ impl Service for Liar {
     fn request(self: Arc<Self>, _: Link, request: Request) -> ServeFuture {
         Box::pin(async move {
             let answer = match request.method.as_str() {
+                method::BULK_OPEN if self.says_so_only() => json!({}),
                 method::BULK_OPEN => {
                     let params = params(Role::Node, ID, &self.token, Some(hello(true)));
                     let (bulk, _) = link(&self.up, &params, self.clone()).await.unwrap();
@@ -42,6 +76,7 @@ impl Service for Liar {
                     json!({})
                 }
                 method::TRANSFER_OPEN => {
+                    self.asked.store(true, Ordering::SeqCst);
                     json!({"kind": "file", "size": 1000, "mode": 0o644, "version": "1", "path": "/lie"})
                 }
                 method::TRANSFER_SEND => {
@@ -69,29 +104,33 @@ impl Service for Liar {
 #[test]
 fn a_source_that_leaves_bytes_out_does_not_stop_the_gateway() {
     let world = World::new();
-    let up = Arc::new(Up::start(&world));
-    let token = up.add_node(&world, ID, &[]);
     let runtime = runtime();
-    let liar = Arc::new(Liar { up: up.clone(), token, bulk: Mutex::new(None) });
-    let _joined = runtime.block_on(async {
-        let params = params(Role::Node, ID, &liar.token, Some(hello(false)));
-        let (link, _) = link(&up, &params, liar.clone()).await.unwrap();
-        let schema = json!({"type": "object"});
-        let tool = |name| json!({"name": name, "description": "d", "inputSchema": schema, "annotations": {}});
-        let told = json!({"tools": [tool("Read"), tool("Write")]});
-        answered(link.request_within(method::NODE_TOOLS, raw(&told), Duration::from_secs(10)).await).unwrap();
-        link
-    });
+    let (liar, _joined) = Liar::join(&world, &runtime, 0);
     let mut transfer = world.command(&["transfer", "liar:x", "gsv:x"]).spawn().unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
         let asked = Instant::now();
-        let listed: Value = up.get("/v1/nodes").json();
+        let listed: Value = liar.up.get("/v1/nodes").json();
         assert!(listed["nodes"].is_array(), "{listed}");
         assert!(asked.elapsed() < Duration::from_secs(2), "others wait for it: {:?}", asked.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(world.run(&["workspace", "cat", "x"]).code, 1, "nothing stands under its name");
+    transfer.kill().unwrap();
+    transfer.wait().unwrap();
+}
+
+#[test]
+fn a_second_connection_that_does_not_come_is_asked_for_again() {
+    let world = World::new();
+    let runtime = runtime();
+    let (liar, _joined) = Liar::join(&world, &runtime, 2);
+    let mut transfer = world.command(&["transfer", "liar:x", "gsv:x"]).spawn().unwrap();
+    let began = Instant::now();
+    while !liar.asked.load(Ordering::SeqCst) {
+        assert!(began.elapsed() < Duration::from_secs(12), "it is waited for and not asked again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     transfer.kill().unwrap();
     transfer.wait().unwrap();
 }
