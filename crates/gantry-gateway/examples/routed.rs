@@ -24,6 +24,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_websockets::{ClientBuilder, Message, ServerBuilder};
 
+/// On every side what `gantry` itself has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CALLS: usize = 2_000;
 const RATES: usize = 3;
 const IN_FLIGHT: usize = 64;
