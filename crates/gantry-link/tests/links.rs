@@ -521,3 +521,35 @@ async fn a_peer_that_pings_and_does_not_read_is_not_heard_for_ever() {
     };
     tokio::time::timeout(Duration::from_secs(5), read).await.unwrap();
 }
+
+/// Pings that were answered, and the answers taken, are no reason to stop reading: two ends that both write a lot would wait for each
+/// other.
+#[tokio::test]
+async fn pings_of_long_ago_do_not_keep_a_link_that_writes_from_reading() {
+    let (mut here, there) = sockets();
+    let service = Arc::new(Echo::default());
+    let (link, running) = Link::new(there, service.clone(), LinkOptions::default());
+    tokio::spawn(running);
+    for number in 0..63 {
+        here.send(Message::ping(vec![b'x'; 10])).await.unwrap();
+        while !here.next().await.unwrap().unwrap().is_pong() {}
+        assert!(link.try_event("written", raw(&number)));
+        while !here.next().await.unwrap().unwrap().is_text() {}
+    }
+    // More than the cable holds, and nobody reads it.
+    assert!(link.try_event("large", raw(&"x".repeat(4 << 20))));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    here.send(Message::ping(vec![b'x'; 10])).await.unwrap();
+    let heard = json!({"type": "evt", "event": "heard", "data": 1, "seq": 1});
+    here.send(Message::text(heard.to_string())).await.unwrap();
+    service.wait_for("heard 1").await;
+}
+
+#[tokio::test]
+async fn a_link_whose_task_is_dropped_before_it_began_is_closed() {
+    let (_here, there) = sockets();
+    let (link, running) = Link::new(there, Arc::new(Echo::default()), LinkOptions::default());
+    drop(running);
+    let asked = tokio::time::timeout(Duration::from_secs(5), ask(&link, "echo", json!(1))).await.unwrap();
+    assert!(matches!(asked, Err(LinkError::Closed(_))), "{asked:?}");
+}

@@ -156,11 +156,12 @@ impl Outgoing {
         Some(queued)
     }
 
-    /// Nothing more is taken in. What is there can still be taken out.
-    pub(super) fn close(&self) {
-        let _queue = self.queue();
+    /// Nothing more is taken in. Returns what was there.
+    pub(super) fn close(&self) -> VecDeque<Queued> {
+        let mut queue = self.queue();
         self.slots.close();
         self.room.close();
+        std::mem::take(&mut *queue)
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Queued>> {

@@ -1,5 +1,6 @@
 //! The one task of a link: reads, works on what was asked, writes, and comes to an end.
 
+use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,23 +43,32 @@ const TURN: Duration = Duration::from_millis(2);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Reads and writes until either fails, the peer falls silent, or somebody closes.
-pub(super) async fn run<S, V>(link: Link, socket: Socket<S>, service: Arc<V>)
+pub(super) fn run<S, V>(link: Link, socket: Socket<S>, service: Arc<V>) -> impl Future<Output = ()> + Send
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
 {
-    let running = Running(link.clone());
+    // From now on, also when it is given up before its first turn.
+    let running = Running(link);
+    run_to_the_end(running, socket, service)
+}
+
+async fn run_to_the_end<S, V>(running: Running, socket: Socket<S>, service: Arc<V>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: Service,
+{
+    let link = running.0.clone();
     let mut turns = Turns::new(link.clone(), socket, service);
     let ended = std::future::poll_fn(|cx| turns.take_one(cx)).await;
     let Turns { mut socket, mut working, unwritten, .. } = turns;
     let _ = link.inner.reason.set((CloseCode::NORMAL_CLOSURE, ended));
-    drop(running);
+    let queued = running.over();
     // Nobody waits for them; they have heard so, and may still tidy up.
     tokio::spawn(async move { while working.next().await.is_some() {} });
     // What was said before the end is still delivered, answers above all.
-    let outgoing = &link.inner.outgoing;
     let goodbye = async {
-        for queued in unwritten.into_iter().chain(std::iter::from_fn(|| outgoing.pop())) {
+        for queued in unwritten.into_iter().chain(queued) {
             if socket.feed(queued.message).await.is_err() {
                 // The peer has closed already: it may still hear that this was heard.
                 break;
@@ -77,14 +87,22 @@ where
 /// However the task of a link ends, also by a panic or by being dropped: from then on nobody waits for it.
 struct Running(Link);
 
-impl Drop for Running {
-    fn drop(&mut self) {
+impl Running {
+    /// What was queued and not written: it takes room that others need, however long anybody keeps a handle.
+    fn over(&self) -> VecDeque<Queued> {
         let inner = &self.0.inner;
         let _ = inner.reason.set((CloseCode::NORMAL_CLOSURE, "its task was given up".into()));
         inner.closed.cancel();
-        inner.outgoing.close();
+        let queued = inner.outgoing.close();
         inner.pending().clear();
         std::mem::take(&mut *inner.serving()).into_values().for_each(|cancel| cancel.cancel());
+        queued
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.over();
     }
 }
 
@@ -100,7 +118,7 @@ struct Turns<S, V> {
     service: Arc<V>,
     working: Working,
     bad_frames: u32,
-    /// Answers to pings since reading last made sure that they are sent.
+    /// Answers to pings since the socket was last flushed.
     pongs: u32,
     /// The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
     large: Option<Message>,
@@ -237,7 +255,7 @@ where
         loop {
             if self.flushing {
                 ready!(self.socket.poll_flush_unpin(cx))?;
-                (self.flushing, self.fed) = (false, false);
+                (self.flushing, self.fed, self.pongs) = (false, false, 0);
                 if let Some(cost) = self.flushed_for.take() {
                     self.link.inner.outgoing.written(cost);
                 }

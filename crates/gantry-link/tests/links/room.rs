@@ -171,3 +171,23 @@ async fn many_small_values_pay_for_what_is_made_of_them() {
     assert!(refused.to_string().contains("names and values"), "{refused}");
     assert!(pool.whole().try_take(16 << 20).is_some(), "what is over is given back");
 }
+
+#[tokio::test]
+async fn a_link_that_is_over_keeps_no_room_for_what_it_could_not_write() {
+    let account = Pool::new(64 << 20).whole();
+    let (here, there) = tokio::io::duplex(MB);
+    let options = LinkOptions { account: Some(account.clone()), ..LinkOptions::default() };
+    let (link, running) = Link::new(gantry_link::accepted(there), Arc::new(Echo::default()), options);
+    let running = tokio::spawn(running);
+    let large = gantry_protocol::raw(&"x".repeat(MB));
+    let soon = Duration::from_millis(300);
+    // Until the queue takes no more: nobody reads.
+    while let Ok(sent) = tokio::time::timeout(soon, link.event("large", large.clone())).await {
+        sent.unwrap();
+    }
+    assert!(account.try_take(32 * MB).is_none());
+    link.close("over");
+    running.await.unwrap();
+    assert!(account.try_take(60 * MB).is_some(), "and its handle is still there");
+    drop((link, here));
+}
