@@ -74,27 +74,22 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &Nod
 
 /// Moves what was left in a former home, once nobody runs there any more. `None` when it has become another's.
 fn take_from(former: &NodeHome, home: &NodeHome, badge: &str) -> Result<Option<usize>> {
-    if !former.is_of(badge) {
-        return Ok(None);
-    }
-    let _lock = once_gone(former)?;
-    // Whoever ran there until now may have made it its own.
-    if !former.is_of(badge) {
-        return Ok(None);
-    }
+    let Some(_lock) = once_gone(former, badge)? else { return Ok(None) };
     let count = move_sessions(&former.processes(), &home.processes())?;
     former.take_off_badge();
     Ok(Some(count))
 }
 
-fn once_gone(former: &NodeHome) -> Result<NodeLock, HomeError> {
+/// `None` when it has become another's, which whoever runs there may make it at any time.
+fn once_gone(former: &NodeHome, badge: &str) -> Result<Option<NodeLock>, HomeError> {
     let until = Instant::now() + LEAVING;
-    loop {
+    while former.is_of(badge) {
         match former.take() {
             Err(HomeError::AlreadyRunning { .. }) if Instant::now() < until => std::thread::sleep(PAUSE),
-            taken => return taken,
+            taken => return Ok(Some(taken?).filter(|_| former.is_of(badge))),
         }
     }
+    Ok(None)
 }
 
 #[cfg(test)]
