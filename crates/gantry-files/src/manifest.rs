@@ -120,7 +120,7 @@ impl Manifest {
             Ok(stat) => stat,
             // Gone since its directory was read: not part of the tree any more.
             Err(Errno::NOENT) => return None,
-            Err(err) => return Some(Ok(skipped(lossy, err.to_string()))),
+            Err(err) => return Some(Ok(skipped(lossy, unreadable(err)))),
         };
         let Some(name_text) = name.to_str() else {
             return Some(Ok(skipped(lossy, "its name is no UTF-8".to_owned())));
@@ -181,11 +181,15 @@ fn skipped(path: String, reason: String) -> ManifestEntry {
 
 fn open_below(dir: &OwnedFd, name: &OsStr) -> Result<OwnedFd, String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(|err| err.to_string())
+    rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(unreadable)
+}
+
+fn unreadable(err: Errno) -> String {
+    format!("it cannot be read: {err}")
 }
 
 fn link(dir: &OwnedFd, name: &OsStr, path: &str) -> Result<ManifestKind, String> {
-    let target = handle::read_link(dir, name).map_err(|err| err.to_string())?.unwrap_or_default();
+    let target = handle::read_link(dir, name).map_err(unreadable)?.unwrap_or_default();
     let target = String::from_utf8(target).map_err(|_| "its target is no UTF-8".to_owned())?;
     check_target(path, &target)?;
     Ok(ManifestKind::Symlink { target })

@@ -61,7 +61,7 @@ impl Scope {
             let place = self.writable_place(asked, Missing::Make)?;
             let name = file_name(&place, asked)?.to_os_string();
             // Asked now what the commit will ask again: a transfer should not fail at its last byte.
-            if self.old_file(&place, &name, asked)?.is_err() {
+            if self.check_replaceable(&place, &name, asked)?.is_err() {
                 continue;
             }
             note(&place.path.with_file_name(&part_name))?;

@@ -127,6 +127,25 @@ impl Scope {
         Ok(Ok(Some(Old { fd, stat })))
     }
 
+    /// Whether the file now at a place may be replaced by another one; `Err(())` inside if it became a link meanwhile. A
+    /// read-only file of one's own may: who brings it once more need not take that away from it first.
+    pub(crate) fn check_replaceable(
+        &self,
+        place: &Place,
+        name: &OsStr,
+        asked: &Path,
+    ) -> Result<Result<(), ()>, FileError> {
+        if let Ok(seen) = handle::stat_at(&place.dir, name)
+            && handle::kind_name(&seen).is_none()
+            && seen.st_uid == rustix::process::geteuid().as_raw()
+            && !Mode::from_raw_mode(seen.st_mode).contains(Mode::WUSR)
+        {
+            self.files.inner.closed.check_id(FileMeta::of(&seen).id, asked)?;
+            return Ok(Ok(()));
+        }
+        Ok(self.old_file(place, name, asked)?.map(drop))
+    }
+
     pub(crate) fn write_at(
         &self,
         place: &Place,

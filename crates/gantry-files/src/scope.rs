@@ -60,6 +60,14 @@ pub struct OpenDir {
     pub path: PathBuf,
 }
 
+impl OpenDir {
+    /// Permission bits, and the sticky one.
+    pub fn mode(&self) -> Result<u32, FileError> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|err| FileError::io("look at", &self.path, err))?;
+        Ok(FileMeta::of(&stat).mode & 0o1777)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMeta {
     pub id: FileId,

@@ -32,7 +32,7 @@ pub struct TransferOpened {
     pub kind: SentKind,
     /// Bytes of a file; 0 for a directory.
     pub size: u64,
-    /// Permission bits.
+    /// Permission bits; of a directory also the sticky one.
     pub mode: u32,
     /// Another one means other content.
     pub version: String,
@@ -49,6 +49,9 @@ pub struct TransferPrepare {
     pub transfer: String,
     pub path: String,
     pub kind: SentKind,
+    /// Permission bits, and the sticky one, of a directory that is made for it; one that is there keeps its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
     pub caller: Caller,
     /// Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use gantry_protocol::{
     TransferPrepare, TransferPrepared, WireError,
 };
 use gantry_tool::{Approver, Call, Consent, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
-use gantry_transfer::{Books, BooksFuture, Desk, FileBooks, Landing, Origin, TransferError};
+use gantry_transfer::{Books, BooksFuture, Desk, FileBooks, Landing, Origin, TransferError, Wanted};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -73,6 +73,8 @@ struct WriteInput {
     transfer: String,
     path: String,
     directory: bool,
+    /// Of a directory that is made.
+    mode: Option<u32>,
     /// Where the source really is, when it is on this machine.
     source: Option<PathBuf>,
 }
@@ -117,7 +119,8 @@ async fn prepare(ctx: Ctx, input: WriteInput) -> Result<Value, ToolError> {
         let kind = if input.directory { SentKind::Directory } else { SentKind::File };
         let scope = machine.free(&ctx.call)?;
         let books = &ctx.state.books;
-        let prepared = books.prepare(&input.transfer, &input.path, kind, scope, &beneath, &ctx.call.cancel);
+        let wanted = Wanted { path: &input.path, kind, mode: input.mode };
+        let prepared = books.prepare(&input.transfer, wanted, scope, &beneath, &ctx.call.cancel);
         Ok(json!(prepared.map_err(|err| match &err {
             // An earlier receiver of the same file has not noticed yet that it is over.
             FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
@@ -217,7 +220,7 @@ impl Books for JudgedBooks {
     fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
         let directory = ask.kind == SentKind::Directory;
         let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory,
-            "source": ask.source});
+            "mode": ask.mode, "source": ask.source});
         let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
         Box::pin(self.judged(WRITE, asking, input))
     }

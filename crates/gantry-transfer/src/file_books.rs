@@ -58,6 +58,18 @@ enum Destination {
     },
 }
 
+/// What is to come, and where to.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub path: &'a str,
+    pub kind: SentKind,
+    /// Of a directory that is made for it.
+    pub mode: Option<u32>,
+}
+
+/// Into a directory without these nothing could be written.
+const OWN_WRITE: u32 = 0o300;
+
 /// Makes a scope that is contained beneath a directory.
 pub type Beneath<'a> = &'a dyn Fn(&Path) -> Result<Scope, FileError>;
 
@@ -94,12 +106,13 @@ impl FileBooks {
                 (opened, OpenSource::File { scope, path: file.path, version })
             }
             Err(FileError::NotAFile { what: "a directory", .. }) => {
-                let root = scope.open_dir(path)?.path;
+                let opened = scope.open_dir(path)?;
+                let (mode, root) = (opened.mode()?, opened.path);
                 let manifest = beneath(&root)?.manifest(".")?;
                 let opened = TransferOpened {
                     kind: SentKind::Directory,
                     size: 0,
-                    mode: 0o755,
+                    mode,
                     version: String::new(),
                     path: root.to_string_lossy().into_owned(),
                     mime: None,
@@ -117,8 +130,7 @@ impl FileBooks {
     pub fn prepare(
         &self,
         transfer: &str,
-        path: &str,
-        kind: SentKind,
+        Wanted { path, kind, mode }: Wanted<'_>,
         scope: Scope,
         beneath: Beneath<'_>,
         called_off: &CancellationToken,
@@ -136,13 +148,20 @@ impl FileBooks {
                 (real.clone(), Destination::File { scope, path: real })
             }
             SentKind::Directory => {
+                let is_new = matches!(scope.open_dir(path), Err(FileError::NotFound { .. }));
                 let root = scope.make_dirs(path).map_err(|err| match err {
                     FileError::NotADirectory { .. } => FileError::NotADirectory { path: path.into() },
                     other => other,
                 });
                 let root = root?.path;
                 let scope = beneath(&root)?;
-                (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::default() })
+                let mut late_modes = self.late_mode_of_root(transfer);
+                if let Some(mode) = mode.filter(|_| is_new) {
+                    // Before anything is in it: what is private was not to be seen meanwhile.
+                    scope.set_directory_mode(".", mode | OWN_WRITE)?;
+                    late_modes.extend((mode & OWN_WRITE != OWN_WRITE).then(|| (".".to_owned(), mode)));
+                }
+                (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::new(late_modes) })
             }
         };
         let turn = self.turn(transfer);
@@ -152,6 +171,14 @@ impl FileBooks {
         }
         remember(&self.destinations, transfer, destination);
         Ok(TransferPrepared { path: path.to_string_lossy().into_owned() })
+    }
+
+    /// That of the round before: its directory is not new any more. Those of entries are told again.
+    fn late_mode_of_root(&self, transfer: &str) -> Vec<(String, u32)> {
+        let Ok(before) = find(&self.destinations, transfer) else { return Vec::new() };
+        let Destination::Directory { late_modes, .. } = &*before else { return Vec::new() };
+        let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
+        late_modes.iter().filter(|(entry, _)| entry == ".").cloned().collect()
     }
 
     pub fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
@@ -270,11 +297,11 @@ impl FileBooks {
             other => other,
         })?;
         let mode = ask.mode.unwrap_or(0o755);
-        // Into a directory that forbids it nothing could be written.
-        const OWN_WRITE: u32 = 0o300;
         match mode & OWN_WRITE == OWN_WRITE {
             true => Ok(scope.set_directory_mode(entry, mode)?),
             false => {
+                // One that was there may forbid it already. If that cannot be changed, writing tells why.
+                let _ = scope.set_directory_mode(entry, mode | OWN_WRITE);
                 late_modes.lock().unwrap_or_else(PoisonError::into_inner).push((entry.to_owned(), mode));
                 Ok(())
             }
@@ -289,14 +316,7 @@ impl FileBooks {
         // Of files that were left out, before their directories forbid it. All else is there: what cannot be removed now
         // stays written down, and is swept.
         let _ = self.records.remove(transfer);
-        if let Destination::Directory { scope, late_modes, .. } = &*destination {
-            let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
-            // The deepest first: a parent may forbid to go there.
-            for (entry, mode) in late_modes.iter().rev() {
-                scope.set_directory_mode(entry, *mode)?;
-            }
-        }
-        Ok(())
+        destination.set_late_modes()
     }
 
     /// Of a transfer of an earlier start too: the records know.
@@ -304,8 +324,11 @@ impl FileBooks {
         let turn = self.turn(transfer);
         let _held = hold(&turn);
         forget(&self.sources, transfer);
-        forget(&self.destinations, transfer);
-        Ok(self.records.remove(transfer)?)
+        let destination = forget(&self.destinations, transfer);
+        let removed = self.records.remove(transfer);
+        // Whoever has taken such a directory away has its mode, too.
+        let _ = destination.map(|destination| destination.set_late_modes());
+        Ok(removed?)
     }
 
     pub fn parts(&self) -> Result<TransferParts, TransferError> {
@@ -317,6 +340,18 @@ impl FileBooks {
 
     pub fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
         Ok(self.records.sweep(older_than)?)
+    }
+}
+
+impl Destination {
+    fn set_late_modes(&self) -> Result<(), TransferError> {
+        let Destination::Directory { scope, late_modes, .. } = self else { return Ok(()) };
+        let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
+        // The deepest first: a parent may forbid to go there.
+        for (entry, mode) in late_modes.iter().rev() {
+            scope.set_directory_mode(entry, *mode)?;
+        }
+        Ok(())
     }
 }
 
@@ -410,6 +445,8 @@ impl Landing for Arriving {
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
         self.partial.commit(mode)?;
         let _held = hold(&self.turn);
-        Ok(self.records.erase(&self.transfer, &self.name)?)
+        // The file is whole and has its name. A record that cannot be erased now leads nowhere, and whoever tidies up looks again.
+        let _ = self.records.erase(&self.transfer, &self.name);
+        Ok(())
     }
 }

@@ -15,5 +15,5 @@ mod streams;
 pub use books::{Books, BooksFuture, Landing, MAX_ENTRY_BYTES, Origin, check_entry};
 pub use desk::{Ask, Desk};
 pub use error::TransferError;
-pub use file_books::{Beneath, FileBooks, part_name};
+pub use file_books::{Beneath, FileBooks, Wanted, part_name};
 pub use streams::{FrameFuture, FrameOut, Gone};

@@ -13,6 +13,8 @@ use gantry_protocol::{
 use gantry_tool::{Call, Policy, Refusal};
 use gantry_toolsets::{Endpoint, Ends, LOCAL_NODE};
 use gantry_transfer::{TransferError, check_entry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -125,12 +127,20 @@ impl Round<'_> {
             transfer: self.errand.id.clone(),
             path: self.errand.destination.path().to_owned(),
             kind: opened.kind,
+            mode: self.root_mode(opened),
             caller: self.errand.caller.clone(),
             source: self.on_same_machine().then(|| opened.path.clone()),
             approved: self.errand.approved(&self.errand.destination, "Write"),
         };
-        let prepared = self.destination.request(method::TRANSFER_PREPARE, &ask).await;
-        prepared.map_err(|err| at(&self.errand.destination, err))
+        self.ask_destination(method::TRANSFER_PREPARE, &ask).await
+    }
+
+    async fn ask_destination<P: Serialize, R: DeserializeOwned>(
+        &self,
+        method: &str,
+        ask: &P,
+    ) -> Result<R, Failure> {
+        self.destination.request(method, ask).await.map_err(|err| at(&self.errand.destination, err))
     }
 
     async fn finish(&self) -> Result<(), Failure> {
@@ -139,6 +149,12 @@ impl Round<'_> {
         // Everything has arrived: a source that cannot be told forgets by itself.
         let _: Result<Value, _> = self.source.request(method::TRANSFER_FINISH, &over).await;
         Ok(())
+    }
+
+    /// Of the directory that is sent. The workspace's have none.
+    fn root_mode(&self, opened: &TransferOpened) -> Option<u32> {
+        let from_node = matches!(self.errand.source, Endpoint::Node { .. });
+        (opened.kind == SentKind::Directory && from_node).then_some(opened.mode)
     }
 
     fn to_workspace(&self) -> bool {
@@ -166,7 +182,7 @@ impl Round<'_> {
         let has: TransferHas = match start {
             Start::WhatHasCome => {
                 let ask = TransferHave { transfer: transfer.clone(), entry: entry.clone() };
-                self.destination.request(method::TRANSFER_HAVE, &ask).await?
+                self.ask_destination(method::TRANSFER_HAVE, &ask).await?
             }
             Start::Zero => TransferHas::default(),
         };
@@ -188,7 +204,7 @@ impl Round<'_> {
         let credit = tokio::select! {
             failed = &mut receiving => {
                 let early = || Failure::Lost("the receiver ended before anything was sent".into());
-                return Err(failed.err().unwrap_or_else(early));
+                return Err(at(&self.errand.destination, failed.err().unwrap_or_else(early)));
             }
             credit = stream.ready() => credit.ok_or_else(|| Failure::Lost("the stream broke".into()))?,
         };
@@ -416,8 +432,7 @@ impl Round<'_> {
                 }
             }
             WireEntryKind::Directory { mode } => {
-                let _: Value =
-                    self.destination.request(method::TRANSFER_MAKE, &make(Some(*mode), None)).await?;
+                let _: Value = self.ask_destination(method::TRANSFER_MAKE, &make(Some(*mode), None)).await?;
                 Ok(Brought::Made)
             }
             WireEntryKind::Link { .. } if to_workspace => {
@@ -425,7 +440,7 @@ impl Round<'_> {
             }
             WireEntryKind::Link { target } => {
                 let made = make(None, Some(target.clone()));
-                let _: Value = self.destination.request(method::TRANSFER_MAKE, &made).await?;
+                let _: Value = self.ask_destination(method::TRANSFER_MAKE, &made).await?;
                 Ok(Brought::Made)
             }
             WireEntryKind::Skipped { reason } => Ok(Brought::Skipped(reason.clone())),

@@ -174,6 +174,32 @@ async fn directories_travel_whole_with_modes_and_links() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_made_has_the_mode_of_the_one_that_was_sent() {
+    let fleet = Fleet::start(&["a", "b"]).await;
+    fleet.write("a", "tree/sub/file", "x");
+    let set = |node, path: &str, mode| {
+        std::fs::set_permissions(fleet.at(node, path), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for mode in [0o700, 0o1777, 0o555, 0o750] {
+        set("a", "tree", mode);
+        let copy = format!("copy{mode:o}");
+        for destination in ["b", "local"] {
+            fleet
+                .transfer("a:tree", &format!("{destination}:{}", fleet.at(destination, &copy).display()))
+                .await
+                .unwrap();
+            assert_eq!(fleet.mode(destination, &copy), mode);
+            assert_eq!(std::fs::read(fleet.at(destination, &format!("{copy}/sub/file"))).unwrap(), b"x");
+        }
+    }
+    // One that is there keeps its own: it may be somebody's home.
+    std::fs::create_dir(fleet.at("b", "there")).unwrap();
+    set("b", "there", 0o711);
+    fleet.transfer("a:tree", "b:there").await.unwrap();
+    assert_eq!(fleet.mode("b", "there"), 0o711);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modes_come_out_of_storage_as_they_went_in() {
     let fleet = Fleet::start(&["a", "b"]).await;
     let files = [("run.sh", 0o755), ("keys/id", 0o600), ("keys/public", 0o644), ("read-only", 0o440)];

@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 
 use gantry_files::{FileError, Files, FilesOptions, Scope};
 use gantry_protocol::SentKind;
-use gantry_transfer::FileBooks;
+use gantry_transfer::{FileBooks, Wanted};
 use tokio_util::sync::CancellationToken;
 
 /// How long an opening waits for an abandonment that must not get in between.
 const PAUSE: Duration = Duration::from_millis(300);
+
+fn wanted(path: &str, kind: SentKind) -> Wanted<'_> {
+    Wanted { path, kind, mode: None }
+}
 
 struct Place {
     folder: tempfile::TempDir,
@@ -35,7 +39,7 @@ impl Place {
     fn prepare_directory(&self, beneath: &dyn Fn(Scope) -> Scope) {
         let opened = |root: &Path| Ok::<_, FileError>(beneath(self.files.contained(root)?));
         let never = CancellationToken::new();
-        self.books.prepare("t", "tree", SentKind::Directory, self.scope(), &opened, &never).unwrap();
+        self.books.prepare("t", wanted("tree", SentKind::Directory), self.scope(), &opened, &never).unwrap();
     }
 
     /// Parts at the destination, and what is written down of them.
@@ -101,7 +105,7 @@ fn a_preparation_that_was_called_off_makes_no_part() {
     std::fs::create_dir(place.folder.path().join("to/tree")).unwrap();
     let prepare = |called_off: &CancellationToken| {
         let beneath = |root: &Path| place.files.contained(root);
-        place.books.prepare("t", "tree/file", SentKind::File, place.scope(), &beneath, called_off)
+        place.books.prepare("t", wanted("tree/file", SentKind::File), place.scope(), &beneath, called_off)
     };
     let called_off = CancellationToken::new();
     prepare(&called_off).unwrap();

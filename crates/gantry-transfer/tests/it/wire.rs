@@ -14,6 +14,7 @@ use gantry_protocol::{
 };
 use gantry_transfer::{
     Ask, Books, BooksFuture, Desk, FileBooks, FrameFuture, FrameOut, Gone, Landing, Origin, TransferError,
+    Wanted,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -51,8 +52,13 @@ impl Books for OpenBooks {
     }
 
     fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
-        let prepared =
-            self.books.prepare(&ask.transfer, &ask.path, ask.kind, self.scope(), &beneath, &cancel);
+        let prepared = self.books.prepare(
+            &ask.transfer,
+            Wanted { path: &ask.path, kind: ask.kind, mode: ask.mode },
+            self.scope(),
+            &beneath,
+            &cancel,
+        );
         Box::pin(async { prepared.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
     }
 
@@ -189,6 +195,7 @@ impl World {
             transfer: "t".into(),
             path: "b".into(),
             kind,
+            mode: None,
             caller,
             source: None,
             approved: Vec::new(),
