@@ -114,6 +114,22 @@ impl PartRecords {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Leaves everything to another owner, who goes on with it. What cannot be left stays as it is.
+    pub fn leave_to(&self, owner: &str) -> Result<(), FileError> {
+        check_id(&self.root, owner)?;
+        let new = self.root.join(owner);
+        let mut failed = None;
+        for transfer in names_in(&self.folder)? {
+            let (from, to) = (self.folder.join(&transfer), new.join(&transfer));
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&new);
+            if let Err(err) = made.and_then(|()| std::fs::rename(&from, &to)) {
+                failed.get_or_insert(FileError::io("leave the record", &from, err));
+            }
+        }
+        remove_empty(&self.folder);
+        failed.map_or(Ok(()), Err)
+    }
+
     /// Removes parts, of any owner, that nobody has written to for so long; returns how many. What cannot be removed is tried
     /// again by the next sweep.
     pub fn sweep(&self, older_than: Duration) -> Result<usize, FileError> {

@@ -50,6 +50,26 @@ impl World {
     }
 }
 
+#[test]
+fn what_is_left_to_another_owner_is_gone_on_with() {
+    let world = World::new();
+    let parts = [world.part("old", "t1", "t1", "one"), world.part("old", "t2", "t2", "two")];
+    let taken = world.part("new", "t2", "t2-1", "three");
+    let left = world.records("old").leave_to("new");
+    assert!(left.is_err(), "the new owner has a transfer of that name");
+    let told = |owner| {
+        let mut transfers = world.records(owner).transfers(10).unwrap();
+        transfers.sort();
+        transfers
+    };
+    assert_eq!((told("old"), told("new")), (vec!["t2".to_owned()], vec!["t1".to_owned(), "t2".to_owned()]));
+    assert!(parts.iter().chain([&taken]).all(|part| part.exists()));
+    world.records("new").remove("t1").unwrap();
+    assert!(!parts[0].exists() && parts[1].exists());
+    assert!(world.records("old").leave_to("../new").is_err());
+    world.records("nobody").leave_to("new").unwrap();
+}
+
 fn age(path: &Path) {
     let long_ago = SystemTime::now() - 2 * WEEK;
     File::options()

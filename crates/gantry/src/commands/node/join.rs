@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use gantry_files::{Files, FilesOptions};
+use gantry_files::{FileError, Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
     Comeback, Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers,
@@ -51,6 +51,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let (own_home, badge) = (home.clone(), joining.badge());
+    let gateway = joining.options.gateway.clone();
     renamed::take_over(places.data.root(), &home, &badge, &log)?;
     let over = runtime.block_on(async {
         let processes = processes(&home, &log).await?;
@@ -64,8 +65,8 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
             over = gantry_node::run(node, stop, abort) => over,
             never = desk.keep_tidy() => match never {},
         };
-        // Nobody will go on with what has come, unless the node is expected back as what it was.
-        if let Over::Unauthorized { comeback: Comeback::Unexpected | Comeback::UnderId(_), .. } = &over
+        // Nobody will go on with what has come, unless the node is expected back.
+        if let Over::Unauthorized { comeback: Comeback::Unexpected, .. } = &over
             && let Err(err) = desk.abandon_all().await
         {
             log.warning("partsNotRemoved", json!({"error": err.to_string()}));
@@ -77,11 +78,28 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
     if let Comeback::UnderId(new_id) = &comeback {
         renamed::hand_over(places.data.root(), &own_home, new_id, &badge, &log);
+        if let Err(err) =
+            leave_parts(&places, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
+        {
+            log.warning("partsStay", json!({"newId": new_id, "error": err.to_string()}));
+        }
     }
     let _ = log.flush();
     let advice = advice(own_home.id(), &comeback);
     output.error(&format!("the gateway does not let this node in: {reason}{advice}"));
     Ok(Exit::Unauthorized)
+}
+
+/// Whose the parts of files are that come: another gateway knows nothing of them.
+fn parts_owner(id: &str, gateway: &GatewayUrl) -> String {
+    let gateway = blake3::hash(gateway.to_string().as_bytes()).to_hex();
+    format!("{id}-{}", &gateway[..16])
+}
+
+/// Transfers go on under the node's new id.
+fn leave_parts(places: &Places, owner: &str, new_owner: &str) -> Result<(), FileError> {
+    let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
+    files.part_records(&places.data.parts(), owner)?.leave_to(new_owner)
 }
 
 /// What has to be done before the node is let in, where the gateway's reason does not say it.
@@ -143,12 +161,6 @@ impl Joining {
 }
 
 impl Joining {
-    /// Whose the parts of files are that come: another gateway knows nothing of them.
-    fn parts_owner(&self) -> String {
-        let gateway = blake3::hash(self.options.gateway.to_string().as_bytes()).to_hex();
-        format!("{}-{}", self.id, &gateway[..16])
-    }
-
     /// By which the node is known again when it was renamed: its token stays the same.
     fn badge(&self) -> String {
         let key = blake3::derive_key("gantry node badge", self.secret.as_bytes());
@@ -249,7 +261,8 @@ fn gate(
         results,
         max_result_chars: config.max_tool_result_chars,
     });
-    let parts = PartsFolder { root: places.data.parts(), owner: joining.parts_owner() };
+    let parts =
+        PartsFolder { root: places.data.parts(), owner: parts_owner(&joining.id, &joining.options.gateway) };
     let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
     Ok((gate, desk))
 }

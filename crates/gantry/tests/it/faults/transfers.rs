@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::dice::{Dice, is_soak, rounds};
 use super::proxy::Proxy;
-use crate::end_to_end::fleet::Fleet;
+use crate::end_to_end::fleet::{Fleet, SOON, eventually};
 
 const MIB: u64 = 1 << 20;
 
@@ -55,6 +55,45 @@ fn names(folder: &Path) -> Vec<String> {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+#[test]
+fn a_transfer_goes_on_where_it_was_when_its_node_is_renamed() {
+    const SIZE: u64 = 48 * MIB;
+    let fleet = Fleet::start();
+    let cable = Proxy::with_rate(fleet.address, Some(8 * MIB));
+    let mut from = fleet.add("from", &[]);
+    let mut to = fleet.add("to", &[]);
+    to.gateway = cable.address;
+    for machine in [&mut from, &mut to] {
+        machine.start();
+        fleet.wait_online(&machine.id);
+    }
+    make(&from.path("large"), SIZE);
+    let workspace = to.world.workspace();
+    // Of the part, or of what it has become.
+    let come = || {
+        let name = names(&workspace).into_iter().next()?;
+        Some(std::fs::metadata(workspace.join(name)).ok()?.len())
+    };
+    let answer = std::thread::scope(|scope| {
+        let transferring = scope.spawn(|| {
+            let input = json!({"source": "from:large", "destination": "to:arrived"});
+            fleet.try_call("gsv__Transfer", &input, &[("Gantry-Deadline-Ms", "600000")])
+        });
+        eventually("some of it has come", SOON, || come().is_some_and(|bytes| bytes >= 16 * MIB));
+        assert_eq!(fleet.run(&["nodes", "rename", "to", "other"]).code, 0);
+        to.wait_stopped(SOON);
+        assert!(come().is_some_and(|bytes| (16 * MIB..SIZE).contains(&bytes)), "{:?}", come());
+        to.id = "other".into();
+        to.start();
+        fleet.wait_online("other");
+        transferring.join().unwrap().unwrap()
+    });
+    assert_eq!(answer.json()["ok"], true, "{answer:?}");
+    assert!(is_same(&from.path("large"), &to.path("arrived")));
+    assert_eq!(names(&workspace), ["arrived"], "nothing is left over");
+    assert!(!to.world.data().join("parts").exists() || names(&to.world.data().join("parts")).is_empty());
 }
 
 #[test]
