@@ -79,7 +79,7 @@ fn a_transfer_goes_on_where_it_was_when_its_node_is_renamed() {
     let answer = std::thread::scope(|scope| {
         let transferring = scope.spawn(|| {
             let input = json!({"source": "from:large", "destination": "to:arrived"});
-            fleet.try_call("gsv__Transfer", &input, &[("Gantry-Deadline-Ms", "600000")])
+            fleet.try_call("gsv__Transfer", &input, &[("Gantry-Deadline-Ms", "60000")])
         });
         eventually("some of it has come", SOON, || come().is_some_and(|bytes| bytes >= 16 * MIB));
         assert_eq!(fleet.run(&["nodes", "rename", "to", "other"]).code, 0);
