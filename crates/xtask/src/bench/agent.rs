@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Row;
 use super::corpus::Corpus;
 use super::gateway::Gateway;
+use super::measure::median;
 use crate::shell;
 
 /// Of one message; each asks for another file, since the same again and again would be stopped.
@@ -85,11 +86,6 @@ fn row(work: &'static str, ours: String, goal: &'static str, met: bool) -> Row {
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A server that answers in the form of chat completions and looks at the clock.

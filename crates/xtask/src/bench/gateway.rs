@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Row;
 use super::corpus::Corpus;
+use super::measure::{median, median_ms};
 
 const STARTS: usize = 11;
 const TRANSFER_BYTES: u64 = 2 << 30;
@@ -152,7 +153,12 @@ fn routed(gantry: &Path) -> Result<Vec<Row>> {
         ours.push(measured(&["routed", &gateway.url, &gateway.token()?, "bench__Empty"])?);
         theirs.push(measured(&["relayed", &relay.said])?);
     }
-    // The best turn of each: where the kernel puts the processes changes from turn to turn, and is nobody's merit.
+    // The best turn of each counts: where the kernel puts the processes changes from turn to turn, and is nobody's merit. What is usual is
+    // told beside it.
+    let usual = |found: &[Value]| {
+        let mut times: Vec<f64> = found.iter().filter_map(|found| found["us"].as_f64()).collect();
+        median(&mut times)
+    };
     let best = |found: &[Value], name: &str, better: fn(f64, f64) -> f64| {
         let numbers = found.iter().filter_map(|found| found[name].as_f64());
         numbers.reduce(better).unwrap_or(f64::NAN)
@@ -163,8 +169,8 @@ fn routed(gantry: &Path) -> Result<Vec<Row>> {
         Row {
             work: "routed empty call",
             against: "WebSocket echo through one relay",
-            ours: format!("{call:.1} µs"),
-            theirs: format!("{echo:.1} µs"),
+            ours: format!("{call:.1} µs (usually {:.1})", usual(&ours)),
+            theirs: format!("{echo:.1} µs (usually {:.1})", usual(&theirs)),
             result: format!("{:.2} ×", call / echo),
             goal: "≤ 1.5 ×",
             met: call <= 1.5 * echo,
@@ -297,11 +303,7 @@ fn start_and_memory(gantry: &Path) -> Result<Vec<Row>> {
         first_call(&gateway)?;
         answered.push(started.elapsed());
     }
-    let median = |times: &mut Vec<Duration>| {
-        times.sort();
-        times[times.len() / 2].as_secs_f64() * 1e3
-    };
-    let (listening, answered) = (median(&mut listening), median(&mut answered));
+    let (listening, answered) = (median_ms(&listening), median_ms(&answered));
     std::thread::sleep(Duration::from_secs(2));
     let idle = gateway.running.memory_kib("VmRSS:")?;
     let count = IDLE_NODES.to_string();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Row;
 use super::corpus::Corpus;
+use super::measure::median;
 use crate::setup;
 
 const CALLS: usize = 10_000;
@@ -100,11 +101,6 @@ fn token_row(against: &'static str, ours: usize, theirs: usize) -> Row {
 /// As everybody counts them.
 fn tokens(tools: &Value) -> usize {
     tools.to_string().len() / 4
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Starts a server, asks for its tools, and ends it. Gives the tools.

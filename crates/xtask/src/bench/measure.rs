@@ -100,6 +100,11 @@ pub(super) fn turns(runs: usize, sides: &mut [Side]) -> Result<Vec<Vec<Duration>
     Ok(times)
 }
 
+pub(super) fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 pub(super) fn median_ms(times: &[Duration]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort();
