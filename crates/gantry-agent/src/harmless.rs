@@ -359,6 +359,8 @@ impl Harmless {
             '-' | '+' => self.repeated >= 3 && self.repeated == self.column,
             ':' => self.repeated >= 3,
             '(' | '[' => self.before == '\\',
+            // A footnote, which may take the lines after it with it.
+            '^' => self.before == '[',
             _ => false,
         };
         if begins_other {

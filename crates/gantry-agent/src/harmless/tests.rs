@@ -57,6 +57,7 @@ fn pictures_and_tags_stand_as_text() {
         ("</p><!-- a --><?x?>", "< /p>< !-- a -->< ?x?>"),
         ("<svg><image href=u></svg>", "< svg>< image href=u>< /svg>"),
         ("<p style=\"background:url(u)\">", "< p style=\"background:url(u)\">"),
+        ("> [^1]: \n```r\n<script>", "> [^1]: \n```r\n< script>"),
         ("```&#109;ermaid\nx\n```", "```text &#109;ermaid\nx\n```"),
         ("~~~ mer&#109;aid\nx", "~~~ text mer&#109;aid\nx"),
         ("``` {.mer\u{200b}maid}\nx", "``` text {.mer\u{200b}maid}\nx"),
