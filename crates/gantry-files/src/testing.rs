@@ -257,3 +257,20 @@ pub fn seed() -> u64 {
         time.map_or(1, |time| time.as_nanos() as u64)
     })
 }
+
+/// Runs `work` on a thread of its own for which modes count, also where tests are root's: then it is another user's, and so
+/// is what is given as `theirs`.
+pub fn as_user(theirs: &[&Path], work: impl FnOnce() + Send) -> io::Result<()> {
+    const NOBODY: u32 = 65_534;
+    let as_nobody = || {
+        if rustix::process::geteuid().is_root() {
+            theirs.iter().try_for_each(|path| std::os::unix::fs::chown(path, Some(NOBODY), None))?;
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(NOBODY))?;
+        }
+        work();
+        Ok(())
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(as_nobody).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

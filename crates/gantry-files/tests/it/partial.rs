@@ -8,12 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_files::testing::{Arena, seed, soak};
+use gantry_files::testing::{Arena, as_user, seed, soak};
 use gantry_files::{FileError, Files, FilesOptions, ManifestEntry, ManifestKind, Scope, WriteOptions};
 
 const DIR: &str = "GANTRY_TEST_PARTIAL_DIR";
 const WHOLE: usize = 8 << 20;
-const NOBODY: u32 = 65_534;
 
 fn scope(dir: &Path) -> Scope {
     std::fs::create_dir_all(dir.join("ws")).unwrap();
@@ -40,13 +39,7 @@ fn a_read_only_file_of_ones_own_is_replaced_and_one_of_others_is_not() {
     }
     let is_root = rustix::process::geteuid().is_root();
     let scope = Files::new(FilesOptions::default()).unwrap().contained(dir.path()).unwrap();
-    let as_user = || {
-        if is_root {
-            // This thread alone: modes count for it.
-            std::os::unix::fs::chown(dir.path(), Some(NOBODY), None).unwrap();
-            std::os::unix::fs::chown(path("own"), Some(NOBODY), None).unwrap();
-            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(NOBODY)).unwrap();
-        }
+    as_user(&[dir.path(), &path("own")], || {
         let mut partial = scope.open_partial("own", "t1").unwrap();
         partial.append(b"new").unwrap();
         partial.commit(0o400).unwrap();
@@ -57,8 +50,8 @@ fn a_read_only_file_of_ones_own_is_replaced_and_one_of_others_is_not() {
         // Who writes a file in place is asked for what its mode says.
         let written = scope.replace("own", &[b"other"], WriteOptions::default());
         assert!(matches!(written, Err(FileError::PermissionDenied { .. })), "{written:?}");
-    };
-    std::thread::scope(|threads| threads.spawn(as_user).join().unwrap());
+    })
+    .unwrap();
     assert_eq!(std::fs::read(path("own")).unwrap(), b"new");
     assert_eq!(std::fs::read(path("foreign")).unwrap(), b"old");
 }

@@ -7,5 +7,6 @@
 )]
 
 mod abandoned;
+mod read_only;
 mod streams;
 mod wire;
