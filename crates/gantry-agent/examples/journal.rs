@@ -159,10 +159,7 @@ fn one_run(number: i64) -> Vec<Entry> {
         Entry::RequestBegun { model: "scripted".into() },
         replied(calls, StopReason::ToolUse),
         Entry::CallBegun { call: call.clone(), read_only: true, polls: false },
-        Entry::CallEnded {
-            call,
-            result: CallResult { content, is_error: false, labels: Vec::new(), machine: None },
-        },
+        Entry::CallEnded { call, result: CallResult { content, ..CallResult::default() } },
         Entry::RequestBegun { model: "scripted".into() },
         replied(Block::text(text), StopReason::EndTurn),
         Entry::RunEnded { end: End::Final { text: text.into() } },

@@ -22,6 +22,8 @@ pub struct Agent {
     /// Of that, what its model is told of.
     pub shown: ToolScope,
     pub workspace: PathBuf,
+    /// The node that its bare tool names mean.
+    pub node: Option<String>,
     /// Said before the files of its workspace.
     pub prompt: Option<String>,
     pub reset: ResetPolicy,
@@ -63,6 +65,7 @@ impl Default for Agent {
             scope: ToolScope::default(),
             shown: ToolScope::default(),
             workspace: PathBuf::from("/"),
+            node: None,
             prompt: None,
             reset: ResetPolicy::default(),
             flow: FlowRule::default(),

@@ -139,6 +139,7 @@ impl Child {
             shown,
             flow,
             workspace: self.workspace.clone(),
+            node: template.and_then(|template| template.node.clone()).or(own.node),
             reset: ResetPolicy::Manual,
             max_requests: own.max_requests.min(self.max_turns.unwrap_or(u32::MAX)),
             approval_minutes: own.approval_minutes,

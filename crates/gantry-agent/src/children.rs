@@ -23,8 +23,10 @@ use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
 
 /// How far down families go.
 pub const MAX_DEPTH: u32 = 5;
-/// Children of one family that are at work at the same time.
-pub const MAX_CHILDREN: usize = 20;
+/// Children of one parent that are at work at the same time.
+pub const MAX_CHILDREN: u64 = 20;
+/// Children of a whole family that are at work at the same time.
+pub const MAX_FAMILY: usize = 100;
 
 const MAX_NAME_CHARS: usize = 64;
 /// What a role's or anybody's wish for a model may be called; without such a model, the parent's own does.
@@ -249,10 +251,16 @@ impl Sessions {
         let journal = &self.shared().parts.journal;
         let is_known = journal.load(&key.key).await?.is_some_and(|session| session.row.next_seq > 0);
         if !is_known {
-            let working = journal.family_at_work(&child.root).await?.len();
-            if working >= MAX_CHILDREN {
+            if journal.children_at_work(&child.parent).await? >= MAX_CHILDREN {
                 let message =
                     format!("{MAX_CHILDREN} children are at work already; wait until one has ended");
+                return Err(SessionError::Refused(message));
+            }
+            if journal.family_at_work(&child.root).await?.len() >= MAX_FAMILY {
+                let message = format!(
+                    "{MAX_FAMILY} children are at work for {} already; wait until one has ended",
+                    child.root
+                );
                 return Err(SessionError::Refused(message));
             }
             let kin = Kin { parent: &child.parent, root: &child.root, label: &child.name };
@@ -296,12 +304,12 @@ impl Sessions {
         let holds_both = [Label::Untrusted, Label::Private].iter().all(|label| call.labels.contains(label));
         if holds_both && is_off(&to.agent) && !is_off(&call.agent) {
             let message = format!(
-                "denied: the run holds both what others may have written and private data, and the agent {} reaches \
+                "the run holds both what others may have written and private data, and the agent {} reaches \
                  outside without asking (rule {})",
                 to.agent,
                 flow::RULE
             );
-            return Err(SessionError::Refused(message));
+            return Err(SessionError::Denied(message));
         }
         let binding = std::iter::once(&call.agent).chain(&call.also_as);
         for name in binding {

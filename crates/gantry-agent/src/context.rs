@@ -5,6 +5,8 @@ use gantry_model::{Block, Message, Request, Role, count_estimate, estimate_block
 
 /// Characters to a token, as the estimate has it.
 const CHARS_PER_TOKEN: usize = 3;
+/// No model has less.
+const SMALLEST_WINDOW: usize = 512;
 /// The smallest a result is shortened to.
 const SHORTEST_RESULT: usize = 1_000;
 /// Of what older messages are told to whoever sums them up.
@@ -27,6 +29,28 @@ impl Window {
     pub(crate) fn new(tokens: usize, empty: &Request) -> Window {
         let reserved = count_estimate(empty) + u64::from(empty.max_tokens);
         Window { tokens, reserved: usize::try_from(reserved).unwrap_or(usize::MAX) }
+    }
+
+    /// Tokens of a request with these messages and its answer, about.
+    fn used(&self, messages: &[Message]) -> usize {
+        self.reserved.saturating_add(tokens(messages))
+    }
+
+    /// Whether a request with these messages may be longer than the model takes, if its window is smaller than it is said
+    /// to be.
+    pub(crate) fn may_overflow(&self, messages: &[Message]) -> bool {
+        self.used(messages) > self.tokens / 2
+    }
+
+    /// What the window can be at most, after the model has refused these messages. `named` is what the refusal says.
+    pub(crate) fn learned(&self, messages: &[Message], named: Option<usize>) -> usize {
+        let refused = self.used(messages).min(self.tokens);
+        match named {
+            Some(named) if named < refused => named,
+            // By our count it should have fit, so the count is wrong.
+            _ => refused / 2,
+        }
+        .max(SMALLEST_WINDOW)
     }
 
     /// For messages. A prompt that leaves nothing still leaves room to say so.
@@ -177,6 +201,17 @@ pub(crate) fn compacted(messages: &[Message], at: usize, summary: &str, window: 
         }
     }
     kept
+}
+
+/// The conversation with nothing but the task that is being worked on, for a window that holds no more.
+pub(crate) fn task_alone(messages: &[Message], window: &Window) -> Vec<Message> {
+    let limit = (window.room() * CHARS_PER_TOKEN / 4).min(SHORTEST_RESULT);
+    let task = messages.iter().rev().find_map(asked).unwrap_or_default();
+    let text = format!(
+        "[The conversation was too long for the model and is left out. Its last request was:]\n{}",
+        shorten(&task, limit, "")
+    );
+    vec![Message::user(text)]
 }
 
 /// What a person asked in a message; of a summary, the request that it names.

@@ -2,6 +2,7 @@
 //! disk before it begins, and what came of it before anything follows from it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::driver::effects::{Effect, Prepared};
 use crate::entry::{End, Entry, Incoming};
 use crate::event::Event;
 use crate::key::SessionKey;
+use crate::pairs::{PER_MINUTE, agent_of};
 use crate::reset;
 use crate::sessions::{SessionError, Sessions, Shared, now_ms};
 use crate::state::{AGENT, CallStatus, Phase, State};
@@ -26,6 +28,7 @@ use crate::toolbox;
 
 mod asks;
 mod command;
+mod compaction;
 mod effects;
 mod kin;
 mod questions;
@@ -46,8 +49,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 const QUICK: Duration = Duration::from_millis(3);
 /// Messages that may wait in one session.
 const MAX_QUEUE: usize = 1_000;
-/// Messages from one agent's session: two that only answer each other come to rest.
-const PER_MINUTE: usize = 10;
+/// Of the first message, in a session's label.
+const LABEL_CHARS: usize = 60;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -283,11 +286,14 @@ impl Driver {
 
     fn agent(&self) -> Agent {
         let agents = &self.shared.parts.agents;
-        let own = agents.get(&self.key.agent).cloned().unwrap_or_default();
-        match self.child() {
-            Some(child) => child.limited(own, agents),
-            None => own,
+        let mut own = agents.get(&self.key.agent).cloned().unwrap_or_default();
+        if let Some(child) = self.child() {
+            return child.limited(own, agents);
         }
+        if let Some(workspace) = self.state().and_then(|state| state.workspace.clone()) {
+            own.workspace = workspace;
+        }
+        own
     }
 
     async fn command(&mut self, command: Command) -> Result<(), DatabaseError> {
@@ -297,7 +303,13 @@ impl Driver {
         }
         match command {
             Command::Wake => Ok(()),
-            Command::Message { incoming, done } => self.take_in(incoming, done).await,
+            Command::Message { incoming, workspace, done } => match self.too_many(&incoming) {
+                Some(message) => {
+                    let _ = done.send(Err(SessionError::Refused(message)));
+                    Ok(())
+                }
+                None => self.take_in(incoming, workspace, done).await,
+            },
             Command::Begin { child, incoming, done } => self.be_born(child, incoming, done).await,
             Command::Stop { by, done } => {
                 let running = self.state().is_some_and(|state| state.run.is_some());
@@ -325,7 +337,7 @@ impl Driver {
                 Ok(())
             }
             Command::Set { model, thinking, effort, done } => {
-                self.append(vec![Entry::Set { model, thinking, effort }]).await?;
+                self.append(vec![Entry::Set { model, thinking, effort, workspace: None }]).await?;
                 if let Some(loaded) = &mut self.loaded {
                     loaded.prepared = None;
                 }
@@ -348,18 +360,15 @@ impl Driver {
         }
     }
 
-    async fn take_in(&mut self, incoming: Incoming, done: Done<Option<Event>>) -> Result<(), DatabaseError> {
+    async fn take_in(
+        &mut self,
+        incoming: Incoming,
+        workspace: Option<PathBuf>,
+        done: Done<Option<Event>>,
+    ) -> Result<(), DatabaseError> {
         let Some(state) = self.state() else { return Ok(()) };
         if state.knows(&incoming.id) {
             let _ = done.send(Ok(settled_by(state, &incoming.id)));
-            return Ok(());
-        }
-        if incoming.from.starts_with(AGENT) && state.written_by(&incoming.from, incoming.at) >= PER_MINUTE {
-            let message = format!(
-                "{} has sent {PER_MINUTE} messages to {} within a minute; wait, or put more into one message",
-                incoming.from, self.key.key
-            );
-            let _ = done.send(Err(SessionError::Refused(message)));
             return Ok(());
         }
         if state.queue.len() >= MAX_QUEUE {
@@ -373,11 +382,37 @@ impl Driver {
         if let Some(why) = due.filter(|_| !is_new) {
             self.begin_anew(why).await?;
         }
+        let is_idle = self.state().is_some_and(|state| !state.has_work());
+        // A run ends where it began: its calls, grants and labels are about that directory.
+        let moves = workspace.filter(|workspace| is_idle && self.agent().workspace != *workspace);
+        if moves.is_some() {
+            self.stage(vec![Entry::Set { model: None, thinking: None, effort: None, workspace: moves }])?;
+        }
+        let begins = self.state().is_some_and(|state| state.messages.is_empty() && !state.has_work());
+        if begins && self.child().is_none() {
+            self.shared.parts.journal.label(&self.key.key, Some(&first_words(&incoming.text))).await?;
+        }
         self.stage(vec![Entry::MessageIn(incoming)])?;
         if let Some(loaded) = &mut self.loaded {
             loaded.accepted.push(done);
         }
         Ok(())
+    }
+
+    /// Why an agent's message is not taken in, if it has written too often. What a restart forgot is in the journal, of this
+    /// session alone.
+    fn too_many(&self, incoming: &Incoming) -> Option<String> {
+        let state = self.state()?;
+        if !incoming.from.starts_with(AGENT) || state.knows(&incoming.id) {
+            return None;
+        }
+        let (from, to) = (agent_of(&incoming.from), agent_of(&self.key.key));
+        let here = state.written_by(&incoming.from, incoming.at) >= PER_MINUTE;
+        (here || !self.shared.pairs.may_write(from, to, incoming.at)).then(|| {
+            format!(
+                "{from} has sent {PER_MINUTE} messages to {to} within a minute; wait, or put more into one message"
+            )
+        })
     }
 
     async fn begin_anew(&mut self, why: String) -> Result<(), DatabaseError> {
@@ -397,6 +432,7 @@ impl Driver {
             session_key: self.key.key.clone(),
             agent: self.key.agent.clone(),
             model,
+            workspace: agent.workspace.clone(),
             running: state.run.as_ref().map(|run| run.id.clone()),
             queued: state.queue.len(),
             messages: state.messages.len(),
@@ -509,6 +545,16 @@ async fn next_effect(loaded: &mut Option<Loaded>) -> Effect {
         // A panic of ours: the run would wait for ever, so it is told.
         Some(Err(err)) => Effect::Broken { generation: loaded.generation, why: err.to_string() },
         None => std::future::pending().await,
+    }
+}
+
+/// What a conversation is about, for those who look for it in a list.
+fn first_words(text: &str) -> String {
+    let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: String = words.chars().filter(|c| !c.is_control()).collect();
+    match words.char_indices().nth(LABEL_CHARS) {
+        Some((at, _)) => format!("{}…", words[..at].trim_end()),
+        None => words,
     }
 }
 

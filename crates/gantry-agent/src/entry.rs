@@ -1,5 +1,7 @@
 //! What can happen in a session: the events of its journal. They are written before or as things happen, and never change.
 
+use std::path::PathBuf;
+
 use gantry_model::{Block, Effort, Reply, Thinking};
 use gantry_tool::{Label, UserQuestion};
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,9 @@ pub enum Entry {
         /// The request was longer than the model takes.
         #[serde(default)]
         overflow: bool,
+        /// What the failure says about the model's window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        learned: Option<LearnedWindow>,
     },
     /// A call of the last reply is about to run.
     CallBegun {
@@ -88,6 +93,9 @@ pub enum Entry {
         thinking: Option<Thinking>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effort: Option<Effort>,
+        /// Where the conversation works from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace: Option<PathBuf>,
     },
     StopAsked {
         by: String,
@@ -150,6 +158,13 @@ impl Entry {
     }
 }
 
+/// A model's window as its refusals show it, where that is less than what is known of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedWindow {
+    pub model: String,
+    pub tokens: usize,
+}
+
 /// A message on its way into a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incoming {
@@ -171,7 +186,7 @@ pub struct Incoming {
 }
 
 /// What a call came to, as the model sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// Text and images.
     pub content: Vec<Block>,
@@ -182,11 +197,29 @@ pub struct CallResult {
     /// The one machine of the owner's that all of it comes from, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// How a command ended that the call ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandEnd>,
+    /// Tools that the call found, which the model is offered from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_tools: Vec<String>,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    pub failed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
 }
 
 impl CallResult {
     pub(crate) fn error(text: impl Into<String>) -> CallResult {
-        CallResult { content: vec![Block::text(text)], is_error: true, labels: Vec::new(), machine: None }
+        CallResult::new(vec![Block::text(text)], true, Vec::new())
+    }
+
+    pub(crate) fn new(content: Vec<Block>, is_error: bool, labels: Vec<Label>) -> CallResult {
+        CallResult { content, is_error, labels, ..CallResult::default() }
     }
 }
 

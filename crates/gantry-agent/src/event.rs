@@ -56,6 +56,11 @@ pub enum Event {
         call: String,
         tool: String,
         is_error: bool,
+        /// The call has no tick: it is an error, or a command that ended with another exit code than 0, a signal or its timeout.
+        failed: bool,
+        /// Of a command that ended.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i64>,
         result: String,
     },
     /// Somebody has to answer before the run goes on.

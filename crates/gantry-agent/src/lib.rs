@@ -16,6 +16,7 @@ mod harmless;
 mod key;
 mod loop_guard;
 mod model;
+mod pairs;
 mod places;
 mod prompt;
 mod reset;
@@ -24,14 +25,17 @@ mod sessions;
 mod slash;
 mod state;
 mod step;
+mod tool_search;
 mod toolbox;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
 pub use always::{ALWAYS_HOURS, Always, MAX_ALWAYS_HOURS};
 pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
-pub use children::{ChildEnd, MAX_CHILDREN, MAX_DEPTH, Standing};
+pub use children::{ChildEnd, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY, Standing};
 pub use driver::Status;
-pub use entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
+pub use entry::{
+    Answer, CallResult, CommandEnd, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
+};
 pub use event::Event;
 pub use key::{BadKey, DmScope, Origin, SessionKey};
 pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};

@@ -133,7 +133,7 @@ mod tests {
                 content: vec![Block::text(*text)],
                 is_error: false,
                 labels: Vec::new(),
-                machine: None,
+                ..CallResult::default()
             };
             guard.replied();
             guard.count("Read", &json!({"path": "a"}), polls, &mut result);

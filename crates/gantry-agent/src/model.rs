@@ -58,8 +58,15 @@ pub struct ModelFacts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFailure {
     /// The request is longer than the model takes.
+    #[error("{message}")]
+    Overflow {
+        message: String,
+        /// The model's window in tokens, where the refusal names it.
+        window: Option<usize>,
+    },
+    /// The answer held nothing. Some servers answer so when the request is longer than they take.
     #[error("{0}")]
-    Overflow(String),
+    Empty(String),
     #[error("{0}")]
     Failed(String),
 }

@@ -4,12 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use gantry_store::{DatabaseError, Marks};
-use gantry_tool::{Access, Call, Capability, Gate, Label, Tool, ToolScope};
+use gantry_tool::{Access, Call, Capability, Gate, LOCAL_NODE, Label, Tool, ToolScope};
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
 
-const LOCAL: &str = "local";
 /// Before an object's key.
 const OBJECT: &str = "gsv:";
 /// Before a machine's name, where a place is all of it.
@@ -80,7 +79,7 @@ impl Places {
         }
         places.runs_commands =
             tool.is_some_and(|tool| tool.capability_ids().contains(&Capability::ShellExec));
-        let machines = gate.machines(call, name, input).into_iter().filter(|node| node != LOCAL);
+        let machines = gate.machines(call, name, input).into_iter().filter(|node| node != LOCAL_NODE);
         places.machines = machines.map(|node| machine(&node)).collect();
         // Nobody here knows which files are touched there, so the whole of it counts as one place.
         places.reads.extend(places.machines.iter().cloned());
@@ -92,6 +91,11 @@ impl Places {
             places.writes.push(call.workspace.to_string_lossy().into_owned());
         }
         places
+    }
+
+    /// Whether the call runs commands.
+    pub(crate) fn runs_commands(&self) -> bool {
+        self.runs_commands
     }
 
     /// Whether the call itself takes something of the owner's along.
@@ -213,7 +217,7 @@ pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
 async fn endpoint(gate: &Gate, call: &Call, text: &str) -> (Vec<String>, Option<String>) {
     match text.split_once(':') {
         Some(("gsv", path)) => (vec![object(call, path)], None),
-        Some((LOCAL, path)) => {
+        Some((LOCAL_NODE, path)) => {
             // As the file engine resolves it, also for those who may not read.
             let anybody = Call { scope: ToolScope::default(), ..call.clone() };
             let touches = gate.touches(&anybody, "local__Read", &json!({ "path": path })).await;

@@ -199,7 +199,8 @@ struct Skill {
 }
 
 impl Skill {
-    /// Of the text's front matter: lines `name: value`, where `metadata` is JSON.
+    /// Of the text's front matter: lines `name: value`, where `metadata` is JSON. What a skill requires may also stand
+    /// below `requires:` in YAML.
     fn parse(text: &str) -> Skill {
         let mut skill = Skill::default();
         let matter =
@@ -215,6 +216,9 @@ impl Skill {
                 _ => {}
             }
         }
+        if skill.capabilities.is_empty() {
+            skill.capabilities = required(matter.unwrap_or_default());
+        }
         if skill.description.is_none() {
             let body = text.rsplit("\n---").next().unwrap_or(text);
             let first = body.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
@@ -228,6 +232,42 @@ impl Skill {
             |node: &NodeLine| self.capabilities.iter().all(|needed| node.capabilities.contains(needed));
         self.always || self.capabilities.is_empty() || nodes.iter().any(|node| node.online && has_all(node))
     }
+}
+
+/// The list below `capabilities:` below `requires:`, in one line with brackets or one item a line.
+fn required(matter: &str) -> Vec<String> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let is_empty = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let mut lines = matter.lines().filter(|line| !is_empty(line)).peekable();
+    let mut requires = None;
+    while let Some(line) = lines.next() {
+        let (at, text) = (depth(line), line.trim());
+        if text == "requires:" {
+            requires = Some(at);
+            continue;
+        }
+        if requires.is_some_and(|above| at <= above) {
+            requires = None;
+        }
+        let Some(listed) = text.strip_prefix("capabilities:").filter(|_| requires.is_some()) else {
+            continue;
+        };
+        let listed = listed.trim();
+        if !listed.is_empty() {
+            return items(listed.trim_matches(['[', ']']).split(','));
+        }
+        let mut below = Vec::new();
+        while let Some(item) = lines.next_if(|line| depth(line) >= at && line.trim().starts_with('-')) {
+            below.push(item.trim().trim_start_matches('-'));
+        }
+        return items(below.into_iter());
+    }
+    Vec::new()
+}
+
+fn items<'a>(listed: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let plain = |item: &'a str| item.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+    listed.map(plain).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
 fn capabilities(metadata: &str) -> Vec<String> {
@@ -247,6 +287,24 @@ mod tests {
     fn node(id: &str, online: bool, capabilities: &[&str]) -> NodeLine {
         let capabilities = capabilities.iter().map(|&id| id.to_owned()).collect();
         NodeLine { id: id.into(), platform: Some("linux-x64".into()), online, capabilities }
+    }
+
+    #[test]
+    fn what_a_skill_requires_is_read_in_json_and_in_yaml() {
+        let parse = |matter: &str| Skill::parse(&format!("---\n{matter}\n---\ntext")).capabilities.join(" ");
+        for matter in [
+            r#"metadata: {"gsv":{"requires":{"capabilities":["gpu","shell.exec"]}}}"#,
+            "requires:\n  capabilities: [gpu, \"shell.exec\"]",
+            "name: x\nrequires:\n  # both\n  capabilities:\n    - gpu\n    - 'shell.exec'   # for make\nalways: false",
+            "metadata:\n  gantry:\n    requires:\n      capabilities:\n      - gpu\n      - shell.exec\n",
+        ] {
+            assert_eq!(parse(matter), "gpu shell.exec", "{matter}");
+        }
+        assert_eq!(parse("capabilities: [gpu]\nrequires:\n  bins: [x]"), "");
+        let gpu = Skill::parse("---\nrequires:\n  capabilities: [gpu]\n---\n");
+        assert!(
+            !gpu.fits(&[node("local", true, &["shell.exec"])]) && gpu.fits(&[node("far", true, &["gpu"])])
+        );
     }
 
     #[tokio::test]

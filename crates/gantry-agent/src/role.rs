@@ -49,23 +49,10 @@ pub(crate) struct Resolved {
 /// What begins children. Never given to a child of `spawn_agent`.
 pub(crate) const BEGINS_CHILDREN: [&str; 2] = ["spawn_agent", "tool::agent_spawn"];
 
-/// What `bash` stands for: every way to run a command, and to have another session run one.
-const SHELLS: [&str; 7] =
-    ["bash", "Bash", "Process", "exec", "tool::shell_exec", "gsv__SessionSend", "tool::agent_send"];
+/// What `bash` stands for: every way to run a command, and to have somebody else run one.
+const ACTS: [&str; 3] = ["effect:runs-commands", "effect:sends-messages", "effect:starts-agents"];
 /// What `write_file` stands for: every way to change a file.
-const WRITES: [&str; 11] = [
-    "write_file",
-    "batch_files",
-    "Write",
-    "Edit",
-    "write",
-    "tool::file_write",
-    "tool::apply_patch",
-    "gsv__WriteFile",
-    "gsv__EditFile",
-    "gsv__DeleteFile",
-    "gsv__Transfer",
-];
+const WRITES: [&str; 1] = ["effect:writes-files"];
 /// What its owner and its conversations have told an agent.
 const KNOWLEDGE: [&str; 8] = [
     "gsv__ReadFile",
@@ -92,9 +79,9 @@ pub fn built_in() -> BTreeMap<String, Role> {
     let but = |deny: &[&[&str]]| ToolLimits { allow: None, deny: names(&deny.concat()) };
     let only = |allow: &[&str]| ToolLimits { allow: Some(names(allow)), deny: Vec::new() };
     [
-        ("researcher", role("balanced", Effort::High, RESEARCHER, but(&[&SHELLS, &WRITES]))),
-        ("creator", role("balanced", Effort::High, CREATOR, but(&[&SHELLS]))),
-        ("operator", role("fast", Effort::High, OPERATOR, but(&[&SHELLS, &WRITES]))),
+        ("researcher", role("balanced", Effort::High, RESEARCHER, but(&[&ACTS, &WRITES]))),
+        ("creator", role("balanced", Effort::High, CREATOR, but(&[&ACTS]))),
+        ("operator", role("fast", Effort::High, OPERATOR, but(&[&ACTS, &WRITES]))),
         ("collector", role("fast", Effort::Medium, COLLECTOR, only(&COLLECTS))),
     ]
     .map(|(name, role)| (name.to_owned(), role))
@@ -148,10 +135,7 @@ mod tests {
         assert_eq!(plain.tools, [nobody.clone(), ToolLimits::default()]);
         let by_role = resolve(&Spec::default(), researcher);
         assert_eq!((by_role.model.as_deref(), by_role.effort), (Some("balanced"), Some(Effort::High)));
-        assert!(
-            by_role.tools[1].deny.iter().any(|name| name == "bash")
-                && by_role.tools[1].deny.iter().any(|name| name == "write_file")
-        );
+        assert_eq!(by_role.tools[1].deny, names(&[&ACTS[..], &WRITES].concat()));
         let spec = Spec {
             model: Some("deep".into()),
             effort: Some(Effort::Low),
@@ -173,6 +157,31 @@ mod tests {
     }
 
     #[test]
+    fn roles_leave_out_what_nobody_vouches_for() {
+        use gantry_tool::testing::echo_tool;
+        use gantry_tool::{Capability, Effect, ToolScope, Toolset};
+        let tool = |name: &str| echo_tool(name, Toolset::Assistant);
+        let tools = [
+            tool("read_file").read_only(),
+            tool("http_request").open_world().effects(&[]),
+            tool("write_file").capabilities(&[Capability::FilesystemWrite]),
+            tool("bash").capabilities(&[Capability::ShellExec]),
+            tool("tool::agent_send").effects(&[Effect::SendsMessages]),
+            tool("made_tomorrow"),
+            echo_tool("files__write_file", Toolset::Mcp),
+        ];
+        let allowed = |role: &str| -> Vec<&str> {
+            let limits = &built_in()[role].tools;
+            let scope = ToolScope::new(limits.allow.as_deref(), &limits.deny).unwrap();
+            tools.iter().filter(|tool| scope.allows(tool)).map(|tool| tool.name()).collect()
+        };
+        assert_eq!(allowed("researcher"), ["read_file", "http_request"]);
+        assert_eq!(allowed("operator"), ["read_file", "http_request"]);
+        assert_eq!(allowed("creator"), ["read_file", "http_request", "write_file"]);
+        assert_eq!(allowed("collector"), ["read_file", "http_request"]);
+    }
+
+    #[test]
     fn the_four_roles_are_there() {
         let roles = built_in();
         let facts: Vec<_> =
@@ -187,6 +196,6 @@ mod tests {
             ]
         );
         assert_eq!(roles["collector"].tools.allow, Some(names(&COLLECTS)));
-        assert!(!roles["creator"].tools.deny.iter().any(|name| name == "write_file"));
+        assert_eq!(roles["creator"].tools.deny, names(&ACTS));
     }
 }

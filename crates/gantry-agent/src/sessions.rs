@@ -1,6 +1,7 @@
 //! All sessions of a gateway: who wants to say something to one finds it here, and so does who wants to listen.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,10 +22,12 @@ use crate::entry::{Answer, Incoming};
 use crate::event::Event;
 use crate::key::{BadKey, DmScope, SessionKey};
 use crate::model::Model;
+use crate::pairs::Pairs;
 use crate::places;
 use crate::prompt::NodeLine;
 use crate::role::Role;
 use crate::slash::{self, HELP, Slash};
+use crate::tool_search;
 
 /// Events that a slow listener may miss before it is told so.
 const EVENTS: usize = 1024;
@@ -73,6 +76,10 @@ pub(crate) struct Shared {
     pub(crate) marks: Marks,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
+    /// Finds tools that agents are not offered.
+    pub(crate) search: Gate,
+    /// Which agents wrote to which lately.
+    pub(crate) pairs: Pairs,
     /// Held while a child is begun.
     pub(crate) births: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
@@ -96,6 +103,9 @@ pub enum SessionError {
     /// The caller can mend this.
     #[error("{0}")]
     Refused(String),
+    /// A rule is against it.
+    #[error("denied: {0}")]
+    Denied(String),
     #[error("the gateway is stopping")]
     Stopping,
     #[error(transparent)]
@@ -117,6 +127,8 @@ pub struct Said {
     pub labels: Vec<Label>,
     /// As [`Sessions::payer`] says, of what an agent writes.
     pub payer: Option<Payer>,
+    /// Where the conversation works from now on. A run that is under way stays where it is.
+    pub workspace: Option<PathBuf>,
 }
 
 /// What became of it.
@@ -134,9 +146,11 @@ impl Sessions {
     pub fn new(parts: SessionsParts) -> Sessions {
         let shared = Shared {
             marks: parts.journal.marks(),
+            search: tool_search::gate(&parts.gate),
             parts,
             stopping: CancellationToken::new(),
             ending: CancellationToken::new(),
+            pairs: Pairs::default(),
             births: tokio::sync::Mutex::default(),
             tasks: TaskTracker::new(),
             live: Mutex::default(),
@@ -177,8 +191,12 @@ impl Sessions {
 
     /// Says something. A message is on disk when this returns.
     pub async fn send(&self, key: &SessionKey, said: Said) -> Result<Sent, SessionError> {
-        if said.text.len() > MAX_MESSAGE_BYTES || said.text.trim().is_empty() {
-            let message = format!("a message has 1 to {MAX_MESSAGE_BYTES} bytes");
+        if said.text.trim().is_empty() {
+            return Err(SessionError::Refused("the message is empty".into()));
+        }
+        if said.text.len() > MAX_MESSAGE_BYTES {
+            let message =
+                format!("the message has {} bytes; {MAX_MESSAGE_BYTES} are allowed", said.text.len());
             return Err(SessionError::Refused(message));
         }
         match slash::parse(&said.text) {
@@ -199,7 +217,8 @@ impl Sessions {
             labels: said.labels,
             payer: said.payer,
         };
-        let settled = self.ask(key, |done| Command::Message { incoming, done }).await?;
+        let workspace = said.workspace;
+        let settled = self.ask(key, |done| Command::Message { incoming, workspace, done }).await?;
         Ok(match settled {
             Some(event) => Sent::Settled { message: id, event: Box::new(event) },
             None => Sent::Accepted { message: id },
@@ -339,8 +358,8 @@ impl Sessions {
                 Err(SessionError::Refused(message.into()))
             }
             Slash::Trust(written) => {
-                let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
-                let place = places::written(&key.agent, &agent.workspace, &written);
+                let workspace = self.own_status(key).await?.workspace;
+                let place = places::written(&key.agent, &workspace, &written);
                 let private = self.shared.marks.remove(&places::private(&place)).await?;
                 let marks = private.saturating_add(self.shared.marks.remove(&place).await?);
                 Ok(match self.shared.marks.covering(&place).await? {

@@ -54,7 +54,10 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
         ("trust", Some(place)) => Ok(Slash::Trust(place)),
         ("trust", None) => Err("say which file, directory or gsv:OBJECT to trust".into()),
         ("help" | "?", None) => Ok(Slash::Help),
-        (word, _) => Err(format!("/{word} is no command, or takes nothing; {HELP}")),
+        (word @ ("stop" | "new" | "reset" | "compact" | "status" | "help" | "?"), Some(_)) => {
+            Err(format!("/{word} takes no argument; /help lists the commands"))
+        }
+        (word, _) => Err(format!("unknown command /{word}; /help lists them")),
     })
 }
 
@@ -102,5 +105,7 @@ mod tests {
         for wrong in ["/stopp", "/think", "/think much", "/new session", "/always a b"] {
             assert!(matches!(parse(wrong), Some(Err(_))), "{wrong:?}");
         }
+        assert_eq!(parse("/nope"), Some(Err("unknown command /nope; /help lists them".into())));
+        assert_eq!(parse("/new x"), Some(Err("/new takes no argument; /help lists the commands".into())));
     }
 }

@@ -2,6 +2,7 @@
 //! over.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
 use gantry_tool::{Approval, Label};
@@ -9,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::child::{Child, Payer};
-use crate::entry::{Answer, CallResult, End, Entry, GrantScope, Incoming, Question, UserAsked};
+use crate::entry::{
+    Answer, CallResult, End, Entry, GrantScope, Incoming, LearnedWindow, Question, UserAsked,
+};
 use crate::flow::{self, Flow};
 use crate::loop_guard::LoopGuard;
 
@@ -17,6 +20,8 @@ use crate::loop_guard::LoopGuard;
 const REMEMBERED_IDS: usize = 256;
 /// Runs whose ends are remembered.
 const REMEMBERED_ENDS: usize = 16;
+/// Tools that a session has found; the oldest make room.
+const MAX_FOUND_TOOLS: usize = 40;
 /// "Always" answers of one session; the oldest make room.
 const MAX_GRANTS: usize = 100;
 
@@ -30,6 +35,10 @@ pub(crate) const INTERRUPTED: &str = "interrupted: the gateway ended during this
 pub(crate) const NOT_RUN: &str = "not run: the run was ended before this call began";
 const STOPPED: &str = "stopped: the run was ended during this call, so its outcome is unknown";
 
+/// What a run answers when its model ended the turn without a word.
+pub(crate) const NO_ANSWER: &str = "[the model ended its turn without an answer; send the message again, or choose another \
+     model with /model]";
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -41,10 +50,18 @@ pub struct State {
     pub model: Option<String>,
     pub thinking: Option<Thinking>,
     pub effort: Option<Effort>,
+    /// Where it works; without one, where its agent does.
+    pub workspace: Option<PathBuf>,
     pub grants: VecDeque<Grant>,
     pub flow: Flow,
     pub usage: Usage,
+    /// The window of the session's model, if it refused a request that should have fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned: Option<LearnedWindow>,
     pub last_activity: i64,
+    /// Tools that the model has found, beside those that it is always offered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found_tools: Vec<String>,
     /// When the conversation began, or began anew.
     pub began: i64,
     /// Its limits, if it is a child.
@@ -247,7 +264,10 @@ impl State {
                 }
             }
             Entry::RequestLost => self.leave_asking(Phase::Ready),
-            Entry::RequestFailed { error, overflow } => self.leave_asking(Phase::Failed { error, overflow }),
+            Entry::RequestFailed { error, overflow, learned } => {
+                self.learned = learned.or(self.learned.take());
+                self.leave_asking(Phase::Failed { error, overflow });
+            }
             Entry::Replied { reply } => self.replied(*reply),
             Entry::CallBegun { call, read_only, polls } => self.with_call(&call, |call| {
                 if call.status == CallStatus::Waiting {
@@ -279,7 +299,11 @@ impl State {
                     }
                 }
             }
-            Entry::Set { model, thinking, effort } => {
+            Entry::Set { model, thinking, effort, workspace } => {
+                if model.is_some() {
+                    self.learned = None;
+                }
+                self.workspace = workspace.or(self.workspace.take());
                 self.model = model.or(self.model.take());
                 self.thinking = thinking.or(self.thinking);
                 self.effort = effort.or(self.effort);
@@ -303,6 +327,7 @@ impl State {
             model: self.model.clone(),
             thinking: self.thinking,
             effort: self.effort,
+            workspace: self.workspace.clone(),
             grants: self.grants.clone(),
             usage: self.usage,
             ids: self.ids.clone(),
@@ -395,6 +420,9 @@ impl State {
         run.phase = match reply.stop {
             _ if !calls.is_empty() => Phase::Calling(calls),
             StopReason::Pause => Phase::Ready,
+            StopReason::EndTurn | StopReason::ToolUse if text.trim().is_empty() => {
+                Phase::Answered(NO_ANSWER.to_owned())
+            }
             StopReason::EndTurn | StopReason::ToolUse => Phase::Answered(text),
             StopReason::MaxTokens => Phase::Answered(format!(
                 "{text}\n[the answer was cut: the model's longest answer was reached]"
@@ -424,6 +452,13 @@ impl State {
             None => run.guard.count(&call.name, &call.input, polls, &mut result),
         }
         let step = step_name(&call.name, &call.input);
+        for name in &result.found_tools {
+            if !self.found_tools.contains(name) {
+                self.found_tools.push(name.clone());
+            }
+        }
+        let excess = self.found_tools.len().saturating_sub(MAX_FOUND_TOOLS);
+        self.found_tools.drain(..excess);
         match &result.machine {
             Some(machine) => self.flow.add_from(machine, &result.labels, &step),
             None => self.flow.add(&result.labels, &step),

@@ -13,8 +13,11 @@ pub(crate) struct Limits {
     pub(crate) window: Window,
 }
 
-/// Compactions in a row that did not make the model reply.
+/// Compactions in a row, because the conversation seems to fill the window.
 const MAX_COMPACTIONS: u32 = 2;
+/// Compactions in a row of a conversation that the model refuses. Each one assumes at most half the window of the one
+/// before; the last one keeps the task alone.
+pub(crate) const MAX_OVERFLOWS: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
@@ -49,10 +52,14 @@ pub(crate) fn next(state: &State, limits: &Limits, now: i64) -> Step {
         Phase::Asking => Step::Wait,
         Phase::Calling(_) => calling(state),
         Phase::Answered(text) => ended(End::Final { text: text.clone() }),
-        Phase::Failed { overflow: true, .. }
-            if run.compactions < MAX_COMPACTIONS && state.messages.len() > 1 =>
-        {
-            Step::Compact
+        Phase::Failed { overflow: true, .. } if run.compactions < MAX_OVERFLOWS => Step::Compact,
+        Phase::Failed { error, overflow: true } => {
+            let reserved = limits.window.reserved;
+            let error = format!(
+                "{error}; not even the task alone fits, since the agent's prompt, its tools and the answer take about \
+                 {reserved} tokens: use a model with a larger window, or give the agent fewer tools"
+            );
+            ended(End::Failed { error })
         }
         Phase::Failed { error, .. } => ended(End::Failed { error: error.clone() }),
     }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gantry_model::{Block, ToolSpec};
-use gantry_tool::{Answer, Call, Label, Outcome, Refusal, Reply, Tool, Toolset, View, published_name};
+use gantry_tool::{
+    Answer, Call, Gate, Label, Outcome, Refusal, Reply, Tool, Toolset, View, published_input, published_name,
+};
 use serde_json::Value;
 
-use crate::entry::CallResult;
+use crate::entry::{CallResult, CommandEnd};
 use crate::flow::fenced;
 
 /// Tools that exist to be asked again until something has happened.
@@ -58,6 +60,14 @@ impl Toolbox {
         toolbox
     }
 
+    /// Offers the tool that finds the others, which is not in the registry.
+    pub(crate) fn add_search(&mut self, gate: &Gate) {
+        for tool in gate.registry().entries() {
+            self.add(tool.name(), &tool, tool.input_schema().clone());
+        }
+        self.specs.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
     fn add(&mut self, name: &str, tool: &Arc<Tool>, input_schema: Value) {
         let shown = published_name(name);
         let named = Named { name: name.to_owned(), tool: tool.clone() };
@@ -65,7 +75,7 @@ impl Toolbox {
         self.specs.push(ToolSpec {
             name: shown,
             description: tool.description().to_owned(),
-            input_schema,
+            input_schema: Value::Object(published_input(input_schema)),
             eager_input_streaming: tool.toolset() == Toolset::Assistant,
         });
     }
@@ -80,7 +90,9 @@ impl Toolbox {
     }
 
     /// What is unknown is taken for the worst; the gate will not run it.
-    pub(crate) fn kind(&self, name: &str, view: &View, call: &Call) -> Kind {
+    ///
+    /// `meant` are the tools that the call would run: another machine that has the tool too does not count.
+    pub(crate) fn kind(&self, name: &str, view: &View, call: &Call, meant: &[Arc<Tool>]) -> Kind {
         let Some(tool) = self.tool(name, view) else {
             return Kind { read_only: false, polls: false, reaches_outside: true };
         };
@@ -88,12 +100,10 @@ impl Toolbox {
         Kind {
             read_only: tool.is_read_only() || goes_on(tool.name()),
             polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
-            // Of a tool that several machines have, one may reach what another cannot.
-            reaches_outside: tool.reaches_outside(call)
-                || view
-                    .entries()
-                    .iter()
-                    .any(|other| is_on_a_node(other, bare) && other.reaches_outside(call)),
+            reaches_outside: match meant {
+                [] => tool.reaches_outside(call),
+                meant => meant.iter().any(|tool| tool.reaches_outside(call)),
+            },
         }
     }
 }
@@ -101,10 +111,6 @@ impl Toolbox {
 /// Whether a call may be left at any moment, since the next process takes it up where it was.
 pub(crate) fn goes_on(name: &str) -> bool {
     GOES_ON.contains(&gantry_tool::canonical_name(name).as_str())
-}
-
-fn is_on_a_node(tool: &Tool, bare: &str) -> bool {
-    tool.toolset() == Toolset::Node && tool.name().split_once("__").is_some_and(|(_, name)| name == bare)
 }
 
 /// What came of a call, as text and images. `shorten` is given each text and makes it fit.
@@ -128,7 +134,21 @@ pub(crate) fn result(outcome: Outcome, mark: &str, shorten: impl FnOnce(String) 
     if !text.is_empty() || content.is_empty() {
         content.insert(0, Block::text(if text.is_empty() { "(no output)".to_owned() } else { text }));
     }
-    CallResult { content, is_error, labels: outcome.labels, machine: None }
+    CallResult::new(content, is_error, outcome.labels)
+}
+
+/// How a command ended that a call ran, in the words of any toolset; none while it runs on.
+pub(crate) fn command_end(answer: &Answer) -> Option<CommandEnd> {
+    let (Answer::Success(Reply::Json(value)) | Answer::ToolError(Reply::Json(value))) = answer else {
+        return None;
+    };
+    let exit_code = ["exitCode", "exit_code"].iter().find_map(|key| value.get(key)?.as_i64());
+    let is_true = |key: &str| value.get(key).is_some_and(|value| value == true);
+    let failed = exit_code.is_some_and(|code| code != 0)
+        || value.get("signal").is_some_and(Value::is_string)
+        || is_true("timedOut")
+        || is_true("timed_out");
+    (failed || exit_code.is_some()).then_some(CommandEnd { failed, exit_code })
 }
 
 fn blocks(reply: Reply) -> Vec<Block> {
@@ -184,15 +204,52 @@ mod tests {
         assert_eq!(names, ["Bash", "box__Bash", "tool__file_read"]);
         assert_eq!(toolbox.real_name("tool__file_read"), "tool::file_read");
         let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
-        assert_eq!(
-            toolbox.kind("Bash", &view, &call),
-            Kind { read_only: false, polls: false, reaches_outside: true }
-        );
-        assert!(
-            toolbox.kind("tool__file_read", &view, &call).read_only
-                && !toolbox.kind("nothing", &view, &call).read_only
-        );
-        assert!(toolbox.kind("a__Bash", &view, &call).reaches_outside);
+        let kind = |name: &str, input: Value| {
+            let meant = gate.tools_meant(&call, &toolbox.real_name(name), &input);
+            toolbox.kind(name, &view, &call, &meant)
+        };
+        assert_eq!(kind("Bash", json!({})), Kind { read_only: false, polls: false, reaches_outside: true });
+        assert!(kind("tool__file_read", json!({})).read_only && !kind("nothing", json!({})).read_only);
+        assert!(kind("a__Bash", json!({})).reaches_outside);
+    }
+
+    #[test]
+    fn a_call_is_judged_by_the_machine_it_runs_on() {
+        let (gate, _) = gate([]);
+        let shell = |node: &str| echo_tool("Bash", Toolset::Node).on_node(node).open_world();
+        gate.registry().replace(shell("local").offline_when(|_| true));
+        for (node, online) in [("away", false), ("far", true)] {
+            gate.registry().set_node(node, NodeState { online, tags: Vec::new() }, vec![shell(node)]);
+        }
+        let view = gate.registry().view(&ToolScope::default());
+        let toolbox = Toolbox::new(&view);
+        let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
+        for (input, outside) in [
+            (json!({}), false),
+            (json!({"node": "local"}), false),
+            (json!({"node": "far"}), true),
+            (json!({"node": "away"}), true),
+            (json!({"node": "*"}), true),
+        ] {
+            let meant = gate.tools_meant(&call, "Bash", &input);
+            assert_eq!(toolbox.kind("Bash", &view, &call, &meant).reaches_outside, outside, "{input}");
+            assert_eq!(
+                gate.machines(&call, "Bash", &input).contains(&"away".to_owned()),
+                input["node"] == "away" || input["node"] == "*"
+            );
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_command_is_read_in_every_toolsets_words() {
+        let end = |value: Value| command_end(&Answer::Success(Reply::Json(value)));
+        let ended = |failed, exit_code| Some(CommandEnd { failed, exit_code });
+        assert_eq!(end(json!({"exitCode": 0, "signal": null, "timedOut": false})), ended(false, Some(0)));
+        assert_eq!(end(json!({"exitCode": 101, "status": "failed"})), ended(true, Some(101)));
+        assert_eq!(end(json!({"exitCode": null, "signal": "SIGKILL"})), ended(true, None));
+        assert_eq!(end(json!({"success": false, "exit_code": -1, "timed_out": true})), ended(true, Some(-1)));
+        assert_eq!(end(json!({"status": "running", "pid": 7})), None);
+        assert_eq!(command_end(&Answer::Success(Reply::Text("exitCode".into()))), None);
     }
 
     #[test]

@@ -20,29 +20,50 @@ pub struct Prefix {
     pub truncated: bool,
 }
 
+/// Where a text is cut that is longer than what was asked for.
+pub struct Cut<'a> {
+    /// So many bytes more are read, for `place` to see.
+    pub look_ahead: u64,
+    /// Given a text and where it would be cut, says where to cut it: there, or before.
+    pub place: &'a dyn Fn(&str, usize) -> usize,
+}
+
 /// Reads at most `max_bytes` of a text file. Binary content is an error that names its type.
-pub fn prefix(file: &OpenFile, max_bytes: u64) -> Result<Prefix, FileError> {
+pub fn prefix(file: &OpenFile, max_bytes: u64, cut: &Cut<'_>) -> Result<Prefix, FileError> {
     let binary = |head: &[u8]| FileError::Binary { path: file.path.clone(), mime: media::mime(head) };
     let max_bytes = max_bytes.min(MAX_PREFIX_BYTES);
     let encoding = Encoding::of(&file.read_up_to(4)?);
     if encoding.is_utf16() {
         let bytes = file.read_all(MAX_UTF16_BYTES)?;
         let text = text::decode(&bytes).map_err(|_| binary(&bytes))?.text;
-        let end = text.floor_char_boundary(usize::try_from(max_bytes).unwrap_or(usize::MAX));
+        let end = end_of(&text, max_bytes, cut);
         let truncated = end < text.len();
         return Ok(Prefix { text: text[..end].to_owned(), size: bytes.len() as u64, truncated });
     }
     // One byte more than asked for tells whether the file goes on.
-    let mut bytes = file.read_up_to(max_bytes.saturating_add(1))?;
+    let wanted = max_bytes.saturating_add(cut.look_ahead).saturating_add(1);
+    let bytes = file.read_up_to(wanted)?;
     let truncated = bytes.len() as u64 > max_bytes;
     let size = if truncated { file.meta.size.max(bytes.len() as u64) } else { bytes.len() as u64 };
-    let text = if truncated {
-        bytes.pop();
-        text::whole_characters(&bytes)
-    } else {
-        std::str::from_utf8(&bytes).ok()
+    let text = match bytes.len() as u64 == wanted {
+        true => text::whole_characters(&bytes),
+        false => std::str::from_utf8(&bytes).ok(),
     };
-    let text = text.ok_or_else(|| binary(&bytes))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
-    Ok(Prefix { text, size, truncated })
+    // What was not asked for need not be text.
+    let asked = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+    let text = text.or_else(|| text::whole_characters(bytes.get(..asked).filter(|_| truncated)?));
+    let whole = text.ok_or_else(|| binary(&bytes))?;
+    let text = whole.strip_prefix('\u{feff}').unwrap_or(whole);
+    // The mark counts among the bytes that were asked for.
+    let max_bytes = max_bytes.saturating_sub((whole.len() - text.len()) as u64);
+    let end = if truncated { end_of(text, max_bytes, cut) } else { text.len() };
+    Ok(Prefix { text: text[..end].to_owned(), size, truncated })
+}
+
+fn end_of(text: &str, max_bytes: u64, cut: &Cut<'_>) -> usize {
+    let end = text.floor_char_boundary(usize::try_from(max_bytes).unwrap_or(usize::MAX));
+    match end < text.len() {
+        true => text.floor_char_boundary((cut.place)(text, end).min(end)),
+        false => end,
+    }
 }

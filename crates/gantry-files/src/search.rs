@@ -35,6 +35,8 @@ pub use self::{order::MAX_DIRECTORY_ENTRIES, text::MAX_LINE_BYTES};
 pub const MATCH_LIMIT: usize = 100;
 /// Characters of a matching line that are returned.
 pub const LINE_CHARS: usize = 200;
+/// How much of the rest of a longer line is returned, in bytes: enough to see a secret that begins in front of the cut.
+pub(crate) const BEYOND_BYTES: usize = 8 * 1024;
 /// Files a thread takes at a time: few enough to stop soon, enough to make the lock unimportant.
 const BATCH_FILES: usize = 16;
 
@@ -55,8 +57,9 @@ pub struct Match {
     pub line: u64,
     /// The line without its ending, at most [`LINE_CHARS`] characters.
     pub content: String,
-    /// Whether `content` is only the beginning of the line.
-    pub cut: bool,
+    /// The beginning of what follows `content` in the line: not empty when `content` is only a part of it. It is not
+    /// to be shown.
+    pub beyond: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -242,8 +245,12 @@ impl Batch {
         }
         if !outcome.lines.is_empty() {
             let path = path();
-            let matched =
-                |Line { number, content, cut }| Match { path: path.clone(), line: number, content, cut };
+            let matched = |Line { number, content, beyond }| Match {
+                path: path.clone(),
+                line: number,
+                content,
+                beyond,
+            };
             self.matches.extend(outcome.lines.into_iter().map(matched));
         }
     }

@@ -2,7 +2,7 @@
 
 use gantry_link::Request;
 use gantry_protocol::{ErrorCode, RawJson, WireError, method, raw};
-use gantry_store::{DatabaseError, NewClientToken};
+use gantry_store::{ClientToken, DatabaseError, NewClientToken};
 use gantry_tool::{ToolScope, Toolset, nearest};
 use gantry_toolsets::LOCAL_NODE;
 use serde::Deserialize;
@@ -47,6 +47,11 @@ impl Gateway {
     pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
         Some(match request.method.as_str() {
             method::NODES_LIST => request.no_params().map(|()| raw(&json!({"nodes": self.node_infos()}))),
+            method::GATEWAY_STATUS => match (request.no_params(), &self.status) {
+                (Ok(()), Some(report)) => Ok(raw(&report().await)),
+                (Ok(()), None) => Ok(raw(&json!({}))),
+                (Err(err), _) => Err(err),
+            },
             method::TOKENS_LIST => match request.no_params() {
                 Ok(()) => match self.database.list_client_tokens().await {
                     Ok(tokens) => Ok(raw(&json!({"tokens": tokens}))),
@@ -120,6 +125,11 @@ impl Gateway {
 
     async fn token_request(&self, name: &str, params: TokenParams) -> Result<RawJson, WireError> {
         if name == method::TOKENS_REVOKE {
+            let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
+            if is_revoked(&tokens, &params.name) {
+                let message = format!("the client token {:?} is already revoked", params.name);
+                return Err(WireError::new(ErrorCode::Conflict, message));
+            }
             self.database.revoke_client_token(&params.name, now_ms()).await.map_err(database_error)?;
             self.auth.revoked(&params.name);
             self.close_links_of(&params.name);
@@ -188,6 +198,12 @@ fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
         _ => return Ok(()),
     };
     Err(WireError::new(ErrorCode::Conflict, format!("\"{id}\" is the gateway's own machine: {cannot}")))
+}
+
+/// Whether there was a token of that name, and none of that name is good any more.
+fn is_revoked(tokens: &[ClientToken], name: &str) -> bool {
+    let mut same = tokens.iter().filter(|token| token.name == name).peekable();
+    same.peek().is_some() && same.all(|token| token.revoked.is_some())
 }
 
 fn database_error(err: DatabaseError) -> WireError {

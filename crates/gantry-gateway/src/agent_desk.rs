@@ -106,6 +106,7 @@ impl AgentDesk for GatewayDesk {
                 from: sender,
                 labels: call.labels.clone(),
                 payer: self.sessions.payer(&call).await.map_err(session_error)?,
+                workspace: None,
             };
             self.sessions.send(&key, said).await.map_err(session_error)?;
             Ok(())

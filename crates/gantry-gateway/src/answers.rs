@@ -1,7 +1,7 @@
 //! What agents answered to callers who keep the conversation themselves, and say the answers again with their next message:
 //! their labels have to come back with them. Of an answer that is not known any more, or was changed, the worst is said.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use gantry_tool::Label;
@@ -11,22 +11,32 @@ const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    known: Mutex<VecDeque<(blake3::Hash, Vec<Label>)>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    labels: HashMap<blake3::Hash, Vec<Label>>,
+    /// The oldest first.
+    order: VecDeque<blake3::Hash>,
 }
 
 impl Answers {
     pub(crate) fn note(&self, text: &str, labels: &[Label]) {
         let hash = hash(text);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, before)) = known.iter_mut().find(|(other, _)| *other == hash) {
+        if let Some(before) = known.labels.get_mut(&hash) {
             // The same words may come from either.
             add(before, labels);
             return;
         }
-        if known.len() >= REMEMBERED {
-            known.pop_front();
+        if known.order.len() >= REMEMBERED
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.labels.remove(&oldest);
         }
-        known.push_back((hash, labels.to_vec()));
+        known.order.push_back(hash);
+        known.labels.insert(hash, labels.to_vec());
     }
 
     /// Of all these together.
@@ -34,9 +44,8 @@ impl Answers {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut labels = Vec::new();
         for text in texts {
-            let hash = hash(&text);
-            match known.iter().find(|(other, _)| *other == hash) {
-                Some((_, found)) => add(&mut labels, found),
+            match known.labels.get(&hash(&text)) {
+                Some(found) => add(&mut labels, found),
                 None => return vec![Label::Untrusted, Label::Private],
             }
         }

@@ -20,6 +20,8 @@ pub struct Agent {
     pub scope: ToolScope,
     /// Absolute; else the gateway's own.
     pub workspace: Option<PathBuf>,
+    /// The node that its bare tool names mean.
+    pub node: Option<String>,
 }
 
 /// What a surface asks for beside the tool.
@@ -66,13 +68,7 @@ impl Gateway {
         };
         let workspace = match wanted.workspace {
             None => agent.workspace.clone().unwrap_or_else(|| self.workspace.clone()),
-            Some(_) if !identity.is_operator() => {
-                return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
-            }
-            Some(path) if path.starts_with('/') => PathBuf::from(path),
-            Some(_) => {
-                return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
-            }
+            Some(path) => chosen_workspace(identity, path)?,
         };
         let mut call = Call::until(cancel, principal, surface, workspace);
         id.clone_into(&mut call.agent);
@@ -82,6 +78,7 @@ impl Gateway {
         }
         call.autonomy = agent.autonomy;
         call.scope = self.scope(identity, agent, surface)?;
+        call.default_node.clone_from(&agent.node);
         Ok(call)
     }
 
@@ -123,6 +120,17 @@ impl Gateway {
             }
         })
     }
+}
+
+/// The workspace that a caller asks for. The choice is the operator's only.
+pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
+    if !identity.is_operator() {
+        return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
+    }
+    if !path.starts_with('/') {
+        return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
+    }
+    Ok(PathBuf::from(path))
 }
 
 /// The agent as which somebody acts: the one they name, else the one that is theirs. `None` for a token without agents,

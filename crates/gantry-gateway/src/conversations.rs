@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_agent::{
-    Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions,
+    Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions, Status,
 };
 use gantry_store::JournalEvent;
 use gantry_tool::{Label, Refusal, RefusalCode, Registry};
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::auth::Identity;
+use crate::callers::chosen_workspace;
 use crate::gateway::Gateway;
 use crate::nodes::{Nodes, local_info};
 
@@ -60,7 +61,7 @@ pub(crate) struct AnswerParams {
 }
 
 /// What somebody says.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MessageParams {
     #[serde(default)]
@@ -72,6 +73,9 @@ pub(crate) struct MessageParams {
     /// Kept, and given back with the answer.
     #[serde(default)]
     pub(crate) reply_to: Value,
+    /// Where the conversation works from now on; the operator's choice only.
+    #[serde(default)]
+    pub(crate) workspace: Option<String>,
 }
 
 /// How somebody takes part.
@@ -132,15 +136,19 @@ impl Gateway {
             Identity::Client(_) | Identity::Operator => sessions.list(limit, offset).await,
         };
         let (rows, total) = listed.map_err(session_refusal)?;
-        let theirs = rows.into_iter().filter(|row| self.session(identity, &row.key, Part::Reads).is_ok());
-        let rows = theirs.map(|row| {
-            json!({
+        let mut theirs = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Ok((sessions, key)) = self.session(identity, &row.key, Part::Reads) else { continue };
+            // One that cannot be asked is listed all the same.
+            let asks = |status: &Status| !status.questions.is_empty() || !status.asks.is_empty();
+            let waiting = row.has_work && sessions.status(&key).await.is_ok_and(|status| asks(&status));
+            theirs.push(json!({
                 "sessionKey": row.key, "agent": row.agent, "label": row.label, "created": row.created,
                 "lastActivity": row.last_activity, "events": row.next_seq, "running": row.has_work,
-                "parent": row.parent,
-            })
-        });
-        Ok(json!({"sessions": rows.collect::<Vec<_>>(), "total": total}))
+                "waiting": waiting, "parent": row.parent,
+            }));
+        }
+        Ok(json!({"sessions": theirs, "total": total}))
     }
 
     pub(crate) fn list_agents(&self, identity: &Identity) -> Result<Value, Refusal> {
@@ -208,7 +216,10 @@ impl Gateway {
         params: MessageParams,
         labels: Vec<Label>,
     ) -> Result<Sent, Refusal> {
+        let workspace =
+            params.workspace.as_deref().map(|path| chosen_workspace(identity, path)).transpose()?;
         let said = Said {
+            workspace,
             text: params.message,
             id: params.id,
             from: identity.owner(),
@@ -283,6 +294,7 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
         | SessionError::UnknownAgent { .. }
         | SessionError::Unknown { .. }
         | SessionError::Refused(_) => RefusalCode::InvalidInput,
+        SessionError::Denied(_) => RefusalCode::Denied,
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };
     Refusal::new(code, err.to_string())

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use gantry_agent::Sessions;
 use gantry_link::Link;
 use gantry_protocol::ProcessEnd;
@@ -23,7 +24,7 @@ use crate::callers::{Agent, MAIN_AGENT};
 use crate::ends::Ends;
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
-use crate::nodes::{Nodes, OUTCOME_UNKNOWN};
+use crate::nodes::Nodes;
 
 /// A call for which nobody gave a deadline is given up after this long.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
@@ -56,7 +57,12 @@ pub struct GatewayParts {
     pub protected: Option<ProtectedResource>,
     /// A conversation at `/mcp` that is not used for so long is over.
     pub mcp_idle: Duration,
+    /// Answers `gateway.status`.
+    pub status: Option<StatusReport>,
 }
+
+/// What the program around a gateway knows of its models and its configuration.
+pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 
 /// Shared by everything that serves.
 pub struct Gateway {
@@ -76,6 +82,7 @@ pub struct Gateway {
     pub(crate) version: String,
     pub(crate) protected: Option<ProtectedResource>,
     pub(crate) mcp_idle: Duration,
+    pub(crate) status: Option<StatusReport>,
     pub(crate) ends: Ends,
     /// Calls under way.
     calls: TaskTracker,
@@ -117,6 +124,7 @@ impl Gateway {
             version: parts.version,
             protected: parts.protected,
             mcp_idle: parts.mcp_idle,
+            status: parts.status,
             ends: Ends::default(),
             linger: Linger::new(calls.clone(), move || settling.settle()),
             calls,
@@ -146,8 +154,7 @@ impl Gateway {
             && self.ending.is_cancelled()
         {
             // Its caller did not call it off: it may ask again, and should know of whom.
-            let message = format!("{STOPPING}, and has ended the call, {OUTCOME_UNKNOWN}");
-            *refusal = Refusal::new(RefusalCode::Unavailable, message);
+            *refusal = Refusal::lost(format!("{STOPPING}, and has ended the call, whose outcome is unknown"));
         }
         outcome
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use gantry_link::{Link, LinkError};
 use gantry_protocol::{
-    CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, method, raw,
+    CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, is_valid_platform,
+    is_valid_version, method, raw,
 };
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
 use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
@@ -23,7 +24,6 @@ use crate::transfers::relay::{Port, Relay};
 mod carry;
 mod stand_aside;
 
-pub(crate) use carry::OUTCOME_UNKNOWN;
 use stand_aside::Replaced;
 
 /// Calls that one node works on at the same time; more wait their turn.
@@ -48,7 +48,11 @@ pub struct Nodes {
     pub(crate) stopping: CancellationToken,
     /// Told the old and the new name before the node's connections are closed.
     on_rename: OnceLock<RenameHook>,
+    local_log: OnceLock<LocalLog>,
 }
+
+/// Reads the last lines of the gateway's own log.
+pub type LocalLog = Arc<dyn Fn(usize) -> std::io::Result<LogsResult> + Send + Sync>;
 
 type RenameHook = Box<dyn Fn(&str, &str) + Send + Sync>;
 
@@ -113,6 +117,7 @@ impl Nodes {
             relay: Arc::default(),
             stopping: CancellationToken::new(),
             on_rename: OnceLock::new(),
+            local_log: OnceLock::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -124,8 +129,9 @@ impl Nodes {
         let kept: Option<KeptTools> = row.tools.and_then(|tools| serde_json::from_value(tools).ok());
         let facts = Facts {
             tags: row.tags.clone(),
-            platform: row.platform,
-            version: row.version,
+            // An earlier Gantry accepted any text here.
+            platform: row.platform.filter(|platform| is_valid_platform(platform)),
+            version: row.version.filter(|version| is_valid_version(version)),
             first_seen: row.first_seen,
             last_seen: row.last_seen,
             host_capabilities: row.capabilities,
@@ -259,21 +265,26 @@ impl Nodes {
         self.known().values().map(|node| node.info()).collect()
     }
 
+    /// Where the gateway's own machine has its log, if it is a node.
+    pub fn set_local_log(&self, read: LocalLog) {
+        // Once is enough: a gateway has one log.
+        let _ = self.local_log.set(read);
+    }
+
     /// The last lines of a node's log; of the only connected node when nobody says which.
     pub(crate) async fn logs(
         &self,
         node: Option<&str>,
         lines: usize,
     ) -> Result<(String, LogsResult), ToolError> {
-        let node = match node {
-            Some(LOCAL_NODE) => {
-                return Err(ToolError::failed(
-                    "the gateway's own machine keeps no node log; `gantry audit` shows its calls",
-                ));
-            }
-            Some(id) => self.find(id).ok_or_else(|| ToolError::failed(format!("unknown node \"{id}\"")))?,
-            None => self.only_one_here()?,
+        let id = match node {
+            Some(id) => id.to_owned(),
+            None => self.only_one_with_a_log()?,
         };
+        if id == LOCAL_NODE {
+            return Ok((id, self.local_logs(lines).await?));
+        }
+        let node = self.find(&id).ok_or_else(|| ToolError::failed(format!("unknown node \"{id}\"")))?;
         let live = node.live().ok_or_else(|| node.absent())?;
         let answer = live.link.request_within(method::LOGS_GET, raw(&LogsParams { lines }), LOGS_LIMIT).await;
         let failed = |why: &dyn std::fmt::Display| format!("the node \"{}\": {why}", node.id);
@@ -286,15 +297,26 @@ impl Nodes {
         Ok((node.id.clone(), logs))
     }
 
-    fn only_one_here(&self) -> Result<Arc<Node>, ToolError> {
+    async fn local_logs(&self, lines: usize) -> Result<LogsResult, ToolError> {
+        let Some(read) = self.local_log.get().cloned() else {
+            return Err(ToolError::failed("this gateway has no node \"local\"; `gantry up` starts one"));
+        };
+        let read = tokio::task::spawn_blocking(move || read(lines)).await;
+        let failed =
+            |why: &dyn std::fmt::Display| ToolError::failed(format!("cannot read the gateway's log: {why}"));
+        read.map_err(|err| failed(&err))?.map_err(|err| failed(&err))
+    }
+
+    fn only_one_with_a_log(&self) -> Result<String, ToolError> {
+        let local = self.local_log.get().map(|_| LOCAL_NODE.to_owned());
         let known = self.known();
-        let here: Vec<&Arc<Node>> = known.values().filter(|node| node.live().is_some()).collect();
-        match *here {
-            [only] => Ok(only.clone()),
-            [] => Err(ToolError::unavailable("no node is connected")),
+        let here = known.values().filter(|node| node.live().is_some()).map(|node| node.id.clone());
+        let mut here: Vec<String> = local.into_iter().chain(here).collect();
+        match here.len() {
+            0 => Err(ToolError::unavailable("no node is connected")),
+            1 => Ok(here.remove(0)),
             _ => {
-                let ids: Vec<&str> = here.iter().map(|node| &*node.id).collect();
-                let ids = ids.join(", ");
+                let ids = here.join(", ");
                 Err(ToolError::failed(format!("several nodes are connected ({ids}); name one (\"nodeId\")")))
             }
         }

@@ -97,6 +97,7 @@ impl SessionDesk for GatewayDesk {
                 reply_to: json!({"session": from}),
                 labels: call.labels.clone(),
                 payer: self.sessions.payer(&call).await.map_err(session_error)?,
+                workspace: None,
             };
             let Sent::Accepted { message } = self.sessions.send(&key, said).await.map_err(session_error)?
             else {
@@ -169,6 +170,20 @@ fn message(event: &JournalEvent) -> Option<ListedMessage> {
 pub(crate) fn session_error(err: SessionError) -> ToolError {
     match err {
         SessionError::Stopping | SessionError::Store(_) => ToolError::failed(err.to_string()),
+        // Recorded and counted as every denial.
+        SessionError::Denied(reason) => ToolError::denied(reason),
         other => ToolError::input(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_recorded_as_one() {
+        let denied = session_error(SessionError::Denied("the run holds both".into()));
+        assert!(matches!(denied, ToolError::Denied(_)), "{denied:?}");
+        assert!(matches!(session_error(SessionError::Refused("x".into())), ToolError::Input(_)));
     }
 }

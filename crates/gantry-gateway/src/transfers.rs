@@ -406,8 +406,15 @@ impl Job {
         }
     }
 
-    fn progress(&self) -> Progress {
-        Progress { done: self.meter.done(), total: self.meter.total(), message: "bytes".into() }
+    /// How far it is, and which node it waits for.
+    fn progress(&self, nodes: &Nodes) -> Progress {
+        let errand = self.errand();
+        let away = [&errand.source, &errand.destination].into_iter().find_map(|end| match end {
+            Endpoint::Node { node, .. } => nodes.find(node).filter(|node| node.live().is_none()),
+            Endpoint::Workspace { .. } => None,
+        });
+        let message = away.map_or("bytes".into(), |node| format!("waiting for {} to reconnect", node.id()));
+        Progress { done: self.meter.done(), total: self.meter.total(), message }
     }
 }
 
@@ -468,14 +475,14 @@ impl Hub for GatewayHub {
                         () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
                         _ = report.tick() => {
                             if let Some(sink) = &call.progress {
-                                sink.report(waiting.job.progress());
+                                sink.report(waiting.job.progress(&self.0.nodes));
                             }
                         }
                     }
                 }
             };
             if let (Some(sink), Ok(_)) = (&call.progress, &outcome) {
-                sink.report(waiting.job.progress());
+                sink.report(waiting.job.progress(&self.0.nodes));
             }
             outcome.map_err(tool_error)
         })

@@ -10,7 +10,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use gantry_link::{ConnectRequest, Socket, accepted, receive_connect};
-use gantry_protocol::{ConnectResult, ErrorCode, PROTOCOL_VERSION, Role, ServerInfo, WireError};
+use gantry_protocol::{
+    ConnectResult, ErrorCode, PROTOCOL_VERSION, Role, ServerInfo, WireError, is_valid_platform,
+    is_valid_version,
+};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 
@@ -94,9 +97,9 @@ async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
             format!("this gateway speaks version {PROTOCOL_VERSION}, not {} to {}", range.min, range.max);
         return request.refuse(&mut socket, WireError::new(ErrorCode::UnsupportedProtocol, message)).await;
     }
-    let short = |text: &str| (1..=64).contains(&text.len());
-    if !short(&request.params.platform) || !short(&request.params.version) {
-        let message = "\"platform\" and \"version\" have 1 to 64 bytes";
+    if !is_valid_platform(&request.params.platform) || !is_valid_version(&request.params.version) {
+        let message = "\"platform\" and \"version\" must be 1 to 64 letters, digits, \".\", \"_\" or \"-\"; \
+                       a version may contain \"+\"";
         return request.refuse(&mut socket, WireError::new(ErrorCode::BadParams, message)).await;
     }
     match request.params.role {

@@ -14,7 +14,8 @@ pub type ServeFuture = Pin<Box<dyn Future<Output = Result<RawJson, WireError>> +
 
 /// Answers what comes over a link.
 pub trait Service: Send + Sync + 'static {
-    /// Runs in a task of its own. Cancelling is the service's to notice; the answer is sent whatever it is.
+    /// The link polls the future in its own task, beside everything else on the link: it must not block. The service has to
+    /// notice a cancellation itself; its answer is sent in any case.
     fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture;
 
     /// Must not block: it holds up everything else on the link.

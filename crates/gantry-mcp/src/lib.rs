@@ -7,10 +7,10 @@
 mod approval;
 mod backend;
 pub mod client;
-mod lean;
 mod leaving;
 mod lines;
 mod naming;
+mod output_shape;
 mod progress;
 mod prompts;
 mod resources;

@@ -7,6 +7,7 @@ use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::io::stdio_pipes;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
@@ -64,13 +65,21 @@ pub async fn serve_stdio<B: Backend>(
     conversed
 }
 
-/// Conversations over HTTP that are under way.
+/// The SDK's open HTTP sessions.
 #[derive(Clone)]
 pub struct HttpSessions(Arc<LocalSessionManager>);
 
 impl HttpSessions {
     pub async fn ids(&self) -> Vec<String> {
         self.0.sessions.read().await.keys().map(|id| id.to_string()).collect()
+    }
+
+    /// Closes a session and frees what the SDK holds for it. Returns false if the session did not
+    /// take the request to close in time. Closing an unknown session succeeds.
+    pub async fn close(&self, id: &str) -> bool {
+        let id = SessionId::from(id);
+        let closing = tokio::time::timeout(END_LIMIT, self.0.close_session(&id));
+        closing.await.is_ok_and(|closed| closed.is_ok())
     }
 }
 
@@ -134,16 +143,54 @@ mod tests {
         request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()
     }
 
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
+        "capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+    /// Polls until the condition holds, for up to a minute of paused time.
+    async fn eventually(what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..6_000 {
+            if holds() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{what}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closed_sessions_are_freed() {
+        let backend = Nothing::default();
+        let (service, sessions) =
+            http_service(McpServer::new(backend.clone(), "1"), CancellationToken::new());
+        for _ in 0..10 {
+            let opened = service.handle(request(http::Method::POST, "", INITIALIZE)).await;
+            let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+            // A client may repeat the notification; one task per session listens for changes.
+            for _ in 0..3 {
+                service.handle(request(http::Method::POST, &session, INITIALIZED)).await;
+            }
+        }
+        eventually("every session listens for changes", || backend.0.receiver_count() >= 10).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(backend.0.receiver_count(), 10, "one task per session");
+        let open = sessions.ids().await;
+        assert_eq!(open.len(), 10);
+        for session in &open {
+            assert!(sessions.close(session).await);
+        }
+        assert!(sessions.ids().await.is_empty(), "the list shrinks");
+        eventually("the sessions' tasks have ended", || backend.0.receiver_count() == 0).await;
+        assert!(sessions.close(&open[0]).await, "closing twice is not an error");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_is_connected_and_says_nothing_keeps_the_session() {
         let server = McpServer::new(Nothing::default(), "1");
         let (service, sessions) = http_service(server, CancellationToken::new());
-        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
-            "capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-        let begun = service.handle(request(http::Method::POST, "", initialize)).await;
+        let begun = service.handle(request(http::Method::POST, "", INITIALIZE)).await;
         let session = begun.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        service.handle(request(http::Method::POST, &session, ready)).await;
+        service.handle(request(http::Method::POST, &session, INITIALIZED)).await;
         let listening = service.handle(request(http::Method::GET, &session, "")).await;
         assert_eq!(listening.status(), 200);
         tokio::time::sleep(Duration::from_secs(24 * 3600)).await;

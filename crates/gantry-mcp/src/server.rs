@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use gantry_tool::{Linger, Outcome, Refusal, may_be_hashed};
 use rmcp::model::{
@@ -54,6 +54,9 @@ pub struct McpServer<B> {
     shared: Arc<Shared>,
     /// What the client wants to be told of what happens here.
     level: Arc<AtomicU8>,
+    /// Whether a task reports changes of the tool list. A session has at most one, however often
+    /// its client sends `notifications/initialized`.
+    reports_changes: AtomicBool,
     /// Fires when the conversation is over.
     over: Arc<DropGuard>,
 }
@@ -94,6 +97,7 @@ impl<B: Backend> McpServer<B> {
             version,
             shared,
             level: Arc::new(AtomicU8::new(severity(LoggingLevel::Warning))),
+            reports_changes: AtomicBool::new(false),
             over: Arc::new(CancellationToken::new().drop_guard()),
         }
     }
@@ -201,7 +205,7 @@ impl<B: Backend> McpServer<B> {
         backend: &B,
         who: &Who,
         changes: &mut tokio::sync::watch::Receiver<u64>,
-        last: &mut Option<String>,
+        last: &mut Option<blake3::Hash>,
     ) -> bool {
         loop {
             if changes.changed().await.is_err() {
@@ -216,14 +220,22 @@ impl<B: Backend> McpServer<B> {
     }
 }
 
-/// The list of tools as a client sees it.
-async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<String> {
+/// The hash of the tool list as a client sees it. Sessions keep it, so it is small.
+async fn fingerprint<B: Backend>(backend: &B, who: &Who) -> Option<blake3::Hash> {
     let shown = backend.shown(who).await.ok()?;
-    Some(json!(tools::list(&shown)).to_string())
+    Some(blake3::hash(json!(tools::list(&shown)).to_string().as_bytes()))
 }
 
 fn refused(refusal: &Refusal) -> ErrorData {
     ErrorData::invalid_request(in_words(refusal), None)
+}
+
+/// Rejects a cursor. Every list has one page, so the server never gives one out.
+fn only_page(page: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match page.and_then(|page| page.cursor) {
+        None => Ok(()),
+        Some(_) => Err(ErrorData::invalid_params("unknown cursor: this list has only one page", None)),
+    }
 }
 
 fn is_newest(context: &RequestContext<RoleServer>) -> bool {
@@ -258,18 +270,15 @@ impl<B: Backend> ServerHandler for McpServer<B> {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Borrowed(&[
-            ProtocolVersion::V_2025_06_18,
-            ProtocolVersion::V_2025_11_25,
-            ProtocolVersion::V_2026_07_28,
-        ])
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
     }
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        only_page(page)?;
         let shown = self.shown(&Who::of(&context)).await?;
         Ok(ListToolsResult::with_all_items(tools::list(&shown)))
     }
@@ -314,18 +323,20 @@ impl<B: Backend> ServerHandler for McpServer<B> {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        only_page(page)?;
         let who = Who::of(&context);
         Ok(ListResourcesResult::with_all_items(resources::list(&self.reading(&who, &context)).await))
     }
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        only_page(page)?;
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
@@ -341,9 +352,10 @@ impl<B: Backend> ServerHandler for McpServer<B> {
 
     async fn list_prompts(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        only_page(page)?;
         let who = Who::of(&context);
         Ok(ListPromptsResult::with_all_items(prompts::list(&self.reading(&who, &context)).await))
     }
@@ -385,6 +397,9 @@ impl<B: Backend> ServerHandler for McpServer<B> {
 
     /// Up to 2025-11-25: tells the client when its tools change, for as long as the conversation lasts.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.reports_changes.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (backend, over) = (self.backend.clone(), self.over.token().clone());
         let who = Who {
             client: "unknown".into(),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{SharedTool, Tool, Toolset, published_name};
+use gantry_tool::{SharedTool, Tool, Toolset, published_input, published_name};
 use rmcp::model::{JsonObject, Tool as McpTool, ToolAnnotations};
 
 use crate::backend::{Names, Shown};
-use crate::lean;
 use crate::naming::title;
+use crate::output_shape;
 
 /// Every tool of a view once, in a stable order, with the name it is called by.
 pub(crate) fn list(shown: &Shown) -> Vec<McpTool> {
@@ -77,7 +77,7 @@ impl Named {
             Named::Shared(shared) if shared.nodes.len() > 1 => shared.input_schema(),
             Named::Shared(_) | Named::Own(_) => self.tool().input_schema().clone(),
         };
-        lean::input(schema)
+        published_input(schema)
     }
 
     /// Absent where an answer may have another shape: several nodes' answers, and pictures.
@@ -85,7 +85,7 @@ impl Named {
         if matches!(self, Named::Shared(shared) if shared.nodes.len() > 1) {
             return None;
         }
-        lean::output(self.tool().output_schema()?.clone())
+        output_shape::output(self.tool().output_schema()?.clone())
     }
 }
 
@@ -153,7 +153,6 @@ mod tests {
                 "inputSchema": {
                     "type": "object",
                     "properties": {"text": {"description": "What to say.", "type": "string"}},
-                    "additionalProperties": false,
                 },
                 "outputSchema": {
                     "type": "object",

@@ -14,6 +14,9 @@ use crate::models::{Models, Reached};
 use crate::wire::Attempt;
 use crate::{Reply, Request, StreamEvent};
 
+/// How often an answer may end without a word. Asking more often seldom helps: the request may be too long.
+const EMPTY_ATTEMPTS: u32 = 2;
+
 impl Models {
     /// Asks the request's model. What it says is passed on as it comes; the reply is what it added up to, and the last event.
     pub async fn answer(
@@ -42,7 +45,7 @@ impl Models {
         events: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Reply, ModelError> {
         let failed = match self.ask_one(model, request, limits, events).await {
-            Err(err @ ModelError::Unavailable { .. }) => err,
+            Err(err @ (ModelError::Unavailable { .. } | ModelError::Empty { .. })) => err,
             answer => return answer,
         };
         let fallback = self.fallback.as_deref().and_then(|name| self.resolve(name).ok());
@@ -86,7 +89,7 @@ impl Models {
             limits,
         };
         let mut thoughts = Thoughts::Kept;
-        let mut failed = 0;
+        let (mut failed, mut empty) = (0, 0);
         loop {
             let mut said = false;
             let mut tell = |event: StreamEvent| {
@@ -109,6 +112,13 @@ impl Models {
                     continue;
                 }
                 Fault::Passing { reason, wait } => (reason, wait),
+                Fault::Empty => {
+                    empty += 1;
+                    if empty >= EMPTY_ATTEMPTS {
+                        return Err(ModelError::Empty { model: model.name.clone() });
+                    }
+                    ("it ended its answer without saying anything".to_owned(), None)
+                }
             };
             failed += 1;
             if said {

@@ -30,7 +30,7 @@ pub(crate) enum Thoughts {
 }
 
 pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider, thoughts: Thoughts) -> Value {
-    let turns = arranged(&request.messages, |block| match block {
+    let turns = arranged(request, |block| match block {
         Block::Thinking { signature, origin, .. } => {
             thoughts == Thoughts::Kept && signature.is_some() && origin.as_deref() == Some(&model.name)
         }

@@ -15,7 +15,15 @@ pub enum ModelError {
     Unpaid { provider: String, message: String },
     /// What was asked does not fit; a shorter conversation would.
     #[error("the conversation is too long for {model}: {message}")]
-    ContextTooLong { model: String, message: String },
+    ContextTooLong {
+        model: String,
+        message: String,
+        /// The model's window in tokens, where the refusal names it.
+        window: Option<u64>,
+    },
+    /// The answer ended without a word, more than once.
+    #[error("{model} ended its answer without saying anything")]
+    Empty { model: String },
     #[error("{provider} does not have the model {id:?}: {message}")]
     NoSuchModel { provider: String, id: String, message: String },
     /// Another request refused, by its form or by its content.
@@ -44,7 +52,10 @@ impl ModelError {
             | ModelError::Refused { message: text, .. }
             | ModelError::Unreachable { reason: text, .. }
             | ModelError::Unavailable { reason: text, .. } => *text = change(std::mem::take(text)),
-            ModelError::Unknown(_) | ModelError::Deadline { .. } | ModelError::Cancelled => {}
+            ModelError::Unknown(_)
+            | ModelError::Empty { .. }
+            | ModelError::Deadline { .. }
+            | ModelError::Cancelled => {}
         }
         self
     }
@@ -62,6 +73,9 @@ impl ModelError {
             ModelError::ContextTooLong { .. } => {
                 Some("compact the session, or use a model with a larger window")
             }
+            ModelError::Empty { .. } => Some(
+                "send the message again, or choose another model; a local server may need a larger context",
+            ),
             ModelError::Unreachable { .. } => Some("check the provider's address in the configuration"),
             ModelError::Unavailable { .. } => Some("try again later, or configure a fallback model"),
             ModelError::Deadline { .. } => Some("allow more time, or use a faster model"),

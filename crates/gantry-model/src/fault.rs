@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     Thoughts {
         message: String,
     },
+    /// The answer ended without a word. Some servers answer so when the request is longer than their window.
+    Empty,
     Final(ModelError),
 }
 
@@ -56,6 +58,7 @@ impl Fault {
         match self {
             Fault::Passing { reason, wait } => Fault::Passing { reason: clean(reason), wait },
             Fault::Thoughts { message } => Fault::Thoughts { message: clean(message) },
+            Fault::Empty => Fault::Empty,
             Fault::Final(err) => Fault::Final(err.map_text(clean)),
         }
     }
@@ -111,6 +114,8 @@ impl Fault {
 struct Told {
     kind: String,
     message: String,
+    /// The model's window, where the refusal names it.
+    window: Option<u64>,
 }
 
 impl Told {
@@ -119,7 +124,10 @@ impl Told {
             // Some proxies answer with a list.
             Ok(Value::Array(list)) if list.len() == 1 => Told::of(&list[0]),
             Ok(value) => Told::of(&value),
-            Err(_) => Told { kind: String::new(), message: brief(&String::from_utf8_lossy(body)) },
+            Err(_) => {
+                let message = brief(&String::from_utf8_lossy(body));
+                Told { kind: String::new(), window: window_named(&message), message }
+            }
         }
     }
 
@@ -135,7 +143,10 @@ impl Told {
         let kind = word("code").or_else(|| word("type")).or_else(|| error.get("code").and_then(text));
         let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
         let message = message.map_or_else(|| error.to_string(), str::to_owned);
-        Told { kind: kind.unwrap_or_default(), message: brief(&message) }
+        let message = brief(&message);
+        // llama.cpp has it as a field.
+        let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| window_named(&message));
+        Told { kind: kind.unwrap_or_default(), message, window }
     }
 
     fn is_quota(&self) -> bool {
@@ -153,6 +164,7 @@ impl Told {
             "context limit",
             "maximum context",
             "too many tokens",
+            "number of tokens allowed",
         ];
         let message = self.message.to_lowercase();
         let kind = matches!(
@@ -181,7 +193,7 @@ impl Told {
         }
         let (name, provider, message) = (model.name.clone(), model.provider.clone(), self.message);
         Fault::Final(match status {
-            _ if too_long => ModelError::ContextTooLong { model: name, message },
+            _ if too_long => ModelError::ContextTooLong { model: name, message, window: self.window },
             401 | 403 => ModelError::Unauthorized { provider, status, message },
             404 => ModelError::NoSuchModel { provider, id: model.id.clone(), message },
             300..=399 => ModelError::Unreachable {
@@ -191,6 +203,27 @@ impl Told {
             _ => ModelError::Refused { model: name, status, message },
         })
     }
+}
+
+/// The window that a refusal names: servers say it in one of these ways, with a number after the words.
+fn window_named(message: &str) -> Option<u64> {
+    const BEFORE: &[&str] = &[
+        "maximum context length is ",
+        "maximum context length of ",
+        "context window of ",
+        "context length of ",
+        "context size of ",
+        "context size (",
+        "context limit of ",
+        "number of tokens allowed (",
+        " > ",
+    ];
+    let message = message.to_lowercase();
+    BEFORE.iter().find_map(|words| {
+        let (_, after) = message.split_once(words)?;
+        let digits: String = after.chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().filter(|tokens| *tokens > 0)
+    })
 }
 
 /// On one line, of bearable length.
@@ -218,6 +251,7 @@ mod tests {
         match Fault::of_answer(&model(), status, &HeaderMap::new(), body.as_bytes()) {
             Fault::Passing { .. } => "passing".into(),
             Fault::Thoughts { .. } => "thoughts".into(),
+            Fault::Empty => "empty".into(),
             Fault::Final(err) => format!("{err:?}").split([' ', '{', '(']).next().unwrap().to_owned(),
         }
     }
@@ -272,6 +306,40 @@ mod tests {
             (302, "", "Unreachable"),
         ] {
             assert_eq!(kind(status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_window() {
+        for (body, expected) in [
+            (r#"{"error":{"message":"prompt is too long: 201 tokens > 200 maximum"}}"#, Some(200)),
+            (
+                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease"}}"#,
+                Some(200_000),
+            ),
+            (
+                r#"{"error":{"message":"This model's maximum context length is 4,097 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion)."}}"#,
+                Some(4_097),
+            ),
+            (r#"{"error":{"message":"Requested tokens (5000) exceed context window of 2048"}}"#, Some(2_048)),
+            (
+                r#"{"error":{"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}"#,
+                Some(8_192),
+            ),
+            (
+                r#"{"error":{"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}}"#,
+                Some(1_048_576),
+            ),
+            ("request exceeds the context size", None),
+        ] {
+            let fault =
+                Fault::of_answer(&model(), StatusCode::BAD_REQUEST, &HeaderMap::new(), body.as_bytes());
+            match fault {
+                Fault::Final(ModelError::ContextTooLong { window, .. }) => {
+                    assert_eq!(window, expected, "{body}")
+                }
+                other => panic!("{body}: {other:?}"),
+            }
         }
     }
 

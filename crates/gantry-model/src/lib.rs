@@ -3,6 +3,7 @@
 //! Knows no tools, no sessions and no policy: it turns messages into a provider's wire format and back, tries again where
 //! that helps, and knows what it costs.
 
+mod accepted;
 mod answer;
 mod anthropic;
 mod budget;

@@ -63,6 +63,7 @@ async fn ask(reached: &Reached, within: Duration) -> Result<Vec<ModelEntry>, Mod
         Fault::Passing { reason, .. } | Fault::Thoughts { message: reason } => {
             ModelError::Unreachable { model: provider.name.clone(), reason }
         }
+        Fault::Empty => ModelError::Empty { model: provider.name.clone() },
     })
 }
 

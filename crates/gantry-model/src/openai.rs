@@ -10,14 +10,13 @@ use crate::provider::Provider;
 use crate::{Block, Effort, Request, Role};
 
 mod stream;
+mod think;
 
 pub(crate) use stream::Decoder;
 
 pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> Value {
     // Thoughts and blocks of one provider mean nothing to another, and this API has no place for its own.
-    let turns = arranged(&request.messages, |block| {
-        !matches!(block, Block::Thinking { .. } | Block::Provider { .. })
-    });
+    let turns = arranged(request, |block| !matches!(block, Block::Thinking { .. } | Block::Provider { .. }));
     let max_tokens = match request.max_tokens {
         0 => model.facts.max_output,
         asked => asked.min(model.facts.max_output),

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::calls::legal;
-use crate::{Block, Message, Role};
+use crate::accepted::{Ids, Names};
+use crate::{Block, Message, Request, Role};
 
-/// The blocks of one side until the other one speaks. Ids of calls are legal, and no two of a turn are the same.
+/// The blocks of one side until the other one speaks. Every API accepts the names and ids of its calls.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) role: Role,
@@ -15,8 +15,9 @@ pub(crate) struct Turn<'a> {
 
 #[derive(Debug, Clone)]
 struct Call {
-    /// As the journal has it, and its result.
+    /// As the conversation has it, and its result.
     known_as: String,
+    /// As it is sent.
     id: String,
 }
 
@@ -24,9 +25,11 @@ const NO_RESULT: &str = "no result of this call was recorded; whether it took ef
 const NO_CALL: &str = "Result of a call that is no longer part of the conversation:";
 
 /// `keep` says which blocks the provider can be sent; blank text never can.
-pub(crate) fn arranged<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Turn<'a>> {
+pub(crate) fn arranged(request: &Request, keep: impl Fn(&Block) -> bool) -> Vec<Turn<'_>> {
     let mut arranged: Vec<Turn> = Vec::new();
-    for mut turn in joined(messages, keep) {
+    let mut names = Names::new(request.tools.iter().map(|tool| tool.name.as_str()));
+    let mut ids = Ids::default();
+    for mut turn in joined(&request.messages, keep) {
         let open = arranged.last().map(|before| before.calls.clone()).unwrap_or_default();
         match turn.role {
             Role::User => arranged.push(Turn::answering(&open, turn.content)),
@@ -35,7 +38,7 @@ pub(crate) fn arranged<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> boo
                 if !open.is_empty() {
                     arranged.push(Turn::answering(&open, Vec::new()));
                 }
-                turn.name_calls();
+                turn.name_calls(&mut names, &mut ids);
                 arranged.push(turn);
             }
         }
@@ -110,16 +113,18 @@ impl<'a> Turn<'a> {
         Turn::new(Role::User, content)
     }
 
-    fn name_calls(&mut self) {
+    fn name_calls(&mut self, names: &mut Names, ids: &mut Ids) {
         for block in &mut self.content {
-            let Block::ToolUse { id, .. } = block.as_ref() else { continue };
-            let known_as = id.clone();
-            let mut id = legal(&known_as).into_owned();
-            while self.calls.iter().any(|call| call.id == id) {
-                id.push_str("_2");
+            let Block::ToolUse { id, name, .. } = block.as_ref() else { continue };
+            let call = Call { known_as: id.clone(), id: ids.accept(id) };
+            let accepted = names.accept(name);
+            if *name != accepted
+                && let Block::ToolUse { name, .. } = block.to_mut()
+            {
+                *name = accepted;
             }
-            *block = with_id(std::mem::replace(block, Cow::Owned(Block::text(""))), &id);
-            self.calls.push(Call { known_as, id });
+            *block = with_id(std::mem::replace(block, Cow::Owned(Block::text(""))), &call.id);
+            self.calls.push(call);
         }
     }
 }
@@ -156,7 +161,8 @@ mod tests {
             .iter()
             .map(|(role, content)| Message { role: *role, content: content.clone() })
             .collect();
-        let shown: Vec<String> = arranged(&messages, |_| true)
+        let request = Request { messages, ..Request::default() };
+        let shown: Vec<String> = arranged(&request, |_| true)
             .iter()
             .map(|turn| {
                 let role = if turn.role == Role::User { "u" } else { "a" };
@@ -211,8 +217,17 @@ mod tests {
                 (A, vec![call("a:1"), call("a_1"), call("a:1")]),
                 (U, vec![result("a:1"), result("a:1")]),
             ],
-            "u:t a:ca_1,ca_1_2,ca_1_2_2 u:ra_1,ra_1_2!,ra_1_2_2",
+            "u:t a:ca_1,ca_1_2,ca_1_3 u:ra_1,ra_1_2!,ra_1_3",
         );
+    }
+
+    #[test]
+    fn an_id_that_two_turns_have_is_sent_once() {
+        use Role::{Assistant as A, User as U};
+        let turn = || [(A, vec![call("c")]), (U, vec![result("c")])];
+        let begins = [(U, vec![Block::text("x")])];
+        let messages: Vec<_> = begins.into_iter().chain(turn()).chain(turn()).collect();
+        check(&messages, "u:t a:cc u:rc a:cc_2 u:rc_2");
     }
 
     #[test]

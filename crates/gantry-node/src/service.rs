@@ -67,6 +67,7 @@ impl NodeService {
     async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
         let NodeCallParams { call_id, tool, input, caller } = request.parse()?;
         let mut call = Call::on_behalf(&caller, self.options.workspace.clone())?;
+        call.autonomy_judged = true;
         // Results are whole: only the gateway knows for whom they have to be shortened.
         call.surface = Surface::Websocket;
         call.id.clone_from(&call_id);

@@ -108,9 +108,12 @@ const ASSISTANT_NAMES: &[&str] = &[
 
 const ASSISTANT_PREFIXES: &[&str] = &["LC_", "XDG_", "GIT_", "NODE_"];
 
-/// Parts of names that carry credentials.
-const CREDENTIAL_WORDS: &[&str] =
-    &["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "AUTH", "CREDENTIAL", "COOKIE"];
+/// Parts of names that carry credentials, wherever they occur.
+const CREDENTIAL_PARTS: &[&str] =
+    &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "AUTHORIZATION"];
+
+/// Words that end like this carry credentials: `KEY`, `APIKEY`, `OAUTH2`. Elsewhere the letters mean nothing: `AUTHOR`.
+const CREDENTIAL_ENDINGS: &[&str] = &["KEY", "KEYS", "AUTH"];
 
 /// Under the allowed prefixes: variables that name a program or code to run, or a place to take them from.
 const STARTS_PROGRAMS: &[&str] = &[
@@ -145,7 +148,7 @@ const STARTS_PROGRAMS_PREFIXES: &[&str] = &["GIT_CONFIG", "GIT_PROXY_", "GIT_TRA
 
 fn assistant_may_see(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    if CREDENTIAL_WORDS.iter().any(|word| upper.contains(word)) {
+    if carries_credential(&upper) {
         return false;
     }
     if STARTS_PROGRAMS.contains(&upper.as_str())
@@ -154,6 +157,12 @@ fn assistant_may_see(name: &str) -> bool {
         return false;
     }
     ASSISTANT_NAMES.contains(&name) || ASSISTANT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn carries_credential(upper: &str) -> bool {
+    let mut words = upper.split('_').map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()));
+    CREDENTIAL_PARTS.iter().any(|part| upper.contains(part))
+        || words.any(|word| CREDENTIAL_ENDINGS.iter().any(|ending| word.ends_with(ending)))
 }
 
 /// The dynamic linker's variables, on Linux and macOS.
@@ -193,7 +202,16 @@ mod tests {
         ("XDG_RUNTIME_DIR", "i-a-"),
         ("XDG_CONFIG_HOME", "i-a-"),
         ("XDG_SESSION_TYPE", "i-a-"),
-        ("GIT_AUTHOR_NAME", "i---"),
+        ("GIT_AUTHOR_NAME", "i-a-"),
+        ("GIT_AUTHOR_EMAIL", "i-a-"),
+        ("GIT_AUTHOR_DATE", "i-a-"),
+        ("XDG_KEYBOARD", "i-a-"),
+        ("GIT_AUTH", "i---"),
+        ("NODE_OAUTH2_ID", "i---"),
+        ("NODE_AUTH0_ID", "i---"),
+        ("NODE_AUTHORIZATION", "i---"),
+        ("NODE_APIKEY", "i---"),
+        ("NODE_SIGNING_KEYS", "i---"),
         ("GIT_COMMITTER_EMAIL", "i-a-"),
         ("GIT_TERMINAL_PROMPT", "i-a-"),
         ("NODE_NO_WARNINGS", "i-a-"),

@@ -52,6 +52,7 @@ const STEP: Duration = Duration::from_millis(2);
 pub fn main() -> ExitCode {
     // While it starts a confined command one of its threads is as confined as that, and would otherwise be its to trace.
     crate::unseen::hide_from_others();
+    crate::survive_file_size_limit();
     #[cfg(target_os = "linux")]
     let done = if guard::is_above_us() { keep() } else { guard::guard() };
     #[cfg(not(target_os = "linux"))]

@@ -1,10 +1,12 @@
 //! Reads an output log by line while it grows: stable numbers, exact totals, memory for one page.
 
 use std::fs::File;
-use std::io::Error;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::ProcessError;
 use crate::log_budget::Reservation;
@@ -45,7 +47,7 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn new(file: File, path: PathBuf, reservation: Reservation) -> Self {
         let index = Index { limit: reservation.limit(), ..Index::default() };
-        Self { path, reader: Mutex::new(Reader { file, index }), reservation }
+        Self { path, reader: Mutex::new(Reader { file: Some(file), index }), reservation }
     }
 
     /// What pages can show of it; the rest is dropped, but for its tail.
@@ -53,50 +55,56 @@ impl Log {
         self.reservation.limit()
     }
 
-    /// Gives back the space that was set aside and not needed.
+    /// Gives back the reserved space that was not needed, and the descriptor: nobody writes any more, and whoever
+    /// reads opens the file for that. The descriptor of a log that was removed is the only way to it, and stays.
     pub(crate) fn settle(&self) {
         self.reservation.settle(self.size());
+        let mut reader = self.reader();
+        reader.file = reader.file.take().filter(|file| !is_at(file, &self.path));
     }
 
     /// Bytes on disk.
     pub(crate) fn size(&self) -> u64 {
-        let reader = self.reader.lock().unwrap_or_else(|err| err.into_inner());
-        reader.file.metadata().map_or(0, |metadata| metadata.len())
+        let metadata = match &self.reader().file {
+            Some(file) => file.metadata(),
+            None => std::fs::symlink_metadata(&self.path),
+        };
+        metadata.map_or(0, |metadata| metadata.len())
     }
 
     pub(crate) async fn page(self: &Arc<Self>, offset: u64, limit: usize) -> Result<LogPage, ProcessError> {
-        self.with(move |reader| reader.page(offset, limit.max(1))).await
+        self.with(move |index, file| page(index, file, offset, limit.max(1))).await
     }
 
     /// The last `limit` characters, and the length of all output in bytes.
     pub(crate) async fn tail(self: &Arc<Self>, limit: usize) -> Result<(String, u64), ProcessError> {
-        self.with(move |reader| reader.tail(limit)).await
+        self.with(move |index, file| tail(index, file, limit)).await
     }
 
     /// Characters in all so far, up to the log's limit.
     pub(crate) async fn chars(self: &Arc<Self>) -> Result<u64, ProcessError> {
-        self.with(|reader| {
-            reader.index.advance(&reader.file)?;
-            Ok(reader.index.chars.total())
+        self.with(|index, file| {
+            index.advance(file)?;
+            Ok(index.chars.total())
         })
         .await
     }
 
     /// The length of all output in bytes.
     pub(crate) fn len(&self) -> u64 {
-        let reader = self.reader.lock().unwrap_or_else(|err| err.into_inner());
-        log_layout::total(&reader.file, self.limit()).unwrap_or(0)
+        self.reader().with(&self.path, |_, file| log_layout::total(file, self.limit())).unwrap_or(0)
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(|err| err.into_inner())
     }
 
     async fn with<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&mut Reader) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut Index, &File) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, ProcessError> {
         let log = Arc::clone(self);
-        let task = tokio::task::spawn_blocking(move || {
-            let mut reader = log.reader.lock().unwrap_or_else(|err| err.into_inner());
-            work(&mut reader)
-        });
+        let task = tokio::task::spawn_blocking(move || log.reader().with(&log.path, work));
         let result = task.await.unwrap_or_else(|err| Err(Error::other(err)));
         result.map_err(|cause| ProcessError::Log { path: self.path.clone(), cause })
     }
@@ -104,55 +112,79 @@ impl Log {
 
 #[derive(Debug)]
 struct Reader {
-    file: File,
+    /// `None` once the command has ended: a finished session holds no descriptor.
+    file: Option<File>,
     index: Index,
 }
 
 impl Reader {
-    fn page(&mut self, offset: u64, limit: usize) -> Result<LogPage, Error> {
-        self.index.advance(&self.file)?;
-        let total_lines = self.index.lines();
-        let mut page = LogPage {
-            lines: Vec::new(),
-            offset,
-            total_lines,
-            total_chars: self.index.chars.total(),
-            next_offset: None,
-            cut_line: None,
-            dropped_bytes: log_layout::total(&self.file, self.index.limit)?.saturating_sub(self.index.limit),
-        };
-        if offset >= total_lines {
-            return Ok(page);
+    fn with<T>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(&mut Index, &File) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match &self.file {
+            Some(file) => work(&mut self.index, file),
+            None => work(&mut self.index, &open(path)?),
         }
-        let mut lines = Lines::new(self.index.start_of(offset, &self.file)?);
-        let mut held = 0;
-        while page.lines.len() < limit
-            && let Some(line) = lines.next(&self.index, &self.file)?
-        {
-            held += line.len();
-            if held > PAGE_BYTES && !page.lines.is_empty() {
-                break;
-            }
-            if line.len() > PAGE_BYTES {
-                page.cut_line = Some(offset);
-                page.lines.push(text::head(line, PAGE_BYTES));
-                break;
-            }
-            page.lines.push(without_ending(line));
-        }
-        let next = offset + page.lines.len() as u64;
-        page.next_offset = (next < total_lines).then_some(next);
-        Ok(page)
     }
+}
 
-    fn tail(&self, limit: usize) -> Result<(String, u64), Error> {
-        // Four bytes a character at most, and a margin in which a cut character can do no harm.
-        let wanted = (limit as u64).saturating_mul(4).saturating_add(16);
-        let (bytes, total) = log_layout::end(&self.file, self.index.limit, wanted)?;
-        let whole = bytes.len() as u64 == total;
-        let tail = if whole { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
-        Ok((tail, total))
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(file), Ok(found)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
+    (file.dev(), file.ino()) == (found.dev(), found.ino())
+}
+
+/// Opens a log to read it.
+pub(crate) fn open(path: &Path) -> Result<File, Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidData.into()) }
+}
+
+fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<LogPage, Error> {
+    index.advance(file)?;
+    let total_lines = index.lines();
+    let mut page = LogPage {
+        lines: Vec::new(),
+        offset,
+        total_lines,
+        total_chars: index.chars.total(),
+        next_offset: None,
+        cut_line: None,
+        dropped_bytes: log_layout::total(file, index.limit)?.saturating_sub(index.limit),
+    };
+    if offset >= total_lines {
+        return Ok(page);
     }
+    let mut lines = Lines::new(index.start_of(offset, file)?);
+    let mut held = 0;
+    while page.lines.len() < limit
+        && let Some(line) = lines.next(index, file)?
+    {
+        held += line.len();
+        if held > PAGE_BYTES && !page.lines.is_empty() {
+            break;
+        }
+        if line.len() > PAGE_BYTES {
+            page.cut_line = Some(offset);
+            page.lines.push(text::head(line, PAGE_BYTES));
+            break;
+        }
+        page.lines.push(without_ending(line));
+    }
+    let next = offset + page.lines.len() as u64;
+    page.next_offset = (next < total_lines).then_some(next);
+    Ok(page)
+}
+
+fn tail(index: &Index, file: &File, limit: usize) -> Result<(String, u64), Error> {
+    // Four bytes a character at most, and a margin in which a cut character can do no harm.
+    let wanted = (limit as u64).saturating_mul(4).saturating_add(16);
+    let (bytes, total) = log_layout::end(file, index.limit, wanted)?;
+    let whole = bytes.len() as u64 == total;
+    let tail = if whole { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
+    Ok((tail, total))
 }
 
 /// Walks over lines; of one longer than a page it keeps just enough to tell.

@@ -390,10 +390,14 @@ impl Processes {
             ended_tx.send_replace(Some(ended.clone()));
             let Some(inner) = engine.upgrade() else { return };
             let session = inner.sessions().get(&id).cloned();
-            if let Some(session) = session.filter(|_| detached) {
-                inner.offer_end(&session, ended);
+            if let Some(session) = session.as_ref().filter(|_| detached) {
+                inner.offer_end(session, ended);
             }
             Processes { inner }.retain(id);
+            if let Some(session) = session {
+                // Nobody reads it any more. Whoever is writing to it gets an error and lets go.
+                session.stdin.lock().await.take();
+            }
         });
     }
 

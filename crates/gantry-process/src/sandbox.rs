@@ -11,6 +11,8 @@ mod capabilities;
 #[cfg(target_os = "linux")]
 mod filesystem;
 #[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
 mod links;
 #[cfg(target_os = "linux")]
 mod syscalls;
@@ -26,7 +28,10 @@ pub enum Sandbox {
     /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
     /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
     /// there after its start stays closed to it. Not covered are other names of the same files (hard links, bind mounts
-    /// made by somebody else), a disk read as a device by root, and the names, sizes, times and modes of closed files.
+    /// made by somebody else), and the names, sizes, times and modes of closed files.
+    ///
+    /// Of `/dev` there are the usual harmless devices and shared memory. Disks are closed, since one could read the closed
+    /// directories there, and so are terminals: others type into them.
     ///
     /// A read-only path need not exist: it cannot be created either, nor replaced, and nor can anything else directly
     /// in the directories on the way down to it. Those stay listable, unless something in them is closed. The same holds
@@ -110,25 +115,35 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
         Sandbox::Except { closed, read_only, network } => {
             filesystem::close(closed, read_only, None)?;
             capabilities::drop_most()?;
+            limits::guard_others()?;
             match network {
                 Network::Allowed => Ok(()),
                 Network::Denied => syscalls::apply(Sockets::None),
             }
         }
         Sandbox::Only { read, write, network } => {
-            filesystem::open_only(read, write)?;
-            capabilities::drop_most()?;
-            syscalls::apply(match network {
-                Network::Allowed => Sockets::NotLocal,
-                Network::Denied => Sockets::None,
-            })
+            let only = filesystem::Only { read, write };
+            filesystem::close_devices(only)?;
+            open_only(only, *network)
         }
         // Two layers of rules: what either refuses is refused.
         Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
-            filesystem::close(closed, read_only, Some(write))?;
-            apply(&Sandbox::Only { read: read.clone(), write: write.clone(), network: *network })
+            let only = filesystem::Only { read, write };
+            filesystem::close(closed, read_only, Some(only))?;
+            open_only(only, *network)
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn open_only(only: filesystem::Only<'_>, network: Network) -> Result<(), String> {
+    filesystem::open_only(only)?;
+    capabilities::drop_most()?;
+    limits::guard_others()?;
+    syscalls::apply(match network {
+        Network::Allowed => Sockets::NotLocal,
+        Network::Denied => Sockets::None,
+    })
 }
 
 #[cfg(not(target_os = "linux"))]

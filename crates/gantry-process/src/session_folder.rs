@@ -50,9 +50,7 @@ impl SessionFolder {
     }
 
     pub(crate) fn open_log(&self) -> Result<File, Error> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(self.log(), flags, Mode::empty())?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidData.into()) }
+        crate::log::open(&self.log())
     }
 
     pub(crate) fn log(&self) -> PathBuf {

@@ -137,6 +137,23 @@ impl Default for WireAnnotations {
     }
 }
 
+const MAX_NAME_BYTES: usize = 64;
+
+/// Whether `platform` in `connect` is valid: 1 to 64 of `[A-Za-z0-9._-]`. Agents' prompts and terminals show it.
+pub fn is_valid_platform(platform: &str) -> bool {
+    is_name(platform, b"._-")
+}
+
+/// Whether `version` in `connect` is valid: 1 to 64 of `[A-Za-z0-9._+-]`.
+pub fn is_valid_version(version: &str) -> bool {
+    is_name(version, b"._+-")
+}
+
+fn is_name(text: &str, signs: &[u8]) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || signs.contains(&byte);
+    (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 /// This build's platform in the form of the handshake.
 pub fn current_platform() -> String {
     let os = match std::env::consts::OS {

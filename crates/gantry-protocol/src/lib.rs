@@ -13,7 +13,7 @@ mod values;
 
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
-    WireTool, current_platform,
+    WireTool, current_platform, is_valid_platform, is_valid_version,
 };
 pub use error::{ErrorCode, WireError};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};

@@ -39,6 +39,7 @@ pub mod method {
     pub const TRANSFER_ABANDON: &str = "transfer.abandon";
     pub const TRANSFER_PARTS: &str = "transfer.parts";
     /// Client → gateway, the operator's.
+    pub const GATEWAY_STATUS: &str = "gateway.status";
     pub const NODES_LIST: &str = "nodes.list";
     pub const NODES_ADD: &str = "nodes.add";
     pub const NODES_RENEW: &str = "nodes.renew";

@@ -1,11 +1,13 @@
 //! The append-only audit log: numbered lines chained by a keyed hash, one writer at a time.
 //!
 //! Beside the log lies a sealed head: the number and hash of a line known to be on disk. The log may be longer than
-//! the head says, never shorter; that is how a cut tail is found. Reading and verifying is `audit_read`.
+//! the head says, never shorter; that is how a cut tail is found. A full file gets a name of its own and the chain goes
+//! on in a new one (`audit_rotation`); retention removes old files (`audit_retention`). Reading and verifying is
+//! `audit_read`.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -17,6 +19,9 @@ use gantry_tool::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::audit_files::{end_of_last_line, last_line, sync_folder};
+use crate::audit_key::{Key, LineHead, Link, SealBroken};
+use crate::audit_rotation::FileId;
 use crate::clock::Clock;
 
 /// Lines that need not be on disk at once are there this long after they were written, plus one sync.
@@ -29,12 +34,23 @@ const MAX_UNWRITTEN: usize = 1 << 16;
 const MAX_PUT_OFF: usize = 64;
 /// After this process has let go of the lock, it takes it for single lines only for this long, so that others get it too.
 const REST: Duration = Duration::from_millis(2);
-/// The head is one record well below a disk sector, written in place: it is old or new, never half of each.
-const HEAD_BYTES: usize = 256;
-/// The log is searched backwards for line ends in windows of this size.
-const WINDOW: u64 = 1 << 16;
+/// How often old files are looked for.
+const RETENTION_PAUSE: Duration = Duration::from_secs(3600);
 
-pub(crate) const NO_MAC: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// How large the files of the log get, and how long they are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditLimits {
+    /// A file that has reached this is closed, and a new one begun.
+    pub max_file_bytes: u64,
+    /// A full file whose last line is older is removed; `None` keeps all.
+    pub keep: Option<Duration>,
+}
+
+impl Default for AuditLimits {
+    fn default() -> AuditLimits {
+        AuditLimits { max_file_bytes: 64 << 20, keep: Some(Duration::from_secs(90 * 24 * 3600)) }
+    }
+}
 
 /// The writer. Opening it makes the key (mode 0600) and the log at first use.
 pub struct AuditLog {
@@ -43,24 +59,32 @@ pub struct AuditLog {
     syncer: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    log: File,
-    head: File,
+pub(crate) struct Shared {
+    pub(crate) path: PathBuf,
+    pub(crate) limits: AuditLimits,
+    pub(crate) head: File,
     lock: File,
-    key: Key,
+    pub(crate) key: Key,
     tail: Mutex<Tail>,
     /// The syncing thread knows that there is something to sync.
     due: AtomicBool,
 }
 
 /// Where the log ends, as far as this process has seen.
-#[derive(Debug, Clone)]
-struct Tail {
-    length: u64,
-    seq: u64,
-    mac: String,
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// The file that grows, as this process knows it.
+    pub(crate) log: Arc<File>,
+    pub(crate) file: FileId,
+    pub(crate) length: u64,
+    pub(crate) seq: u64,
+    pub(crate) mac: String,
     /// The newest line known to be on disk.
-    synced: u64,
+    pub(crate) synced: u64,
+    /// A file shorter than this is not closed: above the limit after an attempt that failed.
+    pub(crate) rotate_from: u64,
+    /// A file was closed since old ones were last looked for.
+    pub(crate) rotated: bool,
     /// Records that wait to be made into lines, before all that comes after them. Only while the lock is kept.
     put_off: Vec<(Timestamp, AuditRecord)>,
     clock: Clock,
@@ -71,15 +95,19 @@ struct Tail {
     /// What waits could not be written when it was last tried: nothing more is put off.
     stuck: bool,
     /// The lock is kept between lines, until the next sync.
-    held: bool,
+    pub(crate) held: bool,
     /// Not before then is it kept again.
     rest_until: Instant,
     /// Why nothing may be appended any more: after a failed sync nobody knows what is on disk.
-    broken: Option<String>,
+    pub(crate) broken: Option<String>,
 }
 
 impl AuditLog {
     pub fn open(path: &Path) -> io::Result<AuditLog> {
+        AuditLog::open_with(path, AuditLimits::default())
+    }
+
+    pub fn open_with(path: &Path, limits: AuditLimits) -> io::Result<AuditLog> {
         let options = || {
             let mut options = File::options();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -88,15 +116,22 @@ impl AuditLog {
         let lock = options().open(path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         let (key, made) = Key::load_or_make(path)?;
+        let (log, file) = FileId::open(path)?;
+        let none = Link::none();
         let shared = Shared {
-            log: options().append(true).open(path)?,
+            path: path.to_owned(),
+            limits,
             head: options().open(path.with_extension("head"))?,
             key,
             tail: Mutex::new(Tail {
+                log: Arc::new(log),
+                file,
                 length: 0,
-                seq: 0,
-                mac: NO_MAC.to_owned(),
+                seq: none.seq,
+                mac: none.mac.clone(),
                 synced: 0,
+                rotate_from: limits.max_file_bytes,
+                rotated: false,
                 put_off: Vec::new(),
                 clock: Clock::default(),
                 unwritten: Vec::new(),
@@ -111,7 +146,7 @@ impl AuditLog {
         };
         if made {
             // From here on a head that is missing or empty was taken away.
-            shared.key.write_head(&shared.head, 0, NO_MAC)?;
+            shared.key.write_head(&shared.head, none.seq, &none.mac)?;
             sync_folder(path)?;
         }
         let opened = shared.catch_up(&mut shared.tail());
@@ -198,7 +233,10 @@ impl Shared {
         if !tail.held {
             flock(&self.lock, FlockOperation::LockExclusive)?;
         }
-        let appended = self.catch_up(&mut tail).and_then(|()| self.write_line(&mut tail, fields));
+        let appended = self
+            .catch_up(&mut tail)
+            .and_then(|()| self.rotate_if_full(&mut tail))
+            .and_then(|()| self.write_line(&mut tail, fields));
         // A line that is synced soon is rarely the last before that: the syncing thread lets go for all of them.
         let keep = durability != Durability::Now && appended.is_ok();
         tail.held = tail.held || keep && Instant::now() >= tail.rest_until;
@@ -206,6 +244,19 @@ impl Shared {
             flock(&self.lock, FlockOperation::Unlock)?;
         }
         appended
+    }
+
+    /// Does something to the end of the log while nobody else appends.
+    pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Tail) -> io::Result<T>) -> io::Result<T> {
+        let mut tail = self.tail();
+        if !tail.held {
+            flock(&self.lock, FlockOperation::LockExclusive)?;
+        }
+        let done = self.catch_up(&mut tail).and_then(|()| work(&mut tail));
+        if !tail.held {
+            flock(&self.lock, FlockOperation::Unlock)?;
+        }
+        done
     }
 
     /// Others may append.
@@ -221,7 +272,7 @@ impl Shared {
     }
 
     /// Appends a line and what waited before it. A line that cannot be written is as if it had never been.
-    fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
+    pub(crate) fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
         settle(&self.key, tail);
         let before = (tail.unwritten.len(), tail.seq, tail.mac.clone());
         add_line(&self.key, tail, Timestamp::now(), fields);
@@ -233,16 +284,16 @@ impl Shared {
         written
     }
 
-    fn write_out(&self, tail: &mut Tail) -> io::Result<()> {
+    pub(crate) fn write_out(&self, tail: &mut Tail) -> io::Result<()> {
         settle(&self.key, tail);
         if tail.unwritten.is_empty() {
             return Ok(());
         }
-        let written = (&self.log).write_all(&tail.unwritten);
+        let written = (&*tail.log).write_all(&tail.unwritten);
         tail.stuck = written.is_err();
         if let Err(err) = written {
             // Half a line must not stay: the next one would be glued to it.
-            self.log.set_len(tail.length)?;
+            tail.log.set_len(tail.length)?;
             return Err(err);
         }
         tail.length += tail.unwritten.len() as u64;
@@ -263,22 +314,29 @@ impl Shared {
             // Numbers are taken: what happened to the file meanwhile is looked at after they are written.
             return Ok(());
         }
-        let length = self.log.metadata()?.len();
+        let length = match tail.held {
+            // Nobody else can have closed the file meanwhile.
+            true => tail.log.metadata()?.len(),
+            false => self.follow_rotation(tail)?,
+        };
         if length == tail.length && length > 0 {
             return Ok(());
         }
-        let whole = end_of_last_line(&self.log, length)?;
+        let whole = end_of_last_line(&tail.log, length)?;
         if whole < length {
-            self.log.set_len(whole)?;
+            tail.log.set_len(whole)?;
         }
-        let last = last_line(&self.log, whole)?.unwrap_or_else(|| (0, NO_MAC.to_owned()));
-        (tail.length, (tail.seq, tail.mac)) = (whole, last);
+        let last = match last_line(&tail.log, whole)? {
+            Some((last, _)) => last,
+            None => self.before_the_file()?,
+        };
+        (tail.length, tail.seq, tail.mac) = (whole, last.seq, last.mac);
         match self.key.read_head(&self.head) {
-            Ok((seq, mac)) if seq > tail.seq => (tail.seq, tail.mac) = (seq, mac),
+            Ok(head) if head.seq > tail.seq => (tail.seq, tail.mac) = (head.seq, head.mac),
             Ok(_) => {}
             // Without a genuine head nobody can say what is missing; a number left out says that something may be.
-            Err(HeadForged) => {
-                tail.seq += 1;
+            Err(SealBroken) => {
+                tail.seq = tail.seq.saturating_add(1);
                 self.key.write_head(&self.head, tail.seq, &tail.mac)?;
             }
         }
@@ -291,16 +349,17 @@ impl Shared {
 
     /// Puts the log on disk, then moves the head up to what is there.
     fn sync(&self) -> io::Result<()> {
-        let (seq, mac) = {
+        let (seq, mac, log) = {
             let mut tail = self.tail();
             self.write_out(&mut tail)?;
             if tail.synced >= tail.seq {
                 return Ok(());
             }
-            (tail.seq, tail.mac.clone())
+            // A file that is closed meanwhile is on disk by then.
+            (tail.seq, tail.mac.clone(), tail.log.clone())
         };
-        if let Err(err) = self.log.sync_data() {
-            self.tail().broken = Some(format!("it could not be put on disk earlier: {err}"));
+        if let Err(err) = log.sync_data() {
+            self.tail().broken = Some(unsynced(&err));
             return Err(err);
         }
         let mut tail = self.tail();
@@ -315,6 +374,7 @@ impl Shared {
     }
 
     fn keep_synced(&self, woken: &Receiver<()>) {
+        let mut retained: Option<Instant> = None;
         while woken.recv().is_ok() {
             // Calls that follow within the window share one sync; the end of the log ends the wait.
             let _ = woken.recv_timeout(WRITE_WITHIN);
@@ -325,6 +385,13 @@ impl Shared {
             // A failing disk shows at the next append, which is refused; there is nobody to tell here.
             let _ = self.let_go();
             let _ = self.sync();
+            let is_due = retained.is_none_or(|at| at.elapsed() >= RETENTION_PAUSE);
+            if std::mem::take(&mut self.tail().rotated) || is_due {
+                // What cannot be removed now is tried again.
+                let _ = self.remove_old_files(Timestamp::now());
+                let _ = self.sync();
+                retained = Some(Instant::now());
+            }
         }
         let _ = self.sync();
     }
@@ -344,167 +411,12 @@ fn settle(key: &Key, tail: &mut Tail) {
 }
 
 fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
-    tail.seq += 1;
+    tail.seq = tail.seq.saturating_add(1);
     let head = LineHead { seq: tail.seq, previous: &tail.mac, at };
     tail.mac = key.line(head, &mut tail.clock, fields, &mut tail.unwritten);
 }
 
-/// What a line begins with, and the hash of the one before it.
-struct LineHead<'a> {
-    seq: u64,
-    previous: &'a str,
-    at: Timestamp,
-}
-
-/// The secret of the chain, and what is made with it.
-pub(crate) struct Key([u8; 32]);
-
-impl Key {
-    pub(crate) fn path(log: &Path) -> PathBuf {
-        log.with_extension("key")
-    }
-
-    pub(crate) fn load(log: &Path) -> io::Result<Key> {
-        let (path, mut bytes) = (Key::path(log), [0; 32]);
-        crate::data_dir::open_file(&path)?.read_exact(&mut bytes).map_err(|err| match err.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::other(format!(
-                "{} is too short to be the key of the audit log; put the right one back (a new key, made when the file is \
-                 removed, does not verify the lines that are there)",
-                path.display()
-            )),
-            _ => err,
-        })?;
-        Ok(Key(bytes))
-    }
-
-    /// The key, and whether it was made just now.
-    fn load_or_make(log: &Path) -> io::Result<(Key, bool)> {
-        match Key::load(log) {
-            Err(err) if err.kind() == io::ErrorKind::NotFound => {
-                let mut bytes = [0; 32];
-                File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-                crate::data_dir::replace_private(&Key::path(log), &bytes)?;
-                Ok((Key(bytes), true))
-            }
-            loaded => Ok((loaded?, false)),
-        }
-    }
-
-    /// Adds the line for a record and returns its hash, which covers the line before it. `fields` is a JSON object that is
-    /// not empty.
-    fn line(&self, head: LineHead<'_>, clock: &mut Clock, fields: &str, lines: &mut Vec<u8>) -> String {
-        let LineHead { seq, previous, at } = head;
-        let start = lines.len();
-        let (mut number, at) = (itoa::Buffer::new(), clock.spell(at));
-        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", at, "\",", &fields[1..]] {
-            lines.extend_from_slice(part.as_bytes());
-        }
-        let mac = self.mac(previous, &lines[start..]);
-        lines.pop();
-        for part in [",\"mac\":\"", &mac, "\"}\n"] {
-            lines.extend_from_slice(part.as_bytes());
-        }
-        mac
-    }
-
-    /// The hash of a line's body (the object without its `mac`) after the line whose hash is `previous`.
-    pub(crate) fn mac(&self, previous: &str, body: impl AsRef<[u8]>) -> String {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(previous.as_bytes()).update(body.as_ref());
-        hex(hasher.finalize().as_bytes())
-    }
-
-    /// The number and hash the sealed head vouches for.
-    pub(crate) fn read_head(&self, head: &File) -> Result<(u64, String), HeadForged> {
-        let mut bytes = [0; HEAD_BYTES];
-        head.read_exact_at(&mut bytes, 0).map_err(|_| HeadForged)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| HeadForged)?.trim_end();
-        let mut words = text.split(' ');
-        let (Some(seq), Some(mac), Some(seal)) = (words.next(), words.next(), words.next()) else {
-            return Err(HeadForged);
-        };
-        if self.mac("head", format!("{seq} {mac}")) != seal {
-            return Err(HeadForged);
-        }
-        Ok((seq.parse().map_err(|_| HeadForged)?, mac.to_owned()))
-    }
-
-    /// Moves the head up, never down.
-    fn advance_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
-        match self.read_head(head) {
-            Ok((current, _)) if current >= seq => Ok(()),
-            Ok(_) | Err(HeadForged) => self.write_head(head, seq, mac),
-        }
-    }
-
-    fn write_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
-        let seal = self.mac("head", format!("{seq} {mac}"));
-        let mut record = format!("{seq} {mac} {seal}\n").into_bytes();
-        record.resize(HEAD_BYTES, b' ');
-        head.write_all_at(&record, 0)
-    }
-}
-
-/// The hash's own way to spell itself takes as long as hashing a line.
-fn hex(bytes: &[u8; 32]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [0; 64];
-    for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
-        *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    }
-    // Digits are always text.
-    std::str::from_utf8(&text).unwrap_or_default().to_owned()
-}
-
-/// The head is missing, or not sealed with this key.
-#[derive(Debug)]
-pub(crate) struct HeadForged;
-
-/// Where the last whole line ends.
-fn end_of_last_line(log: &File, length: u64) -> io::Result<u64> {
-    let mut end = length;
-    while end > 0 {
-        let start = end.saturating_sub(WINDOW);
-        let bytes = read_at(log, start, end - start)?;
-        if let Some(at) = bytes.iter().rposition(|byte| *byte == b'\n') {
-            return Ok(start + at as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(0)
-}
-
-/// Number and hash of the last line of a log that ends with a whole one.
-fn last_line(log: &File, length: u64) -> io::Result<Option<(u64, String)>> {
-    #[derive(serde::Deserialize)]
-    struct Ends {
-        seq: u64,
-        mac: String,
-    }
-    if length == 0 {
-        return Ok(None);
-    }
-    let start = end_of_last_line(log, length - 1)?;
-    let line = read_at(log, start, length - start)?;
-    let ends: Ends = serde_json::from_slice(&line).map_err(|err| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("its last line is damaged ({err}); run `gantry audit verify`"),
-        )
-    })?;
-    Ok(Some((ends.seq, ends.mac)))
-}
-
-fn read_at(log: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    log.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
-}
-
-/// Makes new names in the log's folder last.
-fn sync_folder(log: &Path) -> io::Result<()> {
-    match log.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+/// Why a log is not written any more.
+pub(crate) fn unsynced(err: &io::Error) -> String {
+    format!("it could not be put on disk earlier: {err}")
 }

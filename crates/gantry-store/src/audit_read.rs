@@ -1,16 +1,25 @@
-//! Reading the audit log: filtered listing, and verification of the whole chain. Streams; never writes.
+//! Reading the audit log: filtered listing, and verification of the whole chain, over all of its files. Streams; never
+//! writes.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
-use crate::audit_log::{HeadForged, Key, NO_MAC};
+use crate::audit_files::{RotatedFile, last_line_of, rotated_files};
+use crate::audit_key::{Key, Link, SealBroken};
+use crate::audit_rotation::FileId;
 
 /// Problems beyond this many are counted, not described.
 const DESCRIBED_PROBLEMS: usize = 100;
+
+/// A writer finishes a line in far less.
+const WRITER_LIMIT: Duration = Duration::from_secs(2);
+const WRITER_PAUSE: Duration = Duration::from_millis(1);
 
 /// Which lines to list. Absent fields let everything through.
 #[derive(Debug, Default, Clone)]
@@ -30,9 +39,26 @@ pub struct AuditFilter {
 
 pub type AuditLine = Value;
 
-/// The newest lines that pass the filter, oldest first.
+/// The newest lines that pass the filter, oldest first. Files are read from the newest back, no further than needed.
 pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
-    let Some(file) = open_regular(log)? else { return Ok(Vec::new()) };
+    let mut newest = VecDeque::new();
+    for file in LogFiles::open(log)?.all.into_iter().rev() {
+        let room = filter.limit - newest.len();
+        let is_over = filter.since.is_some_and(|since| {
+            let last = file.rotated.as_ref().and_then(|rotated| last_line_of(&rotated.path).ok().flatten());
+            last.and_then(|(_, at)| at).is_some_and(|at| at < since)
+        });
+        if room == 0 || is_over {
+            break;
+        }
+        let mut found = list_file(file.file, filter, room)?;
+        found.append(&mut newest);
+        newest = found;
+    }
+    Ok(newest.into())
+}
+
+fn list_file(file: File, filter: &AuditFilter, limit: usize) -> io::Result<VecDeque<AuditLine>> {
     let mut newest = VecDeque::new();
     for line in BufReader::new(file).split(b'\n') {
         // A line that does not parse is shown as such: verification says what is wrong with it.
@@ -41,21 +67,59 @@ pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
             .unwrap_or_else(|_| serde_json::json!({"damaged": String::from_utf8_lossy(&line)}));
         if filter.lets_through(&value) {
             newest.push_back(value);
-            if newest.len() > filter.limit {
+            if newest.len() > limit {
                 newest.pop_front();
             }
         }
     }
-    Ok(newest.into())
+    Ok(newest)
+}
+
+/// The files of a log, opened so that a rotation meanwhile hides none of them.
+struct LogFiles {
+    /// The oldest first.
+    all: Vec<LogFile>,
+}
+
+struct LogFile {
+    file: File,
+    path: PathBuf,
+    /// `None` for the file that grows.
+    rotated: Option<RotatedFile>,
+}
+
+impl LogFiles {
+    /// The file that grows is opened first: when it is closed meanwhile, it is found again under its new name.
+    fn open(log: &Path) -> io::Result<LogFiles> {
+        let growing = open_regular(log)?;
+        let growing_id =
+            growing.as_ref().map(|file| file.metadata().map(|data| FileId::of(&data))).transpose()?;
+        let mut all = Vec::new();
+        let mut was_closed = false;
+        for rotated in rotated_files(log)? {
+            // Retention may have removed it meanwhile; the sealed start is read later, and says so.
+            let Some(file) = open_regular(&rotated.path)? else { continue };
+            was_closed |= Some(FileId::of(&file.metadata()?)) == growing_id;
+            all.push(LogFile { file, path: rotated.path.clone(), rotated: Some(rotated) });
+        }
+        if let Some(file) = growing.filter(|_| !was_closed) {
+            all.push(LogFile { file, path: log.to_owned(), rotated: None });
+        }
+        Ok(LogFiles { all })
+    }
 }
 
 /// The log, if there is one. A pipe or a device in its place would be read for ever.
 fn open_regular(log: &Path) -> io::Result<Option<File>> {
     match std::fs::metadata(log) {
-        Ok(metadata) if metadata.is_file() => File::open(log).map(Some),
-        Ok(_) => Err(io::Error::other("it is not a regular file")),
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(io::Error::other("it is not a regular file")),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(err) => return Err(err),
+    }
+    match File::open(log) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(err) => Err(err),
+        opened => opened.map(Some),
     }
 }
 
@@ -81,6 +145,12 @@ impl AuditFilter {
 #[derive(Debug, Default)]
 pub struct Verification {
     pub lines: u64,
+    /// Files that were read.
+    pub files: usize,
+    /// The last line that retention has removed.
+    pub removed_to: u64,
+    /// Bytes of a last line without its end, as a crash leaves them. The next writer removes them and records that.
+    pub torn_bytes: u64,
     /// The newest line known to have been on disk.
     pub head: Option<u64>,
     pub problems: Vec<Problem>,
@@ -94,8 +164,12 @@ impl Verification {
     }
 
     fn report(&mut self, line: u64, kind: ProblemKind) {
+        self.report_in("", line, kind);
+    }
+
+    fn report_in(&mut self, file: &str, line: u64, kind: ProblemKind) {
         if self.problems.len() < DESCRIBED_PROBLEMS {
-            self.problems.push(Problem { line, kind });
+            self.problems.push(Problem { file: file.to_owned(), line, kind });
         } else {
             self.further_problems += 1;
         }
@@ -104,7 +178,9 @@ impl Verification {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Counted from 1 in the file as it is.
+    /// The name of a full file; empty for the one that grows, and for a problem of the whole log.
+    pub file: String,
+    /// Counted from 1 in the file as it is; 0 for a problem of the whole log.
     pub line: u64,
     pub kind: ProblemKind,
 }
@@ -127,6 +203,16 @@ pub enum ProblemKind {
     HeadForged,
     #[error("the log is missing, and its head says it held {head} lines")]
     LogMissing { head: u64 },
+    #[error("the sealed start is forged: nobody can say which files retention has removed")]
+    StartForged,
+    #[error("{bytes} bytes that are not part of a line were appended")]
+    Appended { bytes: u64 },
+}
+
+/// Whether there is neither a file of the log nor a sealed head.
+fn never_written(log: &Path) -> io::Result<bool> {
+    let has_head = log.with_extension("head").exists();
+    Ok(!has_head && !log.exists() && rotated_files(log)?.is_empty())
 }
 
 /// Checks every line against the chain, and the end against the sealed head.
@@ -134,7 +220,7 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
     let mut found = Verification::default();
     let key = match Key::load(log) {
         Ok(key) => key,
-        Err(err) if err.kind() == io::ErrorKind::NotFound && !log.exists() => return Ok(found),
+        Err(err) if err.kind() == io::ErrorKind::NotFound && never_written(log)? => return Ok(found),
         Err(err) => {
             let text = format!("the key {} cannot be read: {err}", Key::path(log).display());
             return Err(io::Error::new(err.kind(), text));
@@ -142,69 +228,149 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
     };
     // The head first: lines may be added while we read, and then the log is longer than the head says.
     let head =
-        File::open(log.with_extension("head")).map_err(|_| HeadForged).and_then(|head| key.read_head(&head));
-    let vouched = head.as_ref().ok().map(|(seq, _)| *seq);
-    let chain = match open_regular(log)? {
-        Some(file) => follow_chain(&key, file, vouched, &mut found)?,
-        None => Chain::default(),
-    };
+        File::open(log.with_extension("head")).map_err(|_| SealBroken).and_then(|head| key.read_head(&head));
+    // The start last: whoever removes a file has moved the start before.
+    let files = LogFiles::open(log)?;
+    let start = key.read_start(log).unwrap_or_else(|SealBroken| {
+        found.report(0, ProblemKind::StartForged);
+        Link::none()
+    });
+    found.removed_to = start.seq;
+    let mut chain = Chain::after(start, head.as_ref().ok().map(|head| head.seq));
+    let last = files.all.len().saturating_sub(1);
+    for (number, file) in files.all.into_iter().enumerate() {
+        // Left by a removal that was interrupted.
+        if file.rotated.as_ref().is_some_and(|rotated| rotated.last <= found.removed_to) {
+            continue;
+        }
+        found.files += 1;
+        let name = match &file.rotated {
+            Some(_) => file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            None => String::new(),
+        };
+        let lock = (number == last).then(|| log.with_extension("lock"));
+        follow_chain(&key, file.file, &name, lock.as_deref(), &mut chain, &mut found)?;
+    }
     match head {
-        Err(HeadForged) => found.report(0, ProblemKind::HeadForged),
-        Ok((0, _)) => found.head = Some(0),
-        Ok((seq, mac)) => {
-            found.head = Some(seq);
-            if found.lines == 0 {
-                found.report(0, ProblemKind::LogMissing { head: seq });
-            } else if chain.last_seq < seq {
-                found.report(found.lines, ProblemKind::CutTail { last: chain.last_seq, head: seq });
-            } else if chain.mac_at_head.as_ref() != Some(&mac) {
-                found.report(0, ProblemKind::Rewritten { seq });
+        Err(SealBroken) => found.report(0, ProblemKind::HeadForged),
+        Ok(head) => {
+            found.head = Some(head.seq);
+            if head.seq > 0 && chain.last.seq < head.seq {
+                let kind = match found.lines {
+                    0 => ProblemKind::LogMissing { head: head.seq },
+                    _ => ProblemKind::CutTail { last: chain.last.seq, head: head.seq },
+                };
+                found.report(chain.lines, kind);
+            } else if head.seq > found.removed_to && chain.mac_at_head.as_ref() != Some(&head.mac) {
+                found.report(0, ProblemKind::Rewritten { seq: head.seq });
             }
         }
     }
     Ok(found)
 }
 
-#[derive(Default)]
+/// The last line of a full file, if all of it follows `before` and nothing is wrong with it.
+pub(crate) fn ends_intact(key: &Key, file: &RotatedFile, before: &Link) -> io::Result<Option<Link>> {
+    let Some(opened) = open_regular(&file.path)? else { return Ok(None) };
+    let (mut found, mut chain) = (Verification::default(), Chain::after(before.clone(), None));
+    follow_chain(key, opened, "", None, &mut chain, &mut found)?;
+    let is_intact = found.is_intact() && chain.last.seq == file.last;
+    Ok(is_intact.then_some(chain.last))
+}
+
+/// How far the chain was followed.
 struct Chain {
-    last_seq: u64,
+    last: Link,
+    /// Lines read of the file at hand.
+    lines: u64,
+    /// The line that the sealed head is about, and its hash once it was read.
+    head: Option<u64>,
     mac_at_head: Option<String>,
 }
 
-fn follow_chain(key: &Key, file: File, head: Option<u64>, found: &mut Verification) -> io::Result<Chain> {
-    let mut chain = Chain::default();
-    let mut previous = NO_MAC.to_owned();
+impl Chain {
+    fn after(last: Link, head: Option<u64>) -> Chain {
+        let mac_at_head = (head == Some(last.seq)).then(|| last.mac.clone());
+        Chain { last, lines: 0, head, mac_at_head }
+    }
+}
+
+/// Follows the chain through one file. `lock` is given for the last one, whose last line may be in the making.
+fn follow_chain(
+    key: &Key,
+    file: File,
+    name: &str,
+    lock: Option<&Path>,
+    chain: &mut Chain,
+    found: &mut Verification,
+) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let mut line = Vec::new();
+    chain.lines = 0;
     loop {
         line.clear();
         if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(chain);
+            return Ok(());
         }
-        // A line being written right now has no end yet.
-        if line.last() != Some(&b'\n') && head.is_none_or(|head| chain.last_seq >= head) {
-            return Ok(chain);
+        let is_new = chain.head.is_none_or(|head| chain.last.seq >= head);
+        if line.last() != Some(&b'\n')
+            && is_new
+            && let Some(lock) = lock
+        {
+            let is_settled = wait_for_writer(lock);
+            reader.read_until(b'\n', &mut line)?;
+            if line.last() != Some(&b'\n') {
+                if is_settled {
+                    report_torn(&line, name, chain, found);
+                }
+                return Ok(());
+            }
         }
+        chain.lines += 1;
         found.lines += 1;
         let Some(parsed) = Parsed::new(&line) else {
-            found.report(found.lines, ProblemKind::Unreadable);
+            found.report_in(name, chain.lines, ProblemKind::Unreadable);
             continue;
         };
-        let expected = chain.last_seq + 1;
+        let expected = chain.last.seq.saturating_add(1);
         if parsed.seq > expected {
-            found.report(found.lines, ProblemKind::Removed { from: expected, to: parsed.seq - 1 });
+            let kind = ProblemKind::Removed { from: expected, to: parsed.seq - 1 };
+            found.report_in(name, chain.lines, kind);
         } else if parsed.seq < expected {
-            found.report(found.lines, ProblemKind::OutOfOrder { found: parsed.seq, expected });
+            let kind = ProblemKind::OutOfOrder { found: parsed.seq, expected };
+            found.report_in(name, chain.lines, kind);
             continue;
-        } else if key.mac(&previous, &parsed.body) != parsed.mac {
-            found.report(found.lines, ProblemKind::Changed);
+        } else if key.mac(&chain.last.mac, &parsed.body) != parsed.mac {
+            found.report_in(name, chain.lines, ProblemKind::Changed);
         }
-        if head == Some(parsed.seq) {
+        if chain.head == Some(parsed.seq) {
             chain.mac_at_head = Some(parsed.mac.clone());
         }
-        chain.last_seq = parsed.seq;
         // The stated hash goes on, so that one bad line is one problem and not all that follow.
-        previous = parsed.mac;
+        chain.last = Link { seq: parsed.seq, mac: parsed.mac };
+    }
+}
+
+/// Waits until nobody is writing a line; false if somebody is all the time. Writers hold the lock exclusively.
+fn wait_for_writer(lock: &Path) -> bool {
+    let Ok(lock) = File::open(lock) else { return true };
+    let until = Instant::now() + WRITER_LIMIT;
+    while flock(&lock, FlockOperation::NonBlockingLockShared).is_err() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(WRITER_PAUSE);
+    }
+    true
+}
+
+/// A crash leaves the beginning of the next line. Anything else was put there.
+fn report_torn(line: &[u8], name: &str, chain: &Chain, found: &mut Verification) {
+    let bytes = line.len() as u64;
+    let next = format!("{{\"seq\":{},\"at\":\"", chain.last.seq.saturating_add(1)).into_bytes();
+    match line.starts_with(&next) || next.starts_with(line) {
+        true => found.torn_bytes = bytes,
+        false => found.report_in(name, chain.lines + 1, ProblemKind::Appended { bytes }),
     }
 }
 

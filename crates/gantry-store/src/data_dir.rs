@@ -13,6 +13,7 @@ const PRIVATE: &[&str] = &[
     "audit.key",
     "audit.head",
     "audit.log",
+    "audit.start",
     "secrets.key",
     "secrets.sealed",
     "gateway.db",
@@ -21,6 +22,9 @@ const PRIVATE: &[&str] = &[
 ];
 
 const OPERATOR_PREFIX: &str = "gto_";
+
+/// Files that are about to get their name begin with this.
+const TEMP_PREFIX: &str = ".gantry-";
 
 /// A data directory that may not exist yet. [`DataDir::create`] makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,15 +56,22 @@ impl DataDir {
     pub fn create(&self) -> Result<(), DataDirError> {
         let failed = |cause| DataDirError { path: self.root.clone(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(failed)?;
-        let mode = std::fs::metadata(&self.root).map_err(failed)?.permissions().mode();
-        if mode & 0o077 == 0 {
+        if self.is_closed().map_err(failed)? {
             return Ok(());
         }
-        let empty = std::fs::read_dir(&self.root).map_err(failed)?.next().is_none();
+        let foreign = |entry: io::Result<std::fs::DirEntry>| {
+            entry.is_ok_and(|entry| !entry.file_name().as_encoded_bytes().starts_with(TEMP_PREFIX.as_bytes()))
+        };
+        let empty = !std::fs::read_dir(&self.root).map_err(failed)?.any(foreign);
         let ours = ["audit.key", "gantry.toml", "gateway.db", "operator.token"]
             .iter()
             .any(|name| self.root.join(name).exists());
         if !empty && !ours {
+            // Another process that starts at the same time closes the directory before it puts anything into it, so
+            // its files may be what was found.
+            if self.is_closed().map_err(failed)? {
+                return Ok(());
+            }
             return Err(failed(io::Error::other(
                 "it is open to other users and holds files that are not Gantry's",
             )));
@@ -68,12 +79,18 @@ impl DataDir {
         std::fs::set_permissions(&self.root, Permissions::from_mode(0o700)).map_err(failed)
     }
 
+    /// Whether nobody but the owner may enter.
+    fn is_closed(&self) -> io::Result<bool> {
+        Ok(std::fs::metadata(&self.root)?.permissions().mode() & 0o077 == 0)
+    }
+
     /// As [`DataDir::create`], and gives the directory and its private files their modes back: whoever runs as the same
     /// user can change those, confined or not. The configuration is closed to others who would write it. Gives what had to be changed, and the mode it had. Files that belong to
     /// somebody else than this user and root are refused: their owner can open them again at any time.
     pub fn restore(&self) -> Result<Vec<(PathBuf, u32)>, DataDirError> {
         let own = rustix::process::geteuid().as_raw();
-        for path in PRIVATE.iter().map(|name| self.root.join(name)).chain([self.config_file()]) {
+        let private = self.private_files();
+        for path in private.iter().cloned().chain([self.config_file()]) {
             let owner = std::fs::symlink_metadata(&path).map_or(own, |found| found.uid());
             if owner != own && owner != 0 {
                 let message = format!(
@@ -97,14 +114,20 @@ impl DataDir {
             }
             Ok(())
         };
-        let ours = PRIVATE.iter().any(|name| self.root.join(name).exists());
-        if ours {
+        if private.iter().any(|path| path.exists()) {
             restore(self.root.clone(), 0o700)?;
         }
-        PRIVATE.iter().try_for_each(|name| restore(self.root.join(name), 0o600))?;
+        private.into_iter().try_for_each(|path| restore(path, 0o600))?;
         self.create()?;
         restored.extend(self.close_config()?);
         Ok(restored)
+    }
+
+    fn private_files(&self) -> Vec<PathBuf> {
+        // A directory that cannot be listed has none that others can read either.
+        let rotated = crate::audit_files::rotated_files(&self.audit_log()).unwrap_or_default();
+        let named = PRIVATE.iter().map(|name| self.root.join(name));
+        named.chain(rotated.into_iter().map(|file| file.path)).collect()
     }
 
     /// Whoever can write the configuration says what is allowed. Who may read it is the operator's to say.
@@ -158,6 +181,20 @@ impl DataDir {
     pub fn write_config(path: &Path, text: &str) -> io::Result<()> {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         replace_private(&real, text.as_bytes())
+    }
+
+    /// Keeps a copy of a file that a command is about to change, where no tool can read it. Returns the copy's path.
+    pub fn keep_copy(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
+        self.create()?;
+        let folder = self.root.join("replaced-files");
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let copy = folder.join(format!("{name}.before-gantry-{}", jiff::Timestamp::now().as_millisecond()));
+        replace_private(&copy, content)?;
+        Ok(copy)
     }
 
     /// The operator's token, made at first use.
@@ -216,6 +253,11 @@ impl DataDir {
     /// Output of processes.
     pub fn process_logs(&self) -> PathBuf {
         self.root.join("processes")
+    }
+
+    /// What the gateway itself reports.
+    pub fn gateway_log(&self) -> PathBuf {
+        self.root.join("gateway-log")
     }
 
     pub fn results(&self) -> PathBuf {
@@ -319,7 +361,7 @@ fn put_private(
 
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let temp = folder.join(format!(".gantry-{}.tmp", uuid::Uuid::new_v4().simple()));
+    let temp = folder.join(format!("{TEMP_PREFIX}{}.tmp", uuid::Uuid::new_v4().simple()));
     let written =
         std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temp).and_then(|mut file| {
             write(&mut file)?;
@@ -347,6 +389,10 @@ mod tests {
         let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         set(&data.config_file(), 0o644);
+        let full_log = data.root().join("audit-000000000007.log");
+        std::fs::write(&full_log, "").unwrap();
+        set(&full_log, 0o640);
+        assert_eq!(data.restore().unwrap(), [(full_log, 0o640)]);
         for (root, token) in [(0o755, 0o644), (0o777, 0o600), (0o700, 0o000), (0o500, 0o604)] {
             set(&data.operator_token_file(), token);
             set(data.root(), root);
@@ -365,6 +411,37 @@ mod tests {
             assert_eq!(mode(&data.config_file()), left, "nobody else writes what is allowed");
         }
         assert_eq!(data.restore().unwrap(), []);
+    }
+
+    #[test]
+    fn commands_that_start_at_once_share_an_empty_directory_that_was_open() {
+        for _ in 0..200 {
+            let folder = tempfile::tempdir().unwrap();
+            let data = DataDir::new(folder.path().join("data"));
+            std::fs::create_dir(data.root()).unwrap();
+            std::fs::set_permissions(data.root(), Permissions::from_mode(0o755)).unwrap();
+            let together = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for number in 0..4 {
+                    let (data, together) = (&data, &together);
+                    scope.spawn(move || {
+                        together.wait();
+                        data.create().unwrap();
+                        std::fs::create_dir(data.root().join(format!("processes-{number}"))).unwrap();
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::new(folder.path().to_owned());
+        std::fs::write(folder.path().join("theirs"), "").unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let refused = data.create().unwrap_err().to_string();
+        assert!(refused.contains("not Gantry's"), "{refused}");
     }
 
     #[test]

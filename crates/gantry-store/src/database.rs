@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous,
+};
 use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
 
 use crate::DataDir;
@@ -20,11 +22,13 @@ pub(crate) mod marks;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
+pub(crate) mod retention;
 pub(crate) mod spending;
 pub(crate) mod transfers;
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
 /// Each entry takes the schema one version up. Entries are never changed, only added.
@@ -92,10 +96,12 @@ impl Database {
         make_private(&path).map_err(|cause| DatabaseError::Make { path: path.clone(), cause })?;
         let options =
             SqliteConnectOptions::new().filename(&path).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
-        let writing =
-            options.clone().journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+        // Counts when the file is made: so that it can get smaller later.
+        let writing = (options.clone().auto_vacuum(SqliteAutoVacuum::Incremental))
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full);
         let failed = |cause| DatabaseError::Open { path: path.clone(), cause };
-        let writer = pool(1).connect_with(writing).await.map_err(failed)?;
+        let writer = connect(writing).await.map_err(failed)?;
         let mut connection = writer.acquire().await.map_err(failed)?;
         migrate(&mut connection, &path).await?;
         drop(connection);
@@ -132,6 +138,27 @@ impl Database {
         };
         begun.map_err(query_error(doing))
     }
+}
+
+/// Connects the writer. SQLite does not wait when two connections switch a new database to WAL at once: it reports "busy"
+/// immediately, whatever the busy timeout. So this waits.
+async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    let until = tokio::time::Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match pool(1).connect_with(options.clone()).await {
+            Err(err) if is_busy(&err) && tokio::time::Instant::now() < until => {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
+/// Whether another connection holds a lock. The low byte of SQLite's extended code is the primary code.
+fn is_busy(err: &sqlx::Error) -> bool {
+    const BUSY: u32 = 5;
+    let sqlx::Error::Database(err) = err else { return false };
+    err.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == BUSY)
 }
 
 fn pool(connections: u32) -> PoolOptions<Sqlite> {

@@ -32,6 +32,14 @@ impl KeptResults {
         KeptResults { folder, kept_for: KEPT_FOR, kept_bytes: KEPT_BYTES }
     }
 
+    /// Removes what is too old.
+    pub fn sweep(&self) -> io::Result<()> {
+        match self.make_room(0) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
+            swept => swept,
+        }
+    }
+
     /// Removes what is too old, then the oldest until `needed` more bytes fit.
     fn make_room(&self, needed: u64) -> io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();

@@ -5,8 +5,12 @@
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
 
 mod apis;
+mod audit_files;
+mod audit_key;
 mod audit_log;
 mod audit_read;
+mod audit_retention;
+mod audit_rotation;
 mod clock;
 mod config_lock;
 mod data_dir;
@@ -23,7 +27,7 @@ pub use apis::{
     ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
     ProfileDraft, RateLimit, RateLimited, Saving, path_words,
 };
-pub use audit_log::AuditLog;
+pub use audit_log::{AuditLimits, AuditLog};
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
 pub use config_lock::ConfigLock;
 pub use data_dir::{DataDir, DataDirError};

@@ -23,31 +23,40 @@ const SHOWN_NAMES: usize = 32;
 const NAME_CHARS: usize = 64;
 
 pub(crate) fn input(masker: &Masker, input: &Value) -> Value {
-    bounded(input, shortened(&masker.now(), input, string), INPUT_BYTES)
+    let masker = masker.now();
+    bounded(&masker, input, shortened(&masker, input, string), INPUT_BYTES)
 }
 
 /// For who decides on a call: both ends of what is long, since harm need not stand at the beginning.
 pub(crate) fn asked(masker: &Masker, input: &Value) -> Value {
-    bounded(input, shortened(&masker.now(), input, both_ends), ASKED_BYTES)
+    let masker = masker.now();
+    bounded(&masker, input, shortened(&masker, input, both_ends), ASKED_BYTES)
 }
 
-fn bounded(input: &Value, shortened: Value, limit: usize) -> Value {
+fn bounded(masker: &Masker, input: &Value, shortened: Value, limit: usize) -> Value {
     let text = shortened.to_string();
     if text.len() <= limit {
         return shortened;
     }
     let names = input.as_object().into_iter().flat_map(Map::keys);
     let names: Vec<String> =
-        names.take(SHOWN_NAMES).map(|name| name.chars().take(NAME_CHARS).collect()).collect();
+        names.take(SHOWN_NAMES).map(|name| masked(masker, name).chars().take(NAME_CHARS).collect()).collect();
     json!({"fields": names, "bytes": input.to_string().len(), "blake3": blake3::hash(text.as_bytes()).to_hex().to_string()})
 }
 
-/// Which values were refused, not what they were: schema messages quote them.
+/// Beginnings of messages that name fields and quote no value.
+const NAMES_FIELDS: [&str; 3] = ["unknown field", "required field", "not valid JSON"];
+
+/// Which values were refused, not what they were: most schema messages quote them.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let mut text = refusal.message.clone();
     for violation in &refusal.violations {
         let place = if violation.path.is_empty() { "the input" } else { &violation.path };
-        text.push_str(&format!("; {place}"));
+        let is_safe = NAMES_FIELDS.iter().any(|start| violation.message.starts_with(start));
+        match violation.message.split(';').next().filter(|_| is_safe) {
+            Some(message) => text.push_str(&format!("; {place}: {message}")),
+            None => text.push_str(&format!("; {place}")),
+        }
     }
     bounded_text(&text)
 }
@@ -67,7 +76,7 @@ fn shortened(masker: &Masker, value: &Value, string: fn(&Masker, &str) -> Value)
             let field = |(name, item): (&String, &Value)| {
                 let secret = Masker::is_secret_name(name) && !item.is_null();
                 let item = if secret { json!("[masked]") } else { shortened(masker, item, string) };
-                (name.clone(), item)
+                (masked(masker, name), item)
             };
             object.iter().map(field).collect()
         }
@@ -75,11 +84,15 @@ fn shortened(masker: &Masker, value: &Value, string: fn(&Masker, &str) -> Value)
     }
 }
 
+fn masked(masker: &Masker, name: &str) -> String {
+    let mut name = name.to_owned();
+    masker.mask_text(&mut name);
+    name
+}
+
 fn string(masker: &Masker, text: &str) -> Value {
     if text.len() <= STRING_CHARS {
-        let mut text = text.to_owned();
-        masker.mask_text(&mut text);
-        return Value::String(masked_forms(&text));
+        return Value::String(masked_forms(&masked(masker, text)));
     }
     // A secret that begins before the cut is whole in what is masked.
     let mut head: String = text.chars().take(HEAD_CHARS + masker.longest_secret().max(HEAD_CHARS)).collect();
@@ -89,9 +102,7 @@ fn string(masker: &Masker, text: &str) -> Value {
 }
 
 fn both_ends(masker: &Masker, text: &str) -> Value {
-    let mut text = text.to_owned();
-    masker.mask_text(&mut text);
-    let text = masked_forms(&text);
+    let text = masked_forms(&masked(masker, text));
     let total = text.chars().count();
     if total <= 2 * ASKED_END_CHARS {
         return Value::String(text);
@@ -162,6 +173,16 @@ mod tests {
         let recorded = input(&masker, &many).to_string();
         assert!(recorded.len() < 8 * 1024, "{}", recorded.len());
         assert!(recorded.contains("argv"), "{recorded}");
+    }
+
+    #[test]
+    fn secrets_in_names_of_fields_are_masked() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned()]);
+        let secret = json!({"env": {"hunter2-hunter2": 1}, "x hunter2-hunter2": vec!["y"; 20_000]});
+        for shown in [input(&masker, &secret), input(&masker, &secret["env"]), asked(&masker, &secret)] {
+            let shown = shown.to_string();
+            assert!(!shown.contains("hunter2") && shown.contains("[masked]"), "{shown}");
+        }
     }
 
     #[test]

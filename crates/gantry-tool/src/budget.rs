@@ -9,10 +9,26 @@ use crate::tool::Reply;
 /// `maxToolResultChars` unless configured otherwise.
 pub const DEFAULT_MAX_RESULT_CHARS: usize = 80_000;
 
+/// `mcp.maxToolResultChars` unless configured otherwise. Clients put longer results into files of
+/// their own, where the model sees neither the text nor the handle.
+pub const DEFAULT_MAX_MCP_RESULT_CHARS: usize = 40_000;
+
 /// No string is shortened below this; lists lose their middle instead.
 const SHORTEST_STRING: usize = 200;
 /// A list keeps at least this many items of each end.
 const FEWEST_ITEMS: usize = 5;
+
+/// Leaves out the `tail` of a command that repeats the end of its `output`. People and programs get both; a model would pay
+/// twice for the same text.
+pub(crate) fn remove_repeated_tail(reply: &mut Reply) {
+    let Reply::Json(Value::Object(object)) = reply else { return };
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    let repeats =
+        matches!((text("output"), text("tail")), (Some(output), Some(tail)) if output.ends_with(tail));
+    if repeats {
+        object.shift_remove("tail");
+    }
+}
 
 /// How many characters of the reply count against the budget.
 pub(crate) fn characters(reply: &Reply) -> usize {
@@ -172,6 +188,28 @@ fn head_and_tail(text: &str, keep: usize, note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tail_is_left_out_only_when_it_repeats_the_output() {
+        let shown = |value: Value| {
+            let mut reply = Reply::Json(value);
+            remove_repeated_tail(&mut reply);
+            reply.to_text()
+        };
+        assert_eq!(
+            shown(json!({"output": "one two", "tail": "two", "exitCode": 0})),
+            r#"{"output":"one two","exitCode":0}"#
+        );
+        assert_eq!(
+            shown(json!({"output": "one two", "tail": "three"})),
+            r#"{"output":"one two","tail":"three"}"#
+        );
+        assert_eq!(
+            shown(json!({"tail": "so far"})),
+            r#"{"tail":"so far"}"#,
+            "a running command has no output yet"
+        );
+    }
 
     fn shortened(value: Value, budget: usize) -> Value {
         let total = json_characters(&value);

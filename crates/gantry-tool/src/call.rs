@@ -185,6 +185,8 @@ pub struct Call {
     /// Absolute; relative paths of the input are meant from here.
     pub workspace: PathBuf,
     pub scope: ToolScope,
+    /// The node that a bare tool name means: the agent's `node` setting.
+    pub default_node: Option<String>,
     pub deadline: Option<Instant>,
     /// Fires when the caller gives up or the deadline passes.
     pub cancel: CancellationToken,
@@ -198,6 +200,8 @@ pub struct Call {
     pub labels: Vec<Label>,
     /// What is learnt of the result while the tool runs.
     pub found: Found,
+    /// The gateway's gate has judged the call by the agent's autonomy; a node does not ask a second time.
+    pub autonomy_judged: bool,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
     pub avoid_sensitive: bool,
     /// Set by the gate: what was asked about it, and answered with a yes.
@@ -236,6 +240,7 @@ impl Call {
             surface,
             workspace,
             scope: ToolScope::default(),
+            default_node: None,
             deadline: None,
             cancel,
             progress: None,
@@ -243,6 +248,7 @@ impl Call {
             asker: None,
             labels: Vec::new(),
             found: Found::default(),
+            autonomy_judged: false,
             avoid_sensitive: false,
             approved: Vec::new(),
             policy: None,

@@ -78,6 +78,12 @@ impl ToolError {
         ToolError::Internal { id: uuid::Uuid::new_v4().to_string(), detail: detail.into() }
     }
 
+    /// An input that the schema let through and the tool's own type does not take.
+    pub(crate) fn violation(violation: Violation) -> Self {
+        let refusal = Refusal::new(RefusalCode::InvalidInput, "the input has 1 error");
+        ToolError::Refused(Refusal { violations: vec![violation], ..refusal })
+    }
+
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         if let Some(message) = self.message_mut() {
             message.hint = Some(hint.into());
@@ -142,6 +148,8 @@ pub struct Refusal {
     pub message: String,
     pub hint: Option<String>,
     pub violations: Vec<Violation>,
+    /// The call may have taken effect: nobody knows.
+    pub outcome_unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +197,12 @@ impl RefusalCode {
 
 impl Refusal {
     pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into(), hint: None, violations: Vec::new() }
+        Refusal { code, message: message.into(), hint: None, violations: Vec::new(), outcome_unknown: false }
+    }
+
+    /// A call that was lost after it began: it may have taken effect.
+    pub fn lost(message: impl Into<String>) -> Self {
+        Refusal { outcome_unknown: true, ..Refusal::new(RefusalCode::Unavailable, message) }
     }
 
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -197,7 +210,7 @@ impl Refusal {
         self
     }
 
-    /// `{"error":{"code","message","hint"?,"violations"?}}`
+    /// `{"error":{"code","message","hint"?,"violations"?,"outcomeUnknown"?}}`
     pub fn to_json(&self) -> Value {
         let mut error = json!({"code": self.code.name(), "message": self.message});
         if let Some(hint) = &self.hint {
@@ -206,6 +219,9 @@ impl Refusal {
         if !self.violations.is_empty() {
             let rows = self.violations.iter().map(|v| json!({"path": v.path, "message": v.message}));
             error["violations"] = rows.collect();
+        }
+        if self.outcome_unknown {
+            error["outcomeUnknown"] = json!(true);
         }
         json!({ "error": error })
     }

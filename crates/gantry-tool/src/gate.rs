@@ -14,7 +14,7 @@ use crate::approval;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 use crate::audited::{self, bounded_text};
 use crate::budget;
-use crate::call::Call;
+use crate::call::{Call, Surface};
 use crate::envelope;
 use crate::error::{Refusal, RefusalCode, ToolError, Violation};
 use crate::labels::{Label, injection_warning};
@@ -23,7 +23,7 @@ use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
 use crate::registry::Registry;
 use crate::results::ResultStore;
-use crate::tool::{Reply, Tool};
+use crate::tool::{Reply, Tool, Toolset};
 
 use judge::Judged;
 pub use resumed::ResumedWork;
@@ -38,7 +38,10 @@ pub struct GateParts {
     pub masker: Masker,
     pub audit: Arc<dyn AuditSink>,
     pub results: Arc<dyn ResultStore>,
+    /// Of a result in the agent loop.
     pub max_result_chars: usize,
+    /// Of a result for an MCP client.
+    pub max_mcp_result_chars: usize,
 }
 
 impl GateParts {
@@ -50,6 +53,7 @@ impl GateParts {
             audit,
             results,
             max_result_chars: budget::DEFAULT_MAX_RESULT_CHARS,
+            max_mcp_result_chars: budget::DEFAULT_MAX_MCP_RESULT_CHARS,
         }
     }
 }
@@ -102,7 +106,8 @@ impl Gate {
 
     /// The same judge over another list of tools: policy, audit log and secrets are those of this gate.
     pub fn with_tools(&self, registry: Registry) -> Gate {
-        let GateParts { policy, masker, audit, results, max_result_chars, .. } = &self.parts;
+        let GateParts { policy, masker, audit, results, max_result_chars, max_mcp_result_chars, .. } =
+            &self.parts;
         Gate::new(GateParts {
             registry,
             policy: policy.clone(),
@@ -110,6 +115,7 @@ impl Gate {
             audit: audit.clone(),
             results: results.clone(),
             max_result_chars: *max_result_chars,
+            max_mcp_result_chars: *max_mcp_result_chars,
         })
     }
 
@@ -136,7 +142,7 @@ impl Gate {
             Ok(input) => self.dispatch(call, name, input).await,
             Err(err) => {
                 let violation = Violation { path: String::new(), message: format!("not valid JSON: {err}") };
-                let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
+                let Some(tool) = self.parts.registry.resolve_for(&call, name) else {
                     return self.refuse_unknown(&call, name);
                 };
                 self.refuse_invalid(&call, &tool, &Value::Null, vec![violation])
@@ -146,14 +152,18 @@ impl Gate {
 
     /// The one path of a call.
     pub async fn call(&self, mut call: Call, name: &str, input: Value) -> Outcome {
-        let Some(tool) = self.parts.registry.resolve(&call.scope, name) else {
+        let Some(tool) = self.parts.registry.resolve_for(&call, name) else {
             return self.refuse_unknown(&call, name);
         };
         let (input, violations) = tool.checked(input).await;
         if !violations.is_empty() {
             return self.refuse_invalid(&call, &tool, &input, violations);
         }
-        let Judged { verdict, names_paths, asked } = self.decide(&call, &tool, &input).await;
+        let judged = match self.decide(&call, &tool, &input).await {
+            Ok(judged) => judged,
+            Err(violation) => return self.refuse_invalid(&call, &tool, &input, vec![violation]),
+        };
+        let Judged { verdict, names_paths, asked } = judged;
         let asks_for_sensitive = verdict.decision == Decision::Ask && verdict.sensitive;
         // Aside, as asking is rare, and every call would have to carry the room for it.
         let verdict = match verdict.decision {
@@ -163,7 +173,7 @@ impl Gate {
             Decision::Allow | Decision::Deny => verdict,
         };
         if verdict.decision != Decision::Allow {
-            let mut refused = self.refuse_denied(&call, &tool, &input, &verdict);
+            let mut refused = self.refuse_denied(&call, tool.name(), &input, &verdict);
             // A pattern names no file; the reason against it does.
             refused.labels.extend(names_paths.then_some(Label::Private));
             return refused;
@@ -225,7 +235,7 @@ impl Gate {
     pub fn mask_reply(&self, reply: &mut Reply) {
         match reply {
             Reply::Text(text) => self.parts.masker.mask_text(text),
-            Reply::Json(value) => self.parts.masker.mask_values(value),
+            Reply::Json(value) => self.parts.masker.mask_texts(value),
         }
     }
 
@@ -313,10 +323,11 @@ impl Gate {
 
     fn mask_refusal(&self, refusal: &mut Refusal) {
         self.parts.masker.mask_text(&mut refusal.message);
-        refusal
-            .violations
-            .iter_mut()
-            .for_each(|violation| self.parts.masker.mask_text(&mut violation.message));
+        for violation in &mut refusal.violations {
+            // The path is made of names that the caller chose.
+            self.parts.masker.mask_text(&mut violation.path);
+            self.parts.masker.mask_text(&mut violation.message);
+        }
     }
 
     /// Step 6.
@@ -324,12 +335,18 @@ impl Gate {
         if !call.surface.is_model_facing() || tool.is_paged() {
             return (answer, Vec::new());
         }
-        let (reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
+        let (mut reply, rewrap): (Reply, fn(Reply) -> Answer) = match answer {
             Answer::Success(reply) => (reply, Answer::Success),
             Answer::ToolError(reply) => (reply, Answer::ToolError),
             Answer::Refused(_) => return (answer, Vec::new()),
         };
-        let limit = self.parts.max_result_chars;
+        if tool.toolset() == Toolset::Node {
+            budget::remove_repeated_tail(&mut reply);
+        }
+        let limit = match call.surface {
+            Surface::Mcp => self.parts.max_mcp_result_chars,
+            _ => self.parts.max_result_chars,
+        };
         let total = budget::characters(&reply);
         if total <= limit {
             return (rewrap(reply), Vec::new());
@@ -365,9 +382,9 @@ impl Gate {
         self.refused(call, tool.name(), Some(input), refusal, None)
     }
 
-    fn refuse_denied(&self, call: &Call, tool: &Tool, input: &Value, verdict: &Verdict) -> Outcome {
-        self.metrics.count(tool.name(), Status::Denied);
-        self.refused(call, tool.name(), Some(input), verdict.refusal(call), Some(verdict))
+    fn refuse_denied(&self, call: &Call, tool: &str, input: &Value, verdict: &Verdict) -> Outcome {
+        self.metrics.count(tool, Status::Denied);
+        self.refused(call, tool, Some(input), verdict.refusal(call), Some(verdict))
     }
 
     fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: &AuditError) -> Outcome {
@@ -539,6 +556,7 @@ fn warning_in(value: &Value) -> Option<String> {
     }
 }
 
+mod denied;
 mod dispatch;
 mod fanned;
 mod judge;

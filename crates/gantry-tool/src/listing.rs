@@ -15,6 +15,7 @@ impl Tool {
             "name": self.name(),
             "toolset": self.toolset().name(),
             "description": self.description(),
+            "notes": self.notes(),
             "readOnly": self.is_read_only(),
             "destructive": self.is_destructive(),
             "idempotent": self.is_idempotent(),

@@ -1,10 +1,12 @@
 //! Secrets out of audit lines and results: known values everywhere, secret-looking names in inputs.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::memmem;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::known_secrets::{KnownSecrets, base64_forms};
 
 const MASK: &str = "[masked]";
 
@@ -29,31 +31,27 @@ pub trait SecretSource: Send + Sync + std::fmt::Debug {
 /// Knows the secrets of this process and removes them from what is shown or recorded.
 #[derive(Debug, Clone, Default)]
 pub struct Masker {
-    known: Arc<[String]>,
-    /// What the source held, once asked.
-    stored: Arc<[String]>,
+    known: Arc<KnownSecrets>,
+    /// What the source held when it was last asked.
+    stored: Arc<Mutex<Arc<KnownSecrets>>>,
     source: Option<Arc<dyn SecretSource>>,
 }
 
 impl Masker {
     pub fn new(values: impl IntoIterator<Item = String>) -> Masker {
-        let mut known: Vec<String> =
-            values.into_iter().filter(|value| value.len() >= SHORTEST_SECRET).collect();
-        // The longest first, so that a secret which contains another is masked whole.
-        known.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        known.dedup();
-        Masker { known: known.into(), ..Masker::default() }
+        let values: Arc<[String]> = values.into_iter().collect();
+        Masker { known: Arc::new(KnownSecrets::new(values)), ..Masker::default() }
     }
 
     /// Also what the source holds at the time of each call.
     pub fn following(self, source: Arc<dyn SecretSource>) -> Masker {
-        Masker { source: Some(source), ..self }
+        Masker { source: Some(source), stored: Arc::default(), ..self }
     }
 
     /// As it is now, for work on many texts: the source is asked once.
     pub(crate) fn now(&self) -> Masker {
         let [stored, known] = self.lists();
-        Masker { known, stored, source: None }
+        Masker { known, stored: Arc::new(Mutex::new(stored)), source: None }
     }
 
     /// True for names such as `apiKey`, `api_key`, `GITHUB_TOKEN`, `MY_AUTH`, `password`.
@@ -64,9 +62,9 @@ impl Masker {
             || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
     }
 
-    /// The longest known secret, in bytes: how far one can reach across a cut.
+    /// The longest form of a known secret, in bytes: how far one can reach across a cut.
     pub fn longest_secret(&self) -> usize {
-        self.lists().iter().filter_map(|list| list.first()).map(String::len).max().unwrap_or(0)
+        self.lists().iter().map(|list| list.longest()).max().unwrap_or(0)
     }
 
     /// Known secret values replaced, all else untouched. Never takes a second copy of the text.
@@ -76,16 +74,16 @@ impl Masker {
 
     /// As [`Masker::mask_text`], in what is no text.
     pub fn mask_bytes(&self, bytes: &mut Vec<u8>) {
-        self.lists().iter().flat_map(|list| list.iter()).for_each(|secret| mask_in_bytes(bytes, secret));
+        self.lists().iter().for_each(|list| list.mask(bytes));
     }
 
     /// Where to cut bytes that are masked only once they are read as text, so that the beginning of a secret is never left
-    /// over: at `end`, or before the secret that stands across it, be it as it is, as HTML spells it or in UTF-16. Only a
-    /// whole secret moves the cut, so that nobody can find one out letter by letter.
+    /// over: at `end`, or before the secret that lies across it, be it as it is, as HTML spells it, in UTF-16 or as base64.
+    /// Only a whole secret moves the cut, so that nobody can find one out letter by letter.
     pub fn cut_before_secret(&self, bytes: &[u8], end: usize) -> usize {
         let lists = self.lists();
         let forms: Vec<Vec<u8>> =
-            lists.iter().flat_map(|list| list.iter()).flat_map(|s| raw_forms(s)).collect();
+            lists.iter().flat_map(|list| list.values.iter()).flat_map(|s| raw_forms(s)).collect();
         let mut end = end.min(bytes.len());
         // Again, since one secret may begin within another.
         while let Some(start) = forms.iter().filter_map(|form| standing_across(bytes, end, form)).min() {
@@ -96,38 +94,48 @@ impl Masker {
 
     /// How far beyond a cut to read for [`Masker::cut_before_secret`] to see all of a secret.
     pub fn reach(&self) -> usize {
-        LONGEST_SPELLING * self.longest_secret()
+        let lists = self.lists();
+        let longest = lists.iter().flat_map(|list| list.values.iter()).map(String::len).max();
+        LONGEST_SPELLING * longest.unwrap_or(0)
     }
 
-    pub fn mask_values(&self, value: &mut Value) {
+    /// Known secrets replaced in every string, the names of fields included.
+    pub fn mask_texts(&self, value: &mut Value) {
         let lists = self.lists();
-        if lists.iter().any(|list| !list.is_empty()) {
-            mask_values(&lists, value);
+        if lists.iter().any(|list| !list.values.is_empty()) {
+            mask_texts(&lists, value);
         }
     }
 
-    /// As [`Masker::mask_values`], in the names of fields too.
-    pub fn mask_texts(&self, value: &mut Value) {
-        mask_texts(&self.lists(), value);
-    }
-
-    /// Known values and everything under a secret-looking name replaced.
+    /// As [`Masker::mask_texts`], and everything under a secret-looking name.
     pub fn mask_names_and_values(&self, value: &mut Value) {
         mask_names_and_values(&self.lists(), value);
     }
 
     /// What is known now; the source's values first, since they are the ones tools send out.
-    fn lists(&self) -> [Arc<[String]>; 2] {
-        let stored = self.source.as_ref().map_or_else(|| self.stored.clone(), |source| source.values());
-        [stored, self.known.clone()]
+    fn lists(&self) -> Lists {
+        let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(source) = &self.source {
+            let values = source.values();
+            if !Arc::ptr_eq(&values, &stored.given) {
+                *stored = Arc::new(KnownSecrets::new(values));
+            }
+        }
+        [stored.clone(), self.known.clone()]
     }
 }
 
-type Lists = [Arc<[String]>; 2];
+type Lists = [Arc<KnownSecrets>; 2];
 
 fn mask_text(lists: &Lists, text: &mut String) {
-    for secret in lists.iter().flat_map(|list| list.iter()).filter(|secret| secret.len() >= SHORTEST_SECRET) {
-        mask_in_text(text, secret);
+    for list in lists {
+        if !list.finds_in(text) {
+            continue;
+        }
+        let mut bytes = std::mem::take(text).into_bytes();
+        list.mask(&mut bytes);
+        // Whole characters were replaced by whole characters, so it is text still.
+        *text = String::from_utf8(bytes).unwrap_or_default();
     }
 }
 
@@ -136,37 +144,27 @@ fn mask_texts(lists: &Lists, value: &mut Value) {
         Value::String(text) => mask_text(lists, text),
         Value::Array(items) => items.iter_mut().for_each(|item| mask_texts(lists, item)),
         Value::Object(fields) => {
-            for (mut name, mut field) in std::mem::take(fields) {
-                mask_text(lists, &mut name);
-                mask_texts(lists, &mut field);
-                fields.insert(name, field);
-            }
+            mask_field_names(lists, fields);
+            fields.values_mut().for_each(|field| mask_texts(lists, field));
         }
         _ => {}
     }
 }
 
-/// One secret masked wherever it stands in the text, in place.
-fn mask_in_text(text: &mut String, secret: &str) {
-    if secret.is_empty() || !text.contains(secret) {
+/// Hardly any name holds a secret, so the object is made again only where one does.
+fn mask_field_names(lists: &Lists, fields: &mut Map<String, Value>) {
+    let holds_secret = |name: &String| lists.iter().any(|list| list.finds_in(name));
+    if !fields.keys().any(holds_secret) {
         return;
     }
-    let mut bytes = std::mem::take(text).into_bytes();
-    mask_in_bytes(&mut bytes, secret);
-    // Whole characters were replaced by whole characters, so it is text still.
-    *text = String::from_utf8(bytes).unwrap_or_default();
-}
-
-/// As [`mask_in_text`].
-fn mask_in_bytes(bytes: &mut Vec<u8>, secret: &str) {
-    if secret.is_empty() {
-        return;
+    for (mut name, field) in std::mem::take(fields) {
+        mask_text(lists, &mut name);
+        // Two names may be the same now, and no value may get lost for that.
+        while fields.contains_key(&name) {
+            name.push('_');
+        }
+        fields.insert(name, field);
     }
-    let finder = memmem::Finder::new(secret);
-    mask_found(bytes, |bytes, from| {
-        let start = from + finder.find(&bytes[from..])?;
-        Some(start..start + secret.len())
-    });
 }
 
 /// Masks, in place, every range that `find` tells: the first one at or after where it is told to look. A mask is never
@@ -195,19 +193,13 @@ fn standing_across(bytes: &[u8], end: usize, form: &[u8]) -> Option<usize> {
 }
 
 /// What a secret may look like before a document is read.
-fn raw_forms(secret: &str) -> [Vec<u8>; 4] {
+fn raw_forms(secret: &str) -> Vec<Vec<u8>> {
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     let wide = |bytes: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(bytes).collect();
-    [secret.as_bytes().to_vec(), html.into_bytes(), wide(u16::to_le_bytes), wide(u16::to_be_bytes)]
-}
-
-fn mask_values(lists: &Lists, value: &mut Value) {
-    match value {
-        Value::String(text) => mask_text(lists, text),
-        Value::Array(items) => items.iter_mut().for_each(|item| mask_values(lists, item)),
-        Value::Object(object) => object.values_mut().for_each(|item| mask_values(lists, item)),
-        _ => {}
-    }
+    let mut forms =
+        vec![secret.as_bytes().to_vec(), html.into_bytes(), wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
+    forms.extend(base64_forms(secret).into_iter().map(String::into_bytes));
+    forms
 }
 
 fn mask_names_and_values(lists: &Lists, value: &mut Value) {
@@ -215,6 +207,7 @@ fn mask_names_and_values(lists: &Lists, value: &mut Value) {
         Value::String(text) => mask_text(lists, text),
         Value::Array(items) => items.iter_mut().for_each(|item| mask_names_and_values(lists, item)),
         Value::Object(object) => {
+            mask_field_names(lists, object);
             for (name, item) in object.iter_mut() {
                 if Masker::is_secret_name(name) && holds_something(item) {
                     *item = Value::String(MASK.to_owned());
@@ -276,12 +269,13 @@ mod tests {
             ("12345678", "12345678", "[masked]"),
             ("12345678", "a12345678b1234567812345678c", "a[masked]b[masked][masked]c"),
             ("geheimnis-größe", "x geheimnis-größe y", "x [masked] y"),
-            ("shrt", "a shrt é", "a [mas é"),
+            ("short", "a short one", "a short one"),
             ("", "text", "text"),
         ] {
+            let masker = Masker::new([secret.to_owned()]);
             let (mut in_text, mut in_bytes) = (text.to_owned(), text.as_bytes().to_vec());
-            mask_in_text(&mut in_text, secret);
-            mask_in_bytes(&mut in_bytes, secret);
+            masker.mask_text(&mut in_text);
+            masker.mask_bytes(&mut in_bytes);
             assert_eq!((in_text.as_str(), in_bytes.as_slice()), (masked, masked.as_bytes()));
         }
     }
@@ -315,7 +309,7 @@ mod tests {
     #[test]
     fn what_becomes_known_later_is_masked_from_then_on() {
         #[derive(Debug, Default)]
-        struct Changing(std::sync::Mutex<Vec<String>>);
+        struct Changing(Mutex<Vec<String>>);
         impl SecretSource for Changing {
             fn values(&self) -> Arc<[String]> {
                 self.0.lock().unwrap().clone().into()
@@ -326,7 +320,7 @@ mod tests {
         let masked = |text: &str| {
             let (mut text, mut value) = (text.to_owned(), json!([{"a": text}]));
             masker.mask_text(&mut text);
-            masker.mask_values(&mut value);
+            masker.mask_texts(&mut value);
             assert_eq!(value, json!([{"a": text}]));
             text
         };
@@ -334,10 +328,32 @@ mod tests {
         source.0.lock().unwrap().push("later-secret".into());
         assert_eq!(
             (masked("fixed-secret later-secret"), masker.longest_secret()),
-            ("[masked] [masked]".into(), 12)
+            ("[masked] [masked]".into(), 16)
         );
         source.0.lock().unwrap().clear();
         assert_eq!(masked("later-secret"), "later-secret");
+    }
+
+    #[test]
+    fn names_of_fields_are_masked_and_no_value_gets_lost() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned(), "hunter3-hunter3".to_owned()]);
+        let mut value =
+            json!({"a": [{"x hunter2-hunter2": 1, "x hunter3-hunter3": 2, "b": "hunter2-hunter2"}]});
+        let masked = json!({"a": [{"x [masked]": 1, "x [masked]_": 2, "b": "[masked]"}]});
+        let mut both = value.clone();
+        masker.mask_texts(&mut value);
+        masker.mask_names_and_values(&mut both);
+        assert_eq!((&value, &both), (&masked, &masked));
+    }
+
+    #[test]
+    fn a_cut_goes_before_base64_too() {
+        let masker = Masker::new(["hunter2-hunter2".to_owned()]);
+        let text = "Basic dXNlcjpodW50ZXIyLWh1bnRlcjI= x";
+        // From the first character that holds nothing but the secret to the last.
+        for end in 14..32 {
+            assert_eq!(masker.cut_before_secret(text.as_bytes(), end), 13, "{end}");
+        }
     }
 
     #[test]

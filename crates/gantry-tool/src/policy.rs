@@ -320,9 +320,8 @@ fn default_verdict(call: &Call, subject: Subject<'_>, sensitive: Option<&Touch>)
         return Verdict::new(Decision::Ask, "sensitive-paths", reason);
     }
     let acts_alone = matches!(principal, PrincipalKind::Agent | PrincipalKind::Scheduler);
-    if acts_alone && call.autonomy == Autonomy::Supervised && subject.acts {
-        let reason =
-            format!("agent {} is supervised, and {} can change or reach things", call.agent, subject.name);
+    if acts_alone && call.autonomy == Autonomy::Supervised && subject.acts && !call.autonomy_judged {
+        let reason = format!("{} asks before every command and change (autonomy: supervised)", call.agent);
         return Verdict::new(Decision::Ask, SUPERVISED, reason);
     }
     Verdict::new(Decision::Allow, "default", "allowed by default")

@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use tokio::sync::watch;
 
+use crate::call::Call;
 use crate::error::{Refusal, RefusalCode};
 use crate::nearest::nearest;
 use crate::published::{folded, may_be_hashed, published_name};
@@ -177,7 +178,12 @@ impl Registry {
 
     /// The tool of that name if the scope lets it through. The gate's way: it copies nothing.
     pub(crate) fn resolve(&self, scope: &ToolScope, name: &str) -> Option<Arc<Tool>> {
-        self.read().lookup(name, |tool| scope.allows(tool))
+        self.read().lookup(name, None, |tool| scope.allows(tool))
+    }
+
+    /// As [`Registry::resolve`], on the call's default node where the name is a bare one.
+    pub(crate) fn resolve_for(&self, call: &Call, name: &str) -> Option<Arc<Tool>> {
+        self.read().lookup(name, call.default_node.as_deref(), |tool| call.scope.allows(tool))
     }
 
     /// The machines that have a tool of this bare name, for a scope. `None` when the name is no such name.
@@ -209,6 +215,22 @@ impl Registry {
     }
 }
 
+/// The node of the gateway's own machine.
+pub const LOCAL_NODE: &str = "local";
+
+/// Picks the node that a bare tool name means, among those that have the tool: the caller's default node, else `local`,
+/// else the only node that is online. `None` when there is no such node.
+pub(crate) fn default_among(nodes: &[OnNode], default_node: Option<&str>) -> Option<usize> {
+    let named = |id: &str| nodes.iter().position(|found| found.node == id);
+    if let Some(id) = default_node {
+        return named(id);
+    }
+    named(LOCAL_NODE).or_else(|| {
+        let mut online = (0..nodes.len()).filter(|index| nodes[*index].state.online);
+        online.next().filter(|_| online.next().is_none())
+    })
+}
+
 /// A tool on one machine.
 #[derive(Debug, Clone)]
 pub(crate) struct OnNode {
@@ -226,9 +248,10 @@ pub struct View {
 }
 
 impl View {
-    /// Finds a tool by its name, its `__` spelling, or without `{node}__` while only one node has it.
+    /// Finds a tool by its name, its `__` spelling, or without `{node}__`: then `local` comes first, else the only node
+    /// that has it.
     pub fn find(&self, name: &str) -> Option<Arc<Tool>> {
-        self.entries.lookup(name, |_| true)
+        self.entries.lookup(name, None, |_| true)
     }
 
     pub fn registered(&self, name: &str) -> bool {
@@ -280,7 +303,9 @@ impl View {
         let is_near =
             |tool: &&Arc<Tool>| node.is_none_or(|node| node_and_name(tool).is_some_and(|(of, _)| of == node));
         let names = self.entries.tools.values().filter(is_near).map(|tool| tool.name());
-        let mut hint = match nearest(name, names).as_slice() {
+        let shared = if node.is_none() { self.shared() } else { Vec::new() };
+        let bare = shared.iter().map(|tool| tool.name.as_str());
+        let mut hint = match nearest(name, bare.chain(names)).as_slice() {
             [] => "`gantry tools` lists what there is".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),
         };
@@ -316,16 +341,18 @@ impl Entries {
         self.tools.get(name).or_else(|| self.tools.get(&canonical_name(name)))
     }
 
-    /// A bare name means the only machine that can answer now.
-    fn lookup(&self, name: &str, allows: impl Fn(&Tool) -> bool) -> Option<Arc<Tool>> {
+    /// A bare name means the tool of one node, as [`default_among`] picks it.
+    fn lookup(
+        &self,
+        name: &str,
+        default_node: Option<&str>,
+        allows: impl Fn(&Tool) -> bool,
+    ) -> Option<Arc<Tool>> {
         if let Some(tool) = self.by_name(name) {
             return allows(tool).then(|| tool.clone());
         }
-        let mut ready = self.on_nodes(name).filter(|found| found.state.online && allows(&found.tool));
-        match (ready.next(), ready.next()) {
-            (Some(only), None) => Some(only.tool),
-            _ => None,
-        }
+        let mut nodes: Vec<OnNode> = self.on_nodes(name).filter(|found| allows(&found.tool)).collect();
+        default_among(&nodes, default_node).map(|index| nodes.swap_remove(index).tool)
     }
 
     fn on_nodes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = OnNode> + 'a {
@@ -462,7 +489,11 @@ mod tests {
             assert!(registry.registered(name), "{name}");
         }
         registry.register(echo_tool("laptop__Bash", Toolset::Node)).unwrap();
-        assert!(!registry.registered("Bash"), "two nodes could answer");
+        assert_eq!(registry.find("Bash").unwrap().name(), "local__Bash", "local comes first");
+        for node in ["a", "b"] {
+            registry.register(echo_tool("Other", Toolset::Node).on_node(node)).unwrap();
+        }
+        assert!(!registry.registered("Other"), "two nodes could answer");
     }
 
     #[test]
@@ -478,6 +509,7 @@ mod tests {
         assert_eq!(lacking.code, RefusalCode::UnknownTool);
         assert!(!lacking.hint.as_deref().unwrap().contains("local"), "{lacking:?}");
         assert_eq!(view.unknown("rd__Raed").hint.as_deref(), Some("did you mean rd__Read?"));
+        assert!(view.unknown("Raed").hint.unwrap().starts_with("did you mean Read,"), "as it is called most");
         assert!(view.unknown("Bahs").hint.unwrap().contains("laptop"), "it may be there");
         let hidden = registry.view(&scope(Some(&["read"]), &[]));
         assert_eq!(hidden.unknown("rd__Read").code, RefusalCode::UnknownTool, "it was here, and is hidden");
@@ -511,7 +543,15 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_leaves_out_what_has_an_effect() {
+        let scope = scope(None, &["effect:runs-commands"]);
+        assert_eq!(names(&scope), Vec::<String>::new(), "nobody knows what these do");
+        assert!(scope.allows(&echo_tool("read", Toolset::Basic).read_only()));
+    }
+
+    #[test]
     fn a_selector_that_is_nothing_is_an_error() {
+        assert!(ToolScope::new(None, &["effect:flies".to_owned()]).is_err());
         assert!(ToolScope::new(None, &["local__{Bash".to_owned()]).is_err());
     }
 

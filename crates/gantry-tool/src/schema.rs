@@ -22,11 +22,21 @@ const MAX_CHECKED: usize = 4_000_000;
 const MAX_AT_ONCE: usize = 50_000;
 const MAX_VIOLATIONS: usize = 200;
 
-/// The description (from the type's doc comment) and the schema of an input.
-pub(crate) fn of_input<T: JsonSchema>() -> (String, Value) {
+/// What a tool's input type says about it.
+pub(crate) struct InputSchema {
+    /// The first paragraph of the type's doc comment: what a model reads.
+    pub(crate) description: String,
+    /// The other paragraphs: details for people, which the documentation shows and no model pays for.
+    pub(crate) notes: String,
+    pub(crate) schema: Value,
+}
+
+pub(crate) fn of_input<T: JsonSchema>() -> InputSchema {
     let mut schema = plain(SchemaSettings::draft2020_12().for_deserialize(), T::json_schema_of);
-    let description = schema.as_object_mut().and_then(|object| object.remove("description"));
-    (description.and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default(), schema)
+    let text = schema.as_object_mut().and_then(|object| object.remove("description"));
+    let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let (description, notes) = text.split_once("\n\n").unwrap_or((text, ""));
+    InputSchema { description: description.to_owned(), notes: notes.to_owned(), schema }
 }
 
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
@@ -52,10 +62,17 @@ fn plain(mut settings: SchemaSettings, make: fn(SchemaSettings) -> Value) -> Val
     schema
 }
 
-/// Removes what a model does not need to read: titles of types, and number formats such as `uint64`.
+/// Removes what a model does not need to read: titles of types, number formats such as `uint64`, absent defaults, and line
+/// breaks within a paragraph.
 fn strip_noise(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text = joined_lines(text);
+            }
+            if object.get("default").is_some_and(Value::is_null) {
+                object.shift_remove("default");
+            }
             if object.get("title").is_some_and(Value::is_string) {
                 object.shift_remove("title");
             }
@@ -73,10 +90,22 @@ fn strip_noise(schema: &mut Value) {
     }
 }
 
+/// Joins the lines of each paragraph. List items keep their own lines.
+fn joined_lines(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim_end) {
+        let starts_line = line.is_empty() || line.starts_with("- ") || line.starts_with("| ");
+        if !joined.is_empty() {
+            joined.push(if starts_line || joined.ends_with('\n') { '\n' } else { ' ' });
+        }
+        joined.push_str(line);
+    }
+    joined
+}
+
 /// Parses a value into a type after checking it against the type's schema: every violation is listed.
 pub fn parse_checked<T: JsonSchema + DeserializeOwned>(mut value: Value) -> Result<T, Vec<Violation>> {
-    let (_, schema) = of_input::<T>();
-    Validator::new(&schema).check(&mut value)?;
+    Validator::new(&of_input::<T>().schema).check(&mut value)?;
     serde_json::from_value(value)
         .map_err(|err| vec![Violation { path: String::new(), message: err.to_string() }])
 }
@@ -89,6 +118,7 @@ pub struct Validator {
     /// Of a check, for each part of a value.
     weight: usize,
     schema: Value,
+    rounds: bool,
 }
 
 /// Whether a schema that came from elsewhere can be checked against, or why not.
@@ -112,7 +142,14 @@ impl Validator {
             },
             weight: weight.unwrap_or(0),
             schema: schema.clone(),
+            rounds: false,
         }
+    }
+
+    /// Rounds a fraction where the schema has a whole number.
+    pub(crate) fn rounding(mut self) -> Self {
+        self.rounds = true;
+        self
     }
 
     pub(crate) fn check(&self, input: &mut Value) -> Result<(), Vec<Violation>> {
@@ -121,7 +158,11 @@ impl Validator {
             return Err(vec![Violation { path: String::new(), message }]);
         }
         if self.compiled.is_ok() {
+            if self.rounds {
+                round_fractions(&self.schema, input);
+            }
             whole_floats_to_integers(input);
+            remove_absent(input, &self.schema);
         }
         let violations = self.violations(input);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
@@ -268,6 +309,33 @@ fn bounded(message: &str) -> String {
     format!("{head} … {tail}")
 }
 
+/// Removes optional fields that are null although their schema has no null: models write null for "absent".
+fn remove_absent(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(object) => {
+            let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return };
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_required =
+                |name: &str| required.is_some_and(|required| required.iter().any(|one| one == name));
+            object.retain(|name, value| {
+                let refuses_null = |field: &Value| field["type"].as_str().is_some_and(|kind| kind != "null");
+                !value.is_null() || is_required(name) || !fields.get(name).is_some_and(refuses_null)
+            });
+            for (name, value) in object.iter_mut() {
+                if let Some(field) = fields.get(name) {
+                    remove_absent(value, field);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| remove_absent(item, schema));
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Models write `5.0` where 5 is meant; JSON Schema agrees, serde does not.
 fn whole_floats_to_integers(value: &mut Value) {
     match value {
@@ -283,6 +351,41 @@ fn whole_floats_to_integers(value: &mut Value) {
     }
 }
 
+/// In the fields that the schema calls integers, and in lists and objects of them.
+fn round_fractions(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() && is_integer(schema) => {
+            let rounded = number.as_f64().map(f64::round).and_then(Number::from_f64);
+            *number = rounded.unwrap_or_else(|| number.clone());
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| round_fractions(schema, item));
+            }
+        }
+        Value::Object(object) => {
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+            for (name, item) in object.iter_mut().filter(|(_, item)| !item.is_string()) {
+                if let Some(schema) = properties.get(name) {
+                    round_fractions(schema, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_integer(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(kind)) => kind == "integer",
+        Some(Value::Array(kinds)) => {
+            let has = |name: &str| kinds.iter().any(|kind| kind == name);
+            has("integer") && !has("number")
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +393,9 @@ mod tests {
     use serde_json::json;
 
     /// Counts things.
+    ///
+    /// Only people read this paragraph,
+    /// which has two lines.
     #[derive(Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
     #[expect(dead_code, reason = "only its schema is used")]
@@ -301,8 +407,7 @@ mod tests {
     }
 
     fn check(mut input: Value) -> Vec<String> {
-        let (_, schema) = of_input::<Input>();
-        Validator::new(&schema)
+        Validator::new(&of_input::<Input>().schema)
             .check(&mut input)
             .err()
             .unwrap_or_default()
@@ -313,11 +418,34 @@ mod tests {
 
     #[test]
     fn the_description_and_field_order_come_from_the_type() {
-        let (description, schema) = of_input::<Input>();
+        let InputSchema { description, notes, schema } = of_input::<Input>();
         assert_eq!(description, "Counts things.");
+        assert_eq!(notes, "Only people read this paragraph, which has two lines.");
         assert_eq!(
             schema.to_string(),
             r#"{"type":"object","additionalProperties":false,"properties":{"subject":{"type":"string","description":"What to count."},"maxTimes":{"type":["integer","null"],"minimum":0,"description":"How often."}},"required":["subject"]}"#
+        );
+    }
+
+    #[test]
+    fn null_means_absent_where_a_field_may_be_left_out() {
+        let schema = json!({
+            "type": "object", "additionalProperties": false, "required": ["must"],
+            "properties": {
+                "must": {"type": "string"},
+                "may": {"type": "integer", "default": 3},
+                "nullable": {"type": ["string", "null"]},
+                "list": {"type": "array", "items": {"type": "object", "properties": {"deep": {"type": "boolean"}}}},
+            },
+        });
+        let validator = Validator::new(&schema);
+        let mut input = json!({"must": "x", "may": null, "nullable": null, "list": [{"deep": null}]});
+        validator.check(&mut input).unwrap();
+        assert_eq!(input, json!({"must": "x", "nullable": null, "list": [{}]}));
+        assert!(validator.check(&mut json!({"must": null})).is_err(), "a required field is not absent");
+        assert!(
+            validator.check(&mut json!({"must": "x", "other": null})).is_err(),
+            "an unknown field stays unknown"
         );
     }
 
@@ -396,6 +524,19 @@ mod tests {
         assert_eq!(check(json!({"subject": "a", "maxTimes": 5.5})).len(), 1);
         assert_eq!(check(json!({"subject": "a", "maxTimes": -1})).len(), 1);
         assert_eq!(check(json!([])).len(), 1);
+    }
+
+    #[test]
+    fn a_fraction_is_rounded_where_that_is_asked_for() {
+        let schema = json!({"properties": {
+            "ms": {"type": ["integer", "null"], "minimum": 0}, "cost": {"type": "number"},
+            "lines": {"items": {"properties": {"at": {"type": "integer"}}}},
+        }});
+        let validator = Validator::new(&schema).rounding();
+        let mut input = json!({"ms": 1500.5, "cost": 0.5, "lines": [{"at": 2.4}], "other": 1.5});
+        validator.check(&mut input).unwrap();
+        assert_eq!(input, json!({"ms": 1501, "cost": 0.5, "lines": [{"at": 2}], "other": 1.5}));
+        assert!(validator.check(&mut json!({"ms": -1.5})).is_err());
     }
 
     #[test]

@@ -69,6 +69,54 @@ const IN_HOME: &[&str] = &[
     ".env",
 ];
 
+/// Relative to a home directory: where MCP clients keep their servers, with tokens, and their own logins. Whoever reads a
+/// client's token is that client. Of a directory, everything.
+const MCP_CLIENTS_IN_HOME: &[&str] = &[
+    ".claude",
+    ".claude.json",
+    ".claude.json.backup",
+    ".codeium/windsurf/mcp_config.json",
+    ".codex/auth.json",
+    ".codex/config.toml",
+    ".config/claude/claude_desktop_config.json",
+    ".config/code - insiders/user/mcp.json",
+    ".config/code/user/mcp.json",
+    ".config/goose/config.yaml",
+    ".config/goose/secrets.yaml",
+    ".config/opencode",
+    ".config/zed/settings.json",
+    ".continue/config.json",
+    ".continue/config.yaml",
+    ".copilot/mcp-config.json",
+    ".cursor/mcp.json",
+    ".gemini/oauth_creds.json",
+    ".gemini/settings.json",
+    ".kiro/settings/mcp.json",
+    ".lmstudio/mcp.json",
+    ".mcp.json",
+    ".local/share/opencode/auth.json",
+    ".qwen/settings.json",
+    "library/application support/claude/claude_desktop_config.json",
+    "library/application support/code/user/mcp.json",
+];
+
+/// Those whose names have capitals, as they are written on disk.
+const MCP_CLIENTS_WITH_CAPITALS: &[&str] = &[
+    ".config/Claude/claude_desktop_config.json",
+    ".config/Code - Insiders/User/mcp.json",
+    ".config/Code/User/mcp.json",
+    "Library/Application Support/Claude/claude_desktop_config.json",
+    "Library/Application Support/Code/User/mcp.json",
+];
+
+/// Variables that name another directory for some of them: for those that begin so, less what is cut off.
+const MOVED_MCP_CLIENTS: &[(&str, &str, &str)] = &[
+    ("XDG_CONFIG_HOME", ".config/", ".config/"),
+    ("XDG_DATA_HOME", ".local/share/", ".local/share/"),
+    ("CODEX_HOME", ".codex/", ".codex/"),
+    ("CLAUDE_CONFIG_DIR", ".claude.json", ""),
+];
+
 /// Relative to a home directory: what shells, sessions, ssh and git run for whoever starts them. Of a directory, everything.
 const START_FILES_IN_HOME: &[&str] = &[
     ".bashrc",
@@ -137,11 +185,13 @@ pub struct SensitivePaths {
     extra: Vec<std::path::PathBuf>,
     /// Start files that the environment has moved elsewhere.
     moved: Vec<std::path::PathBuf>,
+    /// Files of MCP clients, where the environment says that they are.
+    clients: Vec<std::path::PathBuf>,
 }
 
 impl SensitivePaths {
     pub fn new(extra: Vec<std::path::PathBuf>) -> Self {
-        SensitivePaths { extra, moved: Vec::new() }
+        SensitivePaths { extra, ..SensitivePaths::default() }
     }
 
     /// Also where the environment has moved start files.
@@ -153,10 +203,31 @@ impl SensitivePaths {
         SensitivePaths { moved: SensitivePaths::moved_start_files(variable), ..self }
     }
 
+    /// Also the files of MCP clients in this home, and where the environment has moved them. All paths are real ones.
+    #[must_use]
+    pub fn with_mcp_clients(
+        self,
+        home: &Path,
+        variable: impl Fn(&str) -> Option<std::path::PathBuf>,
+    ) -> SensitivePaths {
+        let mut clients: Vec<_> = mcp_clients().map(|place| home.join(place)).collect();
+        for (name, begin, cut) in MOVED_MCP_CLIENTS {
+            let Some(directory) = variable(name) else { continue };
+            let places = mcp_clients().filter(|place| place.starts_with(begin));
+            clients.extend(
+                places.filter_map(|place| place.strip_prefix(cut)).map(|place| directory.join(place)),
+            );
+            // Its own folder holds the rest of what Claude Code keeps.
+            clients.extend((*name == "CLAUDE_CONFIG_DIR").then_some(directory));
+        }
+        SensitivePaths { clients, ..self }
+    }
+
     /// The well-known places of keys and credentials in a home directory, and what the operator added: for sandboxes,
     /// which need paths rather than names. Shell start files are not among them, since every login shell reads them.
     pub fn in_home(&self, home: &Path) -> Vec<std::path::PathBuf> {
-        IN_HOME.iter().map(|place| home.join(place)).chain(self.extra.iter().cloned()).collect()
+        let places = IN_HOME.iter().copied().chain(mcp_clients()).map(|place| home.join(place));
+        places.chain(self.extra.iter().chain(&self.clients).cloned()).collect()
     }
 
     /// What every login shell of the home's owner runs: confined commands may read it, and must not write it.
@@ -194,7 +265,8 @@ impl SensitivePaths {
             || Path::new(name).extension().is_some_and(|ext| EXTENSIONS.iter().any(|known| ext == *known))
             || is_process_secret(&components)
             || is_start_file(&components)
-            || self.extra.iter().chain(&self.moved).any(|place| path.starts_with(place))
+            || is_of_mcp_client(&components)
+            || self.extra.iter().chain(&self.moved).chain(&self.clients).any(|place| path.starts_with(place))
     }
 }
 
@@ -214,6 +286,24 @@ fn is_private_key_name(name: &str) -> bool {
 
 fn is_env_file(name: &str) -> bool {
     (name == ".env" || name.starts_with(".env.") || name == ".envrc") && !ENV_EXAMPLES.contains(&name)
+}
+
+fn mcp_clients() -> impl Iterator<Item = &'static str> {
+    MCP_CLIENTS_IN_HOME.iter().chain(MCP_CLIENTS_WITH_CAPITALS).copied()
+}
+
+/// In the usual homes, whoever's; projects have a `.claude` of their own, which is not sensitive.
+fn is_of_mcp_client(components: &[String]) -> bool {
+    let names: Vec<&str> = components.iter().map(String::as_str).collect();
+    let in_home = match names[..] {
+        ["home" | "users", _, ..] => &names[2..],
+        ["root", ..] => &names[1..],
+        _ => return false,
+    };
+    MCP_CLIENTS_IN_HOME.iter().any(|place| {
+        let place: Vec<&str> = place.split('/').collect();
+        in_home.starts_with(&place)
+    })
 }
 
 /// In whosever home, and also below a start directory.
@@ -289,6 +379,49 @@ mod tests {
             "/",
         ] {
             assert!(!sensitive.contains(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn files_of_mcp_clients_are_sensitive_in_every_home() {
+        let anybodys = SensitivePaths::default();
+        let ours = SensitivePaths::default().with_mcp_clients(Path::new("/srv/me"), |name| match name {
+            "CODEX_HOME" => Some("/srv/codex".into()),
+            "CLAUDE_CONFIG_DIR" => Some("/srv/claude".into()),
+            _ => None,
+        });
+        for place in [
+            ".claude.json",
+            ".claude/settings.json",
+            ".codex/config.toml",
+            ".codex/auth.json",
+            ".cursor/mcp.json",
+            ".config/Claude/claude_desktop_config.json",
+            "Library/Application Support/Claude/claude_desktop_config.json",
+            ".config/opencode/opencode.json",
+            ".gemini/settings.json",
+            ".config/Code/User/mcp.json",
+            ".config/goose/config.yaml",
+            ".codeium/windsurf/mcp_config.json",
+        ] {
+            for home in ["/home/u", "/root", "/Users/u"] {
+                assert!(anybodys.contains(&Path::new(home).join(place)), "{home}/{place}");
+            }
+            assert!(ours.contains(&Path::new("/srv/me").join(place)), "{place}");
+            let closed = ours.in_home(Path::new("/srv/me"));
+            let file = Path::new("/srv/me").join(place);
+            assert!(closed.iter().any(|closed| file.starts_with(closed)), "{place}");
+        }
+        for path in ["/srv/codex/auth.json", "/srv/claude/.claude.json", "/srv/claude/x"] {
+            assert!(ours.contains(Path::new(path)), "{path}");
+        }
+        for path in [
+            "/home/u/project/.claude/CLAUDE.md",
+            "/srv/me/p/.claude/x",
+            "/home/u/.codex/log",
+            "/home/u/.config/x",
+        ] {
+            assert!(!ours.contains(Path::new(path)), "{path}");
         }
     }
 

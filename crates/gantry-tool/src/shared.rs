@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::registry::LOCAL_NODE;
 use crate::tool::Tool;
 
 /// The field that says where, in calls by bare names.
@@ -26,9 +27,12 @@ impl SharedTool {
     /// The tool's own schema with the `node` argument.
     pub fn input_schema(&self) -> Value {
         let mut schema = self.tool.input_schema().clone();
+        let default = match self.nodes.iter().any(|node| node == LOCAL_NODE) {
+            true => "Left out: the default node, which is local unless configured.",
+            false => "May be left out while only one node can answer.",
+        };
         let description = format!(
-            "Where to run: a node ({}), tag:NAME for all nodes with that tag, or * for all. May be left out while only \
-             one node can answer.",
+            "Where to run: a node ({}), tag:NAME for all nodes with that tag, or * for all. {default}",
             self.nodes.join(", ")
         );
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {

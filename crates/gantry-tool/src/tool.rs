@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Call, Ctx};
+use crate::convert::convert;
+use crate::described::{plain_schema, plain_text};
+use crate::effect::Effect;
 use crate::error::{ToolError, Violation};
 use crate::implied::Implied;
 use crate::labels::Label;
@@ -59,6 +62,13 @@ impl Toolset {
     }
 }
 
+impl Toolset {
+    /// Whether its design calls counts and times numbers, so that a fraction is rounded and not refused.
+    fn has_fractions(self) -> bool {
+        matches!(self, Toolset::Node | Toolset::Native | Toolset::Guarded | Toolset::Assistant)
+    }
+}
+
 /// What a node can do, as reported to a gateway and used to decide which skills fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Capability {
@@ -99,6 +109,20 @@ impl Capability {
             Capability::TextSearch => "text.search",
             Capability::ShellExec => "shell.exec",
         }
+    }
+}
+
+/// Why nobody can say what a call would touch.
+#[derive(Debug)]
+pub(crate) enum Unjudged {
+    /// The input breaks its schema after all.
+    Invalid(Violation),
+    Unknown(String),
+}
+
+impl From<Violation> for Unjudged {
+    fn from(violation: Violation) -> Unjudged {
+        Unjudged::Invalid(violation)
     }
 }
 
@@ -175,12 +199,14 @@ impl IntoReply for Text {
 type RunFuture = Pin<Box<dyn Future<Output = Result<Reply, ToolError>> + Send>>;
 type Run = Arc<dyn Fn(Arc<Call>, Value) -> RunFuture + Send + Sync>;
 type Offline = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
-type Implies = Arc<dyn Fn(&Value) -> Result<Vec<Implied>, String> + Send + Sync>;
-type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, String> + Send + Sync>;
+type Implies = Arc<dyn Fn(&Value) -> Result<Vec<Implied>, Violation> + Send + Sync>;
+type Touches = Arc<dyn Fn(&Call, &Value) -> Result<Vec<Touch>, Violation> + Send + Sync>;
 
 /// What the types of a tool say about it.
 struct Schemas {
     description: String,
+    /// Details for people.
+    notes: String,
     input: Value,
     output: Option<Value>,
 }
@@ -189,8 +215,8 @@ type MakeSchemas = Box<dyn FnOnce() -> Schemas + Send>;
 
 impl Schemas {
     fn of<I: JsonSchema, O: IntoReply>() -> Schemas {
-        let (description, input) = schema::of_input::<I>();
-        Schemas { description, input, output: O::schema() }
+        let schema::InputSchema { description, notes, schema } = schema::of_input::<I>();
+        Schemas { description, notes, input: schema, output: O::schema() }
     }
 }
 
@@ -220,14 +246,15 @@ pub struct Tool {
     destructive: bool,
     idempotent: bool,
     open_world: bool,
-    walks: bool,
     paged: bool,
     capabilities: Arc<[Capability]>,
+    effects: Option<&'static [Effect]>,
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
     definition: Arc<OnceLock<blake3::Hash>>,
     remote: bool,
     touches: Option<Touches>,
+    walked: Option<Touches>,
     implies: Option<Implies>,
     /// For which calls it has no network.
     offline: Option<Offline>,
@@ -260,8 +287,7 @@ impl Tool {
         let erased: Run = Arc::new(move |call, input| {
             let (state, run) = (state.clone(), run.clone());
             Box::pin(async move {
-                let input: I = serde_json::from_value(input)
-                    .map_err(|err| ToolError::internal(format!("validated input did not parse: {err}")))?;
+                let input: I = convert(input).map_err(ToolError::violation)?;
                 let output = run(Ctx { call, state }, input).await?;
                 output
                     .into_reply()
@@ -276,28 +302,35 @@ impl Tool {
             destructive: true,
             idempotent: false,
             open_world: false,
-            walks: false,
             paged: false,
             capabilities: Arc::default(),
+            effects: None,
             labels: &[],
             validator: Arc::default(),
             definition: Arc::default(),
             remote: false,
             touches: None,
+            walked: None,
             implies: None,
             offline: None,
             run: erased,
         }
     }
 
-    /// A tool that is known by description only, because it runs somewhere else. What it answers is taken as it comes.
+    /// A tool that is known by description only, because it runs somewhere else. What it answers is taken as it comes. Its
+    /// descriptions are made plain text: whoever wrote them may not control a terminal, nor hide text in a prompt.
     pub fn remote<F, Fut>(remote: RemoteTool, run: F) -> Tool
     where
         F: Fn(Arc<Call>, Value) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Reply, ToolError>> + Send + 'static,
     {
         let RemoteTool { name, toolset, description, input_schema, output_schema, .. } = remote;
-        let schemas = Schemas { description, input: input_schema, output: output_schema };
+        let schemas = Schemas {
+            description: plain_text(&description),
+            notes: String::new(),
+            input: plain_schema(input_schema),
+            output: output_schema.map(plain_schema),
+        };
         Tool {
             name,
             toolset,
@@ -306,14 +339,15 @@ impl Tool {
             destructive: remote.destructive,
             idempotent: remote.idempotent,
             open_world: remote.open_world,
-            walks: false,
             paged: false,
             capabilities: remote.capabilities.into(),
+            effects: None,
             labels: &[Label::Untrusted, Label::Private],
             validator: Arc::default(),
             definition: Arc::default(),
             remote: true,
             touches: None,
+            walked: None,
             implies: None,
             offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
@@ -355,6 +389,12 @@ impl Tool {
         self
     }
 
+    /// Declares all that the tool can do to the world, where its capabilities do not say it.
+    pub fn effects(mut self, effects: &'static [Effect]) -> Self {
+        self.effects = Some(effects);
+        self
+    }
+
     /// Labels that every result of this tool carries.
     pub fn labels(mut self, labels: &'static [Label]) -> Self {
         self.labels = labels;
@@ -369,10 +409,7 @@ impl Tool {
         I: DeserializeOwned,
         F: Fn(&Call, I) -> Vec<Touch> + Send + Sync + 'static,
     {
-        self.touches = Some(Arc::new(move |call, input| {
-            let input = I::deserialize(input).map_err(|err| err.to_string())?;
-            Ok(touches(call, input))
-        }));
+        self.touches = Some(Arc::new(move |call, input| Ok(touches(call, convert(input)?))));
         self
     }
 
@@ -383,15 +420,20 @@ impl Tool {
         F: Fn(I) -> Vec<Implied> + Send + Sync + 'static,
     {
         self.implies = Some(Arc::new(move |input| {
-            let input = I::deserialize(input).map_err(|err| err.to_string())?;
+            let input = convert(input)?;
             Ok(implies(input))
         }));
         self
     }
 
-    /// Finding out what is touched walks a tree: it is done off the async threads.
-    pub fn touches_by_walking(mut self) -> Self {
-        self.walks = true;
+    /// Declares what else a call will touch that only a walk over a tree finds: all of it lies in what [`Tool::touches`]
+    /// names. Policy has it looked up, off the async threads.
+    pub fn touches_by_walking<I, F>(mut self, walk: F) -> Self
+    where
+        I: DeserializeOwned,
+        F: Fn(&Call, I) -> Vec<Touch> + Send + Sync + 'static,
+    {
+        self.walked = Some(Arc::new(move |call, input| Ok(walk(call, convert(input)?))));
         self
     }
 
@@ -417,6 +459,11 @@ impl Tool {
 
     pub fn description(&self) -> &str {
         &self.schemas.description
+    }
+
+    /// Details that only people read; empty for tools that run elsewhere.
+    pub fn notes(&self) -> &str {
+        &self.schemas.notes
     }
 
     pub fn input_schema(&self) -> &Value {
@@ -471,6 +518,10 @@ impl Tool {
         &self.capabilities
     }
 
+    pub(crate) fn declared_effects(&self) -> Option<&'static [Effect]> {
+        self.effects
+    }
+
     /// Whether this call of it can reach beyond this machine.
     pub fn reaches_outside(&self, call: &Call) -> bool {
         self.open_world && !self.is_offline(call)
@@ -513,27 +564,34 @@ impl Tool {
     }
 
     fn validator(&self) -> &schema::Validator {
-        self.validator.get_or_init(|| schema::Validator::new(&self.schemas.input))
+        self.validator.get_or_init(|| {
+            let validator = schema::Validator::new(&self.schemas.input);
+            if self.toolset.has_fractions() { validator.rounding() } else { validator }
+        })
     }
 
     pub(crate) fn is_paged(&self) -> bool {
         self.paged
     }
 
-    /// What the call will touch. An error means that nobody knows.
-    pub(crate) async fn touched(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, String> {
-        let Some(touches) = &self.touches else { return Ok(Vec::new()) };
-        if !self.walks {
-            return touches(call, input);
+    /// What the call will touch; of what a walk would find, where it begins.
+    pub(crate) fn touched(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, Violation> {
+        self.touches.as_ref().map_or_else(|| Ok(Vec::new()), |touches| touches(call, input))
+    }
+
+    /// All that the call will touch.
+    pub(crate) async fn touched_with_walk(&self, call: &Call, input: &Value) -> Result<Vec<Touch>, Unjudged> {
+        let mut touches = self.touched(call, input)?;
+        if let Some(walk) = &self.walked {
+            let (walk, call, input) = (walk.clone(), call.clone(), input.clone());
+            let walked = tokio::task::spawn_blocking(move || walk(&call, &input)).await;
+            touches.extend(walked.map_err(|err| Unjudged::Unknown(err.to_string()))??);
         }
-        let (touches, call, input) = (touches.clone(), call.clone(), input.clone());
-        tokio::task::spawn_blocking(move || touches(&call, &input))
-            .await
-            .unwrap_or_else(|err| Err(err.to_string()))
+        Ok(touches)
     }
 
     /// The calls that this one amounts to; none for a tool that stands for itself.
-    pub(crate) fn implied(&self, input: &Value) -> Option<Result<Vec<Implied>, String>> {
+    pub(crate) fn implied(&self, input: &Value) -> Option<Result<Vec<Implied>, Violation>> {
         self.implies.as_ref().map(|implies| implies(input))
     }
 

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserQuestion {
     pub question: String,
+    /// What several questions are about; the first one has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heading: Option<String>,
     /// A word or two, where several questions are shown side by side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,

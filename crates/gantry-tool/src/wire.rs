@@ -52,6 +52,7 @@ impl Refusal {
             message: error.message,
             hint: text(&details["hint"]),
             violations: violations.collect(),
+            outcome_unknown: details["outcomeUnknown"] == true,
         }
     }
 }

@@ -11,6 +11,7 @@ mod machine;
 mod model_tools;
 mod native;
 mod node;
+mod optional_path;
 mod run_to_end;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use gantry_tool::{Tool, Toolset};
 
 pub use assistant::{SpawnEffort, SpawnSpec, SpawnThinking, SpawnThinkingWord, TokenCache, missing_secrets};
+pub use gantry_tool::LOCAL_NODE;
 pub use guarded::AgentSpawned;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
@@ -32,9 +34,6 @@ pub use native::{
 pub use node::{CommandNote, process_end};
 pub use transfer::{PartsFolder, transfer_desk};
 pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
-
-/// The node that is this very machine.
-pub const LOCAL_NODE: &str = "local";
 
 type Ctx = gantry_tool::Ctx<Machine>;
 

@@ -116,6 +116,9 @@ fn object_error(err: ObjectError) -> ToolError {
     }
 }
 
+/// The largest file that the tools of the workspace read and write: what one has written the other can read.
+const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
+
 /// As [`object_error`], for a file that is read whole: one that is too large is named as the caller knows it.
 fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     let shown = path.shown().to_owned();

@@ -190,6 +190,7 @@ impl JudgedBooks {
         input: Value,
     ) -> Result<T, WireError> {
         let mut call = Call::on_behalf(&caller, self.workspace.clone())?;
+        call.autonomy_judged = !self.is_gateways_own;
         call.cancel = cancel;
         call.approver = (self.is_gateways_own && !approved.is_empty()).then(|| already_approved(approved));
         let tool = format!("{}{name}", self.prefix);

@@ -88,13 +88,13 @@ pub(crate) async fn read_whole_secrets(
 pub(crate) fn net_error(err: &NetError) -> ToolError {
     let hint = match err {
         NetError::NotAllowed { listed: true, .. } => {
-            "the operator can add it to the agent's isolation.allowedHosts"
+            "the operator can add it to the agent's isolation.allowedHosts, and restart the gateway"
         }
         NetError::NotAllowed { listed: false, .. } => {
             "the operator can change the agent's isolation.networkPolicy, or its isolation.level if that is air-gapped"
         }
         NetError::ForbiddenAddress { .. } | NetError::ForbiddenName { .. } => {
-            "the operator can open it with web.allowedHosts in gantry.toml"
+            "the operator can open it with web.allowedHosts in gantry.toml, and restart the gateway"
         }
         _ => return ToolError::failed(err.to_string()),
     };

@@ -1,17 +1,18 @@
 //! Models for agents: the configured ones, those found on this machine when somebody asks, and what they may cost.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use gantry_agent::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 use gantry_model::{Limits, ModelError, Models, Reply, Request, StreamEvent, Tier};
 use gantry_store::Database;
 use jiff::tz::TimeZone;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
-use crate::models::{NO_MODEL, configured, found};
+use crate::config::{Config, read_at_start};
+use crate::models::{NO_MODEL, configured, describe, found};
 use crate::places::Places;
 use crate::spending::Spending;
 
@@ -20,10 +21,21 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct AgentModels {
     places: Places,
-    config: Config,
+    /// The configuration that the gateway was started with.
+    started_with: Config,
     spending: Spending,
-    models: Mutex<Arc<Models>>,
-    looked: tokio::sync::Mutex<Option<Instant>>,
+    current: Mutex<Current>,
+    looked: tokio::sync::Mutex<Option<(Instant, FileVersion)>>,
+}
+
+type FileVersion = Option<(u64, SystemTime)>;
+
+/// The models as the configuration file has them now.
+#[derive(Clone)]
+struct Current {
+    version: FileVersion,
+    config: Arc<Config>,
+    models: Arc<Models>,
 }
 
 impl AgentModels {
@@ -33,29 +45,84 @@ impl AgentModels {
         database: Database,
         zone: TimeZone,
     ) -> Result<AgentModels> {
+        let models = Arc::new(Models::new(configured(places, config)?));
+        let version = places.configuration_version();
         Ok(AgentModels {
-            models: Mutex::new(Arc::new(Models::new(configured(places, config)?))),
+            current: Mutex::new(Current { version, config: Arc::new(config.clone()), models }),
             spending: Spending::new(config.models.budgets(), database, zone),
             places: places.clone(),
-            config: config.clone(),
+            started_with: config.clone(),
             looked: tokio::sync::Mutex::default(),
         })
     }
 
-    fn models(&self) -> Arc<Models> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The models as they are configured now. A file that is not valid changes nothing; the gateway warns of it.
+    fn current(&self) -> Current {
+        let version = self.places.configuration_version();
+        let mut current = self.lock();
+        if current.version != version {
+            current.version = version;
+            if let Ok(mut config) = self.places.layers.load() {
+                config.resolve_paths(|path| self.places.resolve(path));
+                self.take_up(&mut current, config);
+            }
+        }
+        current.clone()
+    }
+
+    fn take_up(&self, current: &mut Current, config: Config) {
+        let is_same =
+            serde_json::to_value(&config.models).ok() == serde_json::to_value(&current.config.models).ok();
+        let Ok(settings) = configured(&self.places, &config) else { return };
+        if is_same {
+            return;
+        }
+        self.places.live_secrets.add(config.secrets());
+        self.spending.set_budgets(config.models.budgets());
+        current.models = Arc::new(Models::new(settings));
+        current.config = Arc::new(config);
     }
 
     /// Looks for servers on this machine, unless somebody has just done so.
-    async fn look(&self) {
+    async fn look(&self) -> Vec<String> {
         let mut looked = self.looked.lock().await;
-        if looked.is_some_and(|when| when.elapsed() < LOOK_AGAIN) {
-            return;
+        let Current { version, config, .. } = self.current();
+        if looked.is_some_and(|(when, of)| of == version && when.elapsed() < LOOK_AGAIN) {
+            return Vec::new();
         }
-        if let Ok((settings, _)) = found(&self.places, &self.config).await {
-            *self.models.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Models::new(settings));
+        let mut problems = Vec::new();
+        match found(&self.places, &config).await {
+            Ok((settings, reported)) => {
+                problems = reported;
+                let mut current = self.lock();
+                if current.version == version {
+                    current.models = Arc::new(Models::new(settings));
+                }
+            }
+            Err(err) => problems.push(format!("{err:#}")),
         }
-        *looked = Some(Instant::now());
+        *looked = Some((Instant::now(), version));
+        problems
+    }
+
+    /// The models that agents have, and the keys of the configuration file that wait for a restart.
+    pub(crate) async fn status(&self) -> Value {
+        let problems = self.look().await;
+        let Current { config, models, .. } = self.current();
+        json!({
+            "models": describe(&config, &models, &problems),
+            "needsRestart": self.needs_restart(),
+        })
+    }
+
+    fn needs_restart(&self) -> Vec<String> {
+        let Ok(mut now) = self.places.layers.load() else { return Vec::new() };
+        now.resolve_paths(|path| self.places.resolve(path));
+        read_at_start(&self.started_with, &now)
     }
 
     async fn ask(
@@ -65,19 +132,25 @@ impl AgentModels {
         cancel: &CancellationToken,
         events: &mut (dyn FnMut(StreamEvent) + Send),
     ) -> Result<Reply, ModelFailure> {
-        let models = self.models();
+        let Current { config, models, .. } = self.current();
         let model = models.resolve(&request.model).map_err(|err| ModelFailure::Failed(err.to_string()))?;
         let fallback = models.fallback().and_then(|name| models.resolve(name).ok());
         let allowed =
             self.spending.allow(asker, request, model, fallback).await.map_err(ModelFailure::Failed)?;
-        let limits = &self.config.models.limits;
+        let shorter = allowed.max_tokens.map(|max_tokens| Request { max_tokens, ..request.clone() });
+        let request = shorter.as_ref().unwrap_or(request);
+        let limits = &config.models.limits;
         let within = Limits {
             stall: Duration::from_secs(limits.stall_seconds),
             fallback: allowed.fallback,
             ..Limits::within(Duration::from_secs(limits.seconds))
         };
         let reply = models.answer(request, within, cancel, events).await.map_err(|err| match &err {
-            ModelError::ContextTooLong { .. } => ModelFailure::Overflow(in_words(&err)),
+            ModelError::ContextTooLong { window, .. } => ModelFailure::Overflow {
+                message: in_words(&err),
+                window: window.and_then(|tokens| usize::try_from(tokens).ok()),
+            },
+            ModelError::Empty { .. } => ModelFailure::Empty(in_words(&err)),
             _ => ModelFailure::Failed(in_words(&err)),
         })?;
         let cost = models.cost(&reply.usage, &reply.model);
@@ -100,11 +173,11 @@ impl Model for AgentModels {
 
     fn facts<'a>(&'a self, name: Option<&'a str>) -> FactsFuture<'a> {
         Box::pin(async move {
-            if let Ok(facts) = facts(&self.models(), name) {
+            if let Ok(facts) = facts(&self.current().models, name) {
                 return Ok(facts);
             }
             self.look().await;
-            facts(&self.models(), name)
+            facts(&self.current().models, name)
         })
     }
 }
@@ -112,7 +185,7 @@ impl Model for AgentModels {
 /// By its name; without one, the balanced model, or the only one there is.
 fn facts(models: &Models, name: Option<&str>) -> Result<ModelFacts, String> {
     if models.list().is_empty() {
-        return Err(NO_MODEL.to_owned());
+        return Err(format!("{NO_MODEL}\n`gantry models` lists the models that the gateway has"));
     }
     let model = match name {
         Some(name) => models.resolve(name).map_err(|err| err.to_string())?,

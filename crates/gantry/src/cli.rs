@@ -99,7 +99,7 @@ pub(crate) enum ColorChoice {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the gateway, with this machine's tools: the main job
+    /// Start Gantry here (gateway + this machine's tools)
     Up(UpArgs),
     /// Start the gateway alone
     #[command(after_help = crate::commands::up::SERVE_EXAMPLES)]

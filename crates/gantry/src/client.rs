@@ -235,10 +235,10 @@ pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome
             ErrorCode::Unavailable,
             "the gateway has no room for a call this large now, and nothing was done: try again in a moment",
         )),
-        Err(LinkError::Closed(reason)) => Err(WireError::new(
-            ErrorCode::Unavailable,
-            format!("the gateway was lost during the call, whose outcome is unknown: {reason}"),
-        )),
+        Err(LinkError::Closed(reason)) => {
+            let message = format!("the gateway was lost during the call, whose outcome is unknown: {reason}");
+            Err(Refusal::lost(message).to_wire())
+        }
     };
     Outcome::from_wire(tool, answered)
 }

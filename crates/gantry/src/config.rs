@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gantry_tool::{
-    Condition, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator, PrincipalKind, Rule, RuleError,
-    Touching, Violation,
+    Condition, DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator,
+    PrincipalKind, Rule, RuleError, Touching, Violation,
 };
 use gantry_toolsets::{SandboxMode, ShellSettings};
 use schemars::JsonSchema;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod agents;
+mod audit;
 mod discreet;
 mod isolation;
 mod layers;
@@ -25,6 +26,7 @@ mod storage;
 mod web;
 
 pub(crate) use agents::{AgentConfig, SessionConfig};
+pub(crate) use audit::AuditConfig;
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
 pub(crate) use mcp_servers::McpServerConfig;
@@ -37,14 +39,16 @@ pub(crate) use web::WebConfig;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct Config {
-    /// Results longer than this many characters are kept behind a handle on model-facing surfaces.
+    /// Results longer than this many characters are kept behind a handle in the agent loop.
     pub(crate) max_tool_result_chars: usize,
+    pub(crate) mcp: McpConfig,
     pub(crate) shell: ShellConfig,
     pub(crate) isolation: IsolationConfig,
     pub(crate) policy: PolicyConfig,
     pub(crate) node: NodeConfig,
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
+    pub(crate) audit: AuditConfig,
     pub(crate) web: WebConfig,
     pub(crate) models: ModelsConfig,
     pub(crate) session: SessionConfig,
@@ -160,6 +164,38 @@ impl Config {
     }
 }
 
+/// Sections that a running gateway reads again when the file changes.
+const RELOADED: [&str; 2] = ["mcpServers", "models"];
+
+/// Whether a running gateway takes up a changed key by itself, or does not read it at all.
+pub(crate) fn counts_at_once(key: &str) -> bool {
+    let section = key.split('.').next().unwrap_or_default();
+    section == "node" || RELOADED.contains(&section)
+}
+
+/// Keys that differ and that a gateway reads at its start alone, such as `web.allowedHosts`.
+pub(crate) fn read_at_start(before: &Config, now: &Config) -> Vec<String> {
+    let [before, now] = [before, now].map(|config| serde_json::to_value(config).unwrap_or_default());
+    let mut keys = Vec::new();
+    differing("", &before, &now, &mut keys);
+    keys.retain(|key| !counts_at_once(key));
+    keys
+}
+
+fn differing(path: &str, before: &Value, now: &Value, keys: &mut Vec<String>) {
+    if before == now {
+        return;
+    }
+    let (Some(old), Some(new)) = (before.as_object(), now.as_object()) else {
+        return keys.push(path.to_owned());
+    };
+    let gone = old.keys().filter(|key| !new.contains_key(*key));
+    for key in new.keys().chain(gone) {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        differing(&path, before.get(key).unwrap_or(&Value::Null), now.get(key).unwrap_or(&Value::Null), keys);
+    }
+}
+
 /// Whether a path means the same wherever one stands.
 fn is_placed(path: &Path) -> bool {
     path.is_absolute() || path.starts_with("~")
@@ -176,12 +212,14 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             max_tool_result_chars: DEFAULT_MAX_RESULT_CHARS,
+            mcp: McpConfig::default(),
             shell: ShellConfig::default(),
             isolation: IsolationConfig::default(),
             policy: PolicyConfig::default(),
             node: NodeConfig::default(),
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
+            audit: AuditConfig::default(),
             web: WebConfig::default(),
             models: ModelsConfig::default(),
             session: SessionConfig::default(),
@@ -190,6 +228,20 @@ impl Default for Config {
             roles: BTreeMap::new(),
             agents: BTreeMap::new(),
         }
+    }
+}
+
+/// What MCP clients get.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct McpConfig {
+    /// Results longer than this many characters are kept behind a handle.
+    pub(crate) max_tool_result_chars: usize,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        McpConfig { max_tool_result_chars: DEFAULT_MAX_MCP_RESULT_CHARS }
     }
 }
 

@@ -61,15 +61,15 @@ pub(crate) struct UsageError(pub(crate) String);
 pub(crate) struct Refused(pub(crate) Refusal);
 
 impl Exit {
-    /// Prints what went wrong: words on standard error, and for usage errors (for all, with `--json`) the error object on
-    /// standard output.
+    /// Prints what went wrong: words on standard error; for programs also the error object on standard output, of usage
+    /// errors and, with `--json`, of all.
     pub(crate) fn report(output: &Output, err: &anyhow::Error) -> Exit {
         if let Some(Refused(refusal)) = err.downcast_ref() {
             return output.refused(refusal);
         }
         let usage = err.downcast_ref::<UsageError>().is_some() || err.downcast_ref::<ConfigError>().is_some();
         if usage {
-            output.value(&output::error_object("usage", &format!("{err:#}")));
+            output.error_object(&output::error_object("usage", &format!("{err:#}")));
             output.error(&format!("{err:#}"));
             return Exit::Usage;
         }
@@ -88,7 +88,7 @@ impl Exit {
             return Exit::Usage;
         }
         if err.use_stderr() {
-            output::print_usage_error(err);
+            output::print_usage_error(err, std::env::args().any(|arg| arg == "--json"));
             return Exit::Usage;
         }
         if output::print_help(err) { Exit::Success } else { Exit::Failure }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, AuditLog, DataDir, KeptResults, Memories};
+use gantry_store::{Apis, AuditLimits, AuditLog, DataDir, KeptResults, Memories};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, nearest,
@@ -76,11 +76,13 @@ impl Local {
             masker: masker(&places, &config),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
+                limits: config.audit.limits(),
                 log: OnceLock::new(),
                 opening: Mutex::new(()),
             }),
             results,
             max_result_chars: config.max_tool_result_chars,
+            max_mcp_result_chars: config.mcp.max_tool_result_chars,
         });
         Ok(Local { gate, config, places, processes, servers })
     }
@@ -96,6 +98,7 @@ impl Local {
         let mut call = Call::new(principal, Surface::Cli, self.places.current_dir.join(workspace));
         call.autonomy = configured.autonomy;
         call.scope = configured.scope()?;
+        call.default_node = configured.node;
         Ok(call)
     }
 
@@ -166,12 +169,17 @@ pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
 
 pub(crate) fn sensitive_paths(places: &Places, config: &Config) -> SensitivePaths {
     let absolute = |name: &str| places.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    SensitivePaths::new(config.policy.sensitive_paths.clone()).with_moved_start_files(absolute)
+    let real = |name: &str| absolute(name).map(|path| places.resolve(&path));
+    let paths = SensitivePaths::new(config.policy.sensitive_paths.clone()).with_moved_start_files(absolute);
+    match real("HOME") {
+        Some(home) => paths.with_mcp_clients(&home, real),
+        None => paths,
+    }
 }
 
 /// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.
 pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
-    Masker::new(known_secrets(places, config)).following(Arc::new(places.secrets()))
+    Masker::new(known_secrets(places, config)).following(Arc::new(places.live_secrets.and(places.secrets())))
 }
 
 /// Values that are never to be recorded or shown, from the environment and from the configuration, and the operator's token.
@@ -210,6 +218,7 @@ fn secrets(places: &Places) -> Vec<String> {
 /// Opens the audit log with the first line: listing tools writes none.
 struct LazyAudit {
     path: PathBuf,
+    limits: AuditLimits,
     log: OnceLock<AuditLog>,
     opening: Mutex<()>,
 }
@@ -223,7 +232,7 @@ impl LazyAudit {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        let log = AuditLog::open(&self.path)
+        let log = AuditLog::open_with(&self.path, self.limits)
             .with_context(|| format!("cannot open {}", self.path.display()))
             .map_err(|err| AuditError(format!("{err:#}")))?;
         Ok(self.log.get_or_init(|| log))

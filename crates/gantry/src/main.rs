@@ -6,7 +6,9 @@ mod client;
 mod commands;
 mod config;
 mod exit;
+mod gateway_log;
 mod line_editor;
+mod live_secrets;
 mod local;
 mod mcp_servers;
 mod models;
@@ -16,6 +18,7 @@ mod places;
 mod served;
 mod spending;
 mod typing;
+mod wrapping;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         args.next().inspect(|before| open_files::restore(before));
         return gantry_process::keeper::main();
     }
+    gantry_process::survive_file_size_limit();
     let exit = match cli::Cli::try_parse() {
         Ok(cli) => {
             let output = output::Output::new(&cli.global);

@@ -9,7 +9,7 @@ use gantry_process::Processes;
 use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
-use crate::config::Config;
+use crate::config::{Config, read_at_start};
 use crate::output::RunningNotes;
 use crate::places::Places;
 
@@ -44,7 +44,7 @@ pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
 /// nothing, and is told.
 pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, notes: RunningNotes) {
     let mut seen = places.configuration_version();
-    let mut rest = places.layers.load().ok().map(|config| without_servers(&config));
+    let mut last = places.layers.load().ok();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let now = places.configuration_version();
@@ -52,16 +52,19 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
             seen = now;
             match places.layers.load() {
                 Ok(mut config) => {
-                    let now = Some(without_servers(&config));
-                    if rest != now {
-                        rest = now;
+                    let keys = last.as_ref().map(|last| read_at_start(last, &config)).unwrap_or_default();
+                    if !keys.is_empty() {
                         notes.warning(&format!(
-                            "warning: {} has changed; all but mcpServers counts from the gateway's next start",
-                            places.layers.file.display()
+                            "warning: {} has changed ({}). Restart the gateway to apply the change (only mcpServers and \
+                             models are reloaded live).",
+                            places.layers.file.display(),
+                            keys.join(", ")
                         ));
                     }
+                    last = Some(config.clone());
                     config.resolve_paths(|path| places.resolve(path));
                     let known = servers.problems();
+                    places.live_secrets.add(config.secrets());
                     servers.apply(specs(places, &config)).await;
                     for problem in servers.problems().iter().filter(|problem| !known.contains(problem)) {
                         notes.warning(&format!("warning: {problem}"));
@@ -74,11 +77,4 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
             }
         }
     }
-}
-
-/// What is read at the start alone.
-fn without_servers(config: &Config) -> serde_json::Value {
-    let mut value = serde_json::to_value(config).unwrap_or_default();
-    value["mcpServers"] = serde_json::Value::Null;
-    value
 }

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use gantry_model::{ModelEntry, ModelsConfig, Price, Provider, ProviderKind, Tier, list_models};
+use gantry_model::{
+    Model, ModelEntry, Models, ModelsConfig, PRICES_AS_OF, Price, Provider, ProviderKind, Tier, list_models,
+};
 use gantry_net::{HostPattern, Url};
 use gantry_tool::nearest;
+use serde_json::{Value, json};
 
 use crate::config::{Config, StoredSecret};
 use crate::places::Places;
 
 /// What to say where there is none.
 pub(crate) const NO_MODEL: &str = "no model is configured; there are three ways to get one:\n  \
-    1. put a key into the environment, as ANTHROPIC_API_KEY or OPENAI_API_KEY\n  \
-    2. start Ollama or llama.cpp's server on this machine; it is found by itself\n  \
-    3. configure a server: gantry config set models.providers.NAME.baseUrl http://HOST:PORT/v1\n\
-    `gantry models` shows what there is";
+    1. set ANTHROPIC_API_KEY or OPENAI_API_KEY, and restart the gateway if it runs without it\n  \
+    2. start Ollama or llama.cpp's server on this machine; Gantry finds it\n  \
+    3. configure a server: gantry config set models.providers.NAME.baseUrl http://HOST:PORT/v1";
 
 /// A server on this machine answers at once, or is not there.
 const LOCAL_PATIENCE: Duration = Duration::from_millis(600);
@@ -92,6 +94,53 @@ pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsCon
     }
     set_usual_tiers(&mut models);
     Ok((models, problems))
+}
+
+/// The models there are, as `gantry models` shows them and a gateway reports them.
+pub(crate) fn describe(config: &Config, models: &Models, problems: &[String]) -> Value {
+    let providers = models.providers().map(|provider| {
+        json!({
+            "name": provider.name, "baseUrl": provider.base_url.to_string(), "found": is_found(config, provider),
+            // Company endpoints want a key; other servers often do not.
+            "lacksKey": provider.first_party && provider.key.is_none(),
+        })
+    });
+    let budgets = config.models.budgets();
+    let limits = [("a run", budgets.run), ("an agent and day", budgets.agent), ("a day", budgets.day)];
+    let limits = limits.into_iter().filter_map(|(of, limit)| Some(format!("{} {of}", limit?)));
+    let unusable = models.tiers().filter_map(|(tier, name)| {
+        let err = models.resolve(name).err()?;
+        Some(format!("{} is set to {name}, but {err}", tier.name()))
+    });
+    json!({
+        "providers": providers.collect::<Vec<_>>(),
+        "models": models.list().iter().map(|model| row(config, models, model)).collect::<Vec<_>>(),
+        "budgets": limits.collect::<Vec<_>>(),
+        "warnings": problems.iter().cloned().chain(unusable).collect::<Vec<_>>(),
+    })
+}
+
+fn row(config: &Config, models: &Models, model: &Model) -> Value {
+    let provider = models.providers().find(|provider| provider.name == model.provider);
+    let price = model.facts.price.map(|price| {
+        let rates = price.rates;
+        json!({"input": rates.input, "output": rates.output, "cacheRead": rates.cache_read, "cacheWrite": rates.cache_write})
+    });
+    json!({
+        "name": model.name, "provider": model.provider, "model": model.id,
+        "baseUrl": provider.map(|provider| provider.base_url.to_string()),
+        "hasKey": provider.is_some_and(|provider| provider.key.is_some()),
+        "found": provider.is_some_and(|provider| is_found(config, provider)),
+        "is": roles(models, model), "contextWindow": model.facts.context_window,
+        "maxOutput": model.facts.max_output, "price": price, "pricesAsOf": PRICES_AS_OF,
+    })
+}
+
+/// The tiers that a model is, and whether it is the fallback.
+fn roles(models: &Models, model: &Model) -> Vec<&'static str> {
+    let is = |name: &str| models.resolve(name).is_ok_and(|found| found.name == model.name);
+    let tiers = models.tiers().filter(|(_, name)| is(name)).map(|(tier, _)| tier.name());
+    tiers.chain(models.fallback().filter(|name| is(name)).map(|_| "fallback")).collect()
 }
 
 /// Whether a provider was found on this machine, and not configured.

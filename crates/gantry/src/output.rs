@@ -6,10 +6,12 @@ use std::cell::Cell;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use gantry_tool::{Refusal, Reply, is_hidden};
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
 use crate::exit::Exit;
+use crate::wrapping::wrapped;
 
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -69,6 +71,14 @@ impl Output {
         self.write(&format!("{}\n", one_line(text)));
     }
 
+    /// As [`Output::line`], broken between words at a terminal's width. Further lines begin at the column `hanging`.
+    pub(crate) fn prose(&self, text: &str, hanging: usize) {
+        let width = self.stdout_terminal.then(|| tcgetwinsize(std::io::stdout()).ok()).flatten();
+        let width = width.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
+        let line = one_line(text);
+        self.write(&format!("{}\n", width.map_or(line.clone(), |width| wrapped(&line, hanging, width))));
+    }
+
     /// A piece of a text that goes on.
     pub(crate) fn piece(&self, text: &str) {
         self.write(&printable(text));
@@ -102,10 +112,29 @@ impl Output {
         }
     }
 
-    /// The error object on standard output, the same in words on standard error.
+    /// A tool's own error: in its shape for programs, in words for a person.
+    pub(crate) fn tool_error(&self, reply: &Reply) {
+        match words_of(reply).filter(|_| !self.is_for_programs()) {
+            Some(words) => self.error(&words),
+            None => self.reply(reply),
+        }
+    }
+
+    /// An error: in words on standard error, and as an object on standard output where a program reads it.
     pub(crate) fn refusal(&self, refusal: &Refusal) {
-        self.value(&refusal.to_json());
+        self.error_object(&refusal.to_json());
         self.error(&refusal.to_string());
+    }
+
+    /// The error object on standard output, for programs alone: a person reads the words.
+    pub(crate) fn error_object(&self, object: &Value) {
+        if self.is_for_programs() {
+            self.value(object);
+        }
+    }
+
+    fn is_for_programs(&self) -> bool {
+        self.json || !self.stdout_terminal
     }
 
     /// As [`Output::refusal`], with the exit code it means.
@@ -137,6 +166,15 @@ impl Output {
     pub(crate) fn note(&self, text: &str) {
         if self.verbosity == Verbosity::Verbose {
             say(text);
+        }
+    }
+
+    /// Says on standard error what a listing is about, for a person who reads it.
+    pub(crate) fn note_on_terminal(&self, text: &str) {
+        if self.verbosity == Verbosity::Verbose
+            || (self.verbosity == Verbosity::Normal && self.stdout_terminal)
+        {
+            say(&self.stderr_styled(&printable(text), "2"));
         }
     }
 
@@ -247,6 +285,19 @@ impl RunningNotes {
     }
 }
 
+/// What an error says, if saying it leaves nothing out that a person needs.
+fn words_of(reply: &Reply) -> Option<String> {
+    const KNOWN: [&str; 6] = ["ok", "success", "error", "path", "command", "node"];
+    match reply {
+        Reply::Text(text) => Some(text.trim_end().to_owned()),
+        Reply::Json(Value::Object(object)) => {
+            let is_plain = object.keys().all(|key| KNOWN.contains(&key.as_str()));
+            object.get("error").and_then(Value::as_str).filter(|_| is_plain).map(str::to_owned)
+        }
+        Reply::Json(_) => None,
+    }
+}
+
 /// `usage` is the code of a command line or configuration that cannot be used.
 pub(crate) fn error_object(code: &str, message: &str) -> Value {
     json!({"error": {"code": code, "message": message}})
@@ -291,8 +342,15 @@ pub(crate) fn print_help(help: &clap::Error) -> bool {
     }
 }
 
-/// The parser's own words on standard error, the error object on standard output.
-pub(crate) fn print_usage_error(err: &clap::Error) {
+/// The parser's own words on standard error, and the error object on standard output where a program reads it.
+pub(crate) fn print_usage_error(err: &clap::Error, json: bool) {
+    if json || !std::io::stdout().is_terminal() {
+        print_usage_object(err);
+    }
+    let _ = err.print();
+}
+
+fn print_usage_object(err: &clap::Error) {
     let plain = err.render().to_string();
     // The first paragraph says what is wrong; usage and a pointer to the help follow.
     let paragraph: Vec<&str> = plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
@@ -303,7 +361,6 @@ pub(crate) fn print_usage_error(err: &clap::Error) {
     {
         say(&format!("error: {}", unwritten(&err)));
     }
-    let _ = err.print();
 }
 
 /// Control characters spelled out: text that callers chose must not drive the reader's terminal.

@@ -14,6 +14,7 @@ use gantry_store::{DataDir, Secrets};
 use crate::cli::Global;
 use crate::config::Layers;
 use crate::exit::UsageError;
+use crate::live_secrets::LiveSecrets;
 
 #[derive(Clone)]
 pub(crate) struct Places {
@@ -26,6 +27,8 @@ pub(crate) struct Places {
     pub(crate) gateway: Option<String>,
     /// Whether the data directory was named, by flag or variable.
     pub(crate) data_dir_is_given: bool,
+    /// Keys of a configuration that changed while this process runs.
+    pub(crate) live_secrets: LiveSecrets,
 }
 
 impl Places {
@@ -56,6 +59,7 @@ impl Places {
             variables,
             gateway,
             data_dir_is_given: global.data_dir.is_some(),
+            live_secrets: LiveSecrets::default(),
         })
     }
 

@@ -1,26 +1,30 @@
 //! The gateway's gate: this machine's tools, those of the nodes, and the gateway's own, over one data directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{Role, Sessions, SessionsParts};
+use gantry_agent::{NodeLine, Role, Sessions, SessionsParts};
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Nodes, PemFile,
-    ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
+    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Maintenance,
+    Nodes, PemFile, ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
 };
 use gantry_mcp::client::Servers;
 use gantry_net::GatewayUrl;
+use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
 use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, needs_no_machine, process_end, transfer_desk};
+use serde_json::json;
+use tokio::sync::watch;
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::exit::UsageError;
+use crate::gateway_log;
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
 use crate::mcp_servers;
 use crate::open_files;
@@ -43,6 +47,7 @@ pub(crate) struct Served {
     telling: tokio::task::JoinHandle<()>,
     servers: Servers,
     following: tokio::task::JoinHandle<()>,
+    log: Option<NodeLog>,
     // Last: the directory is free when all else is gone.
     _lock: GatewayLock,
 }
@@ -74,6 +79,7 @@ impl Served {
         // Before anything is shown or recorded: it is a secret from the beginning.
         let operator_token = data.operator_token().context("cannot make the operator's token")?;
         let results = Arc::new(KeptResults::new(data.results()));
+        let kept = results.clone();
         let processes = processes(places).await?;
         let closed = places.closed();
         let setup = Setup {
@@ -100,14 +106,24 @@ impl Served {
         if local == LocalNode::Included {
             registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
         }
+        let log = match local {
+            LocalNode::Included => Some(gateway_log::open(data).context("cannot open the gateway's log")?),
+            LocalNode::LeftOut => None,
+        };
+        if let Some(log) = &log {
+            nodes.set_local_log(gateway_log::reader(log));
+        }
         let servers = mcp_servers::open(places, &config, processes.clone(), registry.clone())?;
+        let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits())
+            .context("cannot open the audit log")?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, &config), closed),
             masker: masker(places, &config),
-            audit: Arc::new(AuditLog::open(&data.audit_log()).context("cannot open the audit log")?),
+            audit: Arc::new(audit),
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
+            max_mcp_result_chars: config.mcp.max_tool_result_chars,
         }));
         let parts = PartsFolder { root: data.parts(), owner: LOCAL_NODE.to_owned() };
         let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
@@ -121,8 +137,9 @@ impl Served {
             idle_limit: IDLE_LIMIT,
         });
         native.connect(Arc::new(GatewayHub(transfers.clone())));
+        let models = Arc::new(AgentModels::new(places, &config, database.clone(), zone(&config)?)?);
         let sessions = sessions(SessionsOf {
-            places,
+            models: models.clone(),
             config: &config,
             gate: &gate,
             nodes: &nodes,
@@ -135,7 +152,7 @@ impl Served {
         let gateway = Gateway::new(GatewayParts {
             sessions: Some(sessions.clone()),
             gate: gate.clone(),
-            nodes,
+            nodes: nodes.clone(),
             database: database.clone(),
             results,
             operator_token,
@@ -146,6 +163,10 @@ impl Served {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protected: protected(&config.gateway)?,
             mcp_idle: Duration::from_secs(config.gateway.mcp_idle_seconds),
+            status: Some(Arc::new(move || {
+                let models = models.clone();
+                Box::pin(async move { models.status().await })
+            })),
         });
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
@@ -176,7 +197,20 @@ impl Served {
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
-        let following = tokio::spawn(follow(places.clone(), servers.clone(), transfers, notes));
+        if let Some(log) = &log {
+            let version = env!("CARGO_PKG_VERSION");
+            log.info("started", json!({"url": url.to_string(), "version": version, "workspace": workspace}));
+            warnings.iter().for_each(|warning| log.warning("warning", json!({ "message": warning })));
+        }
+        let following = Following {
+            places: places.clone(),
+            servers: servers.clone(),
+            transfers,
+            maintenance: Maintenance { database: database.clone(), results: kept },
+            lines: node_lines(gate.registry().clone(), nodes, env!("CARGO_PKG_VERSION").to_owned()),
+            log: log.clone(),
+        };
+        let following = tokio::spawn(following.run(gate.registry().changes(), notes));
         Ok(Served {
             url,
             public_url: config.gateway.public_url,
@@ -190,6 +224,7 @@ impl Served {
             telling,
             servers,
             following,
+            log,
             _lock: lock,
         })
     }
@@ -202,13 +237,18 @@ impl Served {
         self.processes.shutdown().await;
         self.telling.abort();
         self.database.close().await;
+        if let Some(log) = &self.log {
+            log.info("stopped", json!({}));
+            // A log that cannot be written keeps nobody from stopping.
+            let _ = log.flush();
+        }
         // A failing log was told with every call; there is nobody left to tell.
         let _ = self.gate.flush();
     }
 }
 
 struct SessionsOf<'a> {
-    places: &'a Places,
+    models: Arc<AgentModels>,
     config: &'a Config,
     gate: &'a Arc<Gate>,
     nodes: &'a Arc<Nodes>,
@@ -227,15 +267,11 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
     if !agents.contains_key(MAIN_AGENT) {
         agents.insert(MAIN_AGENT.to_owned(), AgentConfig::default().settings(of.workspace.to_owned())?);
     }
-    let zone = match &of.config.user_timezone {
-        Some(name) => jiff::tz::TimeZone::get(name)?,
-        None => jiff::tz::TimeZone::system(),
-    };
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Sessions::new(SessionsParts {
         journal: Journal::new(of.database.clone()),
         gate: of.gate.clone(),
-        model: Arc::new(AgentModels::new(of.places, of.config, of.database.clone(), zone.clone())?),
+        model: of.models,
         results: of.results,
         objects: of.native.objects().clone(),
         agents,
@@ -243,9 +279,17 @@ fn sessions(of: SessionsOf<'_>) -> Result<Sessions> {
         child_limit: of.config.session.child_limit(),
         idle: gantry_agent::IDLE,
         dm_scope: of.config.session.dm_scope(),
-        zone,
+        zone: zone(of.config)?,
         nodes: node_lines(of.gate.registry().clone(), of.nodes.clone(), version),
     }))
+}
+
+/// The user's.
+fn zone(config: &Config) -> Result<jiff::tz::TimeZone> {
+    Ok(match &config.user_timezone {
+        Some(name) => jiff::tz::TimeZone::get(name)?,
+        None => jiff::tz::TimeZone::system(),
+    })
 }
 
 /// The built-in roles, and those that are configured beside them or in their place.
@@ -255,10 +299,50 @@ fn roles(config: &Config) -> BTreeMap<String, Role> {
     roles
 }
 
-/// Servers whose tools change, a configuration that does, and what transfers leave.
-async fn follow(places: Places, servers: Servers, transfers: Arc<Transfers>, notes: RunningNotes) {
-    let following = mcp_servers::follow_configuration(&places, &servers, notes);
-    tokio::join!(servers.follow(), following, transfers.keep_tidy());
+/// What a gateway follows while it runs: servers whose tools change, a configuration that does, what transfers leave, what
+/// is past its retention, and nodes that come and go.
+struct Following {
+    places: Places,
+    servers: Servers,
+    transfers: Arc<Transfers>,
+    maintenance: Maintenance,
+    lines: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
+    log: Option<NodeLog>,
+}
+
+impl Following {
+    async fn run(self, changes: watch::Receiver<u64>, notes: RunningNotes) {
+        let configuration = mcp_servers::follow_configuration(&self.places, &self.servers, notes);
+        let nodes = self.note_nodes(changes, notes);
+        tokio::join!(
+            self.servers.follow(),
+            configuration,
+            self.transfers.keep_tidy(),
+            self.maintenance.run(),
+            nodes
+        );
+    }
+
+    /// Says in the gateway's terminal and in its log when a node connects and when it is gone.
+    async fn note_nodes(&self, mut changes: watch::Receiver<u64>, notes: RunningNotes) {
+        let online = || -> BTreeSet<String> {
+            let others = (self.lines)().into_iter().filter(|node| node.online && node.id != LOCAL_NODE);
+            others.map(|node| node.id).collect()
+        };
+        let mut before = online();
+        while changes.changed().await.is_ok() {
+            let now = online();
+            for node in now.difference(&before) {
+                notes.info(&format!("The node {node} has connected."));
+                self.log.iter().for_each(|log| log.info("node_connected", json!({ "node": node })));
+            }
+            for node in before.difference(&now) {
+                notes.info(&format!("The node {node} has disconnected."));
+                self.log.iter().for_each(|log| log.warning("node_disconnected", json!({ "node": node })));
+            }
+            before = now;
+        }
+    }
 }
 
 /// With what gateways before this one left running.
@@ -282,8 +366,12 @@ async fn tell_ends(processes: Processes, gateway: Arc<Gateway>) {
 
 fn agents(config: &Config) -> Result<BTreeMap<String, Agent>> {
     let agent = |(id, agent): (&String, &AgentConfig)| {
-        let made =
-            Agent { autonomy: agent.autonomy, scope: agent.scope()?, workspace: agent.workspace.clone() };
+        let made = Agent {
+            autonomy: agent.autonomy,
+            scope: agent.scope()?,
+            workspace: agent.workspace.clone(),
+            node: agent.node.clone(),
+        };
         Ok((id.clone(), made))
     };
     config.agents.iter().map(agent).collect()

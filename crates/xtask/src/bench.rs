@@ -10,7 +10,7 @@ mod web_pages;
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{setup, shell};
@@ -31,7 +31,7 @@ struct Row {
 
 /// Runs the benchmarks whose name contains one of `names`, or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
-    setup::run()?;
+    setup::for_benchmarks()?;
     shell::step(&["cargo", "build", "--release", "-p", "gantry"])?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.contains(wanted.as_str()));
     for (name, parts) in PROGRAMS {
@@ -44,17 +44,24 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
     let gantry = target.join("release/gantry");
     forget(&gantry)?;
 
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (name, bench) in BENCHES {
         if wanted(name) {
             println!("measuring {name} …");
-            rows.extend(bench(&gantry, &corpus).with_context(|| format!("benchmark {name}"))?);
+            match bench(&gantry, &corpus) {
+                Ok(measured) => rows.extend(measured),
+                Err(err) => {
+                    println!("benchmark {name} failed: {err:#}");
+                    failed.push(name);
+                }
+            }
         }
     }
     print(&rows);
     println!("\nbinary size: {:.1} MiB", std::fs::metadata(&gantry)?.len() as f64 / 1_048_576.0);
     let start = turns(21, &mut [Side::new(&gantry, &["tools", "-q"]).data_dir(&corpus.data)])?;
     println!("cold start of `gantry tools`: {:.1} ms", median_ms(&start[0]));
+    ensure!(failed.is_empty(), "these benchmarks failed: {}", failed.join(", "));
     Ok(())
 }
 

@@ -79,7 +79,11 @@ fn write_tool(page: &mut String, tool: &Value) -> Result<()> {
     if !traits.is_empty() {
         writeln!(page, "*{}*\n", traits.join(" · "))?;
     }
-    writeln!(page, "{}\n", tool["description"].as_str().unwrap_or_default())?;
+    for paragraphs in ["description", "notes"] {
+        if let Some(text) = tool[paragraphs].as_str().filter(|text| !text.is_empty()) {
+            writeln!(page, "{text}\n")?;
+        }
+    }
     write_fields(page, "parameter", &tool["inputSchema"])?;
     match &tool["outputSchema"] {
         Value::Null => writeln!(page, "\nAnswers in plain text.")?,

@@ -22,16 +22,30 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("npm", "npm"),
 ];
 
-/// Clients and servers of the Model Context Protocol, and its conformance suite, with the runtime they need; and OpenAI's client.
-const NODE_PACKAGES: [&str; 6] = [
+/// Clients and servers of the Model Context Protocol, its conformance suite, and clients of OpenAI's
+/// interface, with the runtime they need. Old versions are installed under names of their own.
+const NODE_PACKAGES: [&str; 12] = [
     "node@24",
+    "@ai-sdk/openai-compatible@3.0.90",
     "@anthropic-ai/claude-code@2.1.197",
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/sdk@1.32.2",
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "ai@7.0.170",
+    // Counts tokens of the tool list with the o200k vocabulary.
+    "gpt-tokenizer@4.0.0",
+    "mcp-sdk-old@npm:@modelcontextprotocol/sdk@1.12.3",
+    "openai@7.55.0",
 ];
-const PYTHON_PACKAGES: [&str; 2] = ["mcp==2.3.0", "openai==3.49.0"];
+
+/// Environments of Python packages by folder: versions of one package exclude each other.
+const PYTHON_ENVIRONMENTS: [(&str, &[&str]); 3] = [
+    ("venv", &["mcp==2.3.0", "openai==3.49.0"]),
+    ("venv-fastmcp", &["fastmcp==4.1.2"]),
+    ("venv-old", &["mcp==1.9.4", "pydantic==2.11.7"]),
+];
 
 /// A program from crates.io, and what to ask cargo for.
 const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
@@ -41,12 +55,23 @@ const CARGO_PROGRAMS: [(&str, &[&str]); 3] = [
     ("s3s-fs", &["s3s-fs@0.14.1", "--features", "binary"]),
 ];
 
-pub(crate) fn run() -> Result<()> {
+/// Programs that only the benchmarks compare with.
+const BENCH_PROGRAMS: [(&str, &str); 1] = [("lynx", "lynx")];
+
+/// Installs what the benchmarks need.
+pub(crate) fn for_benchmarks() -> Result<()> {
+    install_programs(&BENCH_PROGRAMS)?;
+    run()
+}
+
+fn install_programs(programs: &[(&str, &'static str)]) -> Result<()> {
     let missing: Vec<&str> =
-        PROGRAMS.iter().filter(|(program, _)| !shell::exists(program)).map(|(_, package)| *package).collect();
-    if !missing.is_empty() {
-        install_packages(&missing)?;
-    }
+        programs.iter().filter(|(program, _)| !shell::exists(program)).map(|(_, package)| *package).collect();
+    if missing.is_empty() { Ok(()) } else { install_packages(&missing) }
+}
+
+pub(crate) fn run() -> Result<()> {
+    install_programs(&PROGRAMS)?;
     for (program, wanted) in CARGO_PROGRAMS {
         if !shell::exists(program) {
             shell::step(&[&["cargo", "install", "--locked"], wanted].concat())?;
@@ -73,7 +98,9 @@ pub(crate) fn package(path: &str) -> PathBuf {
 fn install_mcp() -> Result<()> {
     let folder = mcp_folder();
     let stamp = folder.join("installed");
-    let wanted = [&NODE_PACKAGES[..], &PYTHON_PACKAGES].concat().join("\n");
+    let python = PYTHON_ENVIRONMENTS.iter().flat_map(|(_, packages)| *packages);
+    let wanted: Vec<&str> = NODE_PACKAGES.iter().chain(python).copied().collect();
+    let wanted = wanted.join("\n");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
@@ -82,10 +109,12 @@ fn install_mcp() -> Result<()> {
     let place = folder.to_string_lossy().into_owned();
     let npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", &place];
     shell::step(&[&npm, &NODE_PACKAGES[..]].concat())?;
-    let venv = folder.join("venv").to_string_lossy().into_owned();
-    shell::step(&["python3", "-m", "venv", &venv])?;
-    let pip = format!("{venv}/bin/pip");
-    shell::step(&[&[&*pip, "install", "--quiet"], &PYTHON_PACKAGES[..]].concat())?;
+    for (name, packages) in PYTHON_ENVIRONMENTS {
+        let environment = folder.join(name).to_string_lossy().into_owned();
+        shell::step(&["python3", "-m", "venv", &environment])?;
+        let pip = format!("{environment}/bin/pip");
+        shell::step(&[&[&*pip, "install", "--quiet"], packages].concat())?;
+    }
     Ok(std::fs::write(&stamp, wanted)?)
 }
 

@@ -125,6 +125,7 @@ fn shown(asked: UserQuestion, why: &str) -> UserQuestion {
     let shown = |text: String| harmless::whole(&text, why);
     UserQuestion {
         question: shown(asked.question),
+        heading: asked.heading.map(shown),
         header: asked.header.map(shown),
         options: asked.options.into_iter().map(shown).collect(),
     }

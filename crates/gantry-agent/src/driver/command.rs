@@ -1,5 +1,7 @@
 //! What a session is asked from outside, and how whoever asked hears that nothing can be done. The driver does it.
 
+use std::path::PathBuf;
+
 use gantry_model::{Effort, Thinking};
 use gantry_store::DatabaseError;
 use gantry_tool::{Approval, Consent, UserAnswers, UserQuestion};
@@ -17,6 +19,8 @@ pub(crate) enum Command {
     Wake,
     Message {
         incoming: Incoming,
+        /// Where the conversation works from now on, unless a run is under way.
+        workspace: Option<PathBuf>,
         done: Done<Option<Event>>,
     },
     /// The session is a child, and this is what it is to do.

@@ -25,7 +25,7 @@ impl Driver {
         if self.child().is_none() {
             self.stage(vec![Entry::Born(child)])?;
         }
-        self.take_in(incoming, done).await?;
+        self.take_in(incoming, None, done).await?;
         // Whoever begins the next child waits for this, and not for what it begins with.
         self.flush().await
     }

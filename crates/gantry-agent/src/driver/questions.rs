@@ -100,7 +100,7 @@ impl Driver {
         let widened =
             question.rule == flow::RULE && matches!(answer, Answer::Always { scope: GrantScope::Tool, .. });
         if widened {
-            let message = "this question can be answered for these arguments only";
+            let message = "'always any' is not possible here: only this exact call can be allowed";
             let _ = done.send(Err(SessionError::Refused(message.into())));
             return Ok(());
         }

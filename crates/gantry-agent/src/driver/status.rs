@@ -1,5 +1,7 @@
 //! How a session is, for whoever asks.
 
+use std::path::PathBuf;
+
 use gantry_model::Usage;
 use gantry_tool::Label;
 use serde::Serialize;
@@ -14,6 +16,7 @@ pub struct Status {
     pub session_key: String,
     pub agent: String,
     pub model: String,
+    pub workspace: PathBuf,
     pub running: Option<String>,
     pub queued: usize,
     pub messages: usize,

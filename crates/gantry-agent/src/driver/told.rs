@@ -3,8 +3,9 @@
 use gantry_tool::Gate;
 
 use crate::context::shorten;
-use crate::entry::{End, Entry};
+use crate::entry::{CommandEnd, End, Entry};
 use crate::event::Event;
+use crate::flow;
 use crate::state::{Addressee, INTERRUPTED, State};
 
 /// Of a result, for those who watch.
@@ -13,9 +14,11 @@ const SHOWN_RESULT: usize = 2_000;
 /// What is told of an entry, seen from the state before it.
 pub(super) fn event(gate: &Gate, state: &State, entry: &Entry) -> Option<Event> {
     let run = || state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
-    let ended = |call: &str, is_error, result: String| {
+    let ended = |call: &str, is_error, command: Option<CommandEnd>, result: String| {
         let tool = state.call(call).map(|call| call.name.clone()).unwrap_or_default();
-        Event::ToolEnd { run: run(), call: call.to_owned(), tool, is_error, result }
+        let failed = is_error || command.is_some_and(|command| command.failed);
+        let exit_code = command.and_then(|command| command.exit_code);
+        Event::ToolEnd { run: run(), call: call.to_owned(), tool, is_error, failed, exit_code, result }
     };
     Some(match entry {
         Entry::RunBegun { run, .. } => Event::RunBegun { run: run.clone() },
@@ -30,9 +33,10 @@ pub(super) fn event(gate: &Gate, state: &State, entry: &Entry) -> Option<Event> 
                 _ => None,
             });
             let text = texts.collect::<Vec<_>>().join("\n");
-            ended(call, result.is_error, shorten(&text, SHOWN_RESULT, ""))
+            let shown = shorten(&flow::shown(&text), SHOWN_RESULT, "");
+            ended(call, result.is_error, result.command, shown)
         }
-        Entry::CallInterrupted { call } => ended(call, true, INTERRUPTED.to_owned()),
+        Entry::CallInterrupted { call } => ended(call, true, None, INTERRUPTED.to_owned()),
         Entry::ApprovalAsked(question) => Event::Approval { run: run(), question: question.clone() },
         Entry::ApprovalAnswered { question, answer, by, .. } => Event::ApprovalAnswered {
             run: run(),

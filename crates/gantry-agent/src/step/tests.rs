@@ -194,8 +194,8 @@ impl World {
         if self.asking {
             self.asking = false;
             let entry = match self.throw(8) {
-                1 => Entry::RequestFailed { error: "429".into(), overflow: false },
-                2 => Entry::RequestFailed { error: "too long".into(), overflow: true },
+                1 => Entry::RequestFailed { error: "429".into(), overflow: false, learned: None },
+                2 => Entry::RequestFailed { error: "too long".into(), overflow: true, learned: None },
                 _ => Entry::Replied { reply: Box::new(self.reply()) },
             };
             return self.append(vec![entry]);
@@ -206,7 +206,7 @@ impl World {
                 content: vec![Block::text(text)],
                 is_error: false,
                 labels: Vec::new(),
-                machine: None,
+                ..CallResult::default()
             };
             return self.append(vec![Entry::CallEnded { call, result }]);
         }

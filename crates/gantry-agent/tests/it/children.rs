@@ -91,3 +91,33 @@ async fn beneath_an_autonomous_agent_nobody_is_asked_whatever_a_child_is_made_af
     assert!(world.notes().is_empty());
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_parent_has_twenty_children_and_a_family_a_hundred() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |_: &gantry_model::Request| calls(&[("a", "note", json!({"text": "x", "ms": 600_000}))]);
+    let world = World::open(folder.path(), Setup::default(), script).await;
+    let mut call = Call::new(Principal::Operator, Surface::Http, folder.path().to_owned());
+    call.autonomy = Autonomy::Guided;
+    let spec = Spec { name: "scout".into(), task: "note it".into(), ..Spec::default() };
+    let mut working = Vec::new();
+    for index in 0..20 {
+        working.push(world.sessions.begin_child(&call, index, &spec).await.unwrap());
+    }
+    let refused = |begun: Result<_, gantry_agent::SessionError>| begun.map(drop).unwrap_err().to_string();
+    let told = refused(world.sessions.begin_child(&call, 20, &spec).await);
+    assert!(told.contains("20 children are at work already"), "{told}");
+    // A parent without children has room of its own.
+    for parent in 0..4 {
+        (call.id, call.session) = (format!("call-{parent}"), Some(working[parent].key.key.clone()));
+        for index in 0..20 {
+            working.push(world.sessions.begin_child(&call, index, &spec).await.unwrap());
+        }
+    }
+    (call.id, call.session) = ("call-4".into(), Some(working[4].key.key.clone()));
+    let told = refused(world.sessions.begin_child(&call, 0, &spec).await);
+    assert!(told.contains("100 children are at work for operator already"), "{told}");
+    // The process ends: nobody is told to stop.
+    working.into_iter().for_each(std::mem::forget);
+    world.stop().await;
+}

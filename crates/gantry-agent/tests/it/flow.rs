@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_agent::{Agent, Answer, Event, FlowRule, GrantScope};
-use gantry_tool::Autonomy;
+use gantry_tool::{Autonomy, Phase};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
@@ -30,9 +30,35 @@ async fn an_autonomous_run_is_denied_with_the_steps() {
     let text = final_text(&told);
     assert!(text.contains("denied") && text.contains("(page") && text.contains("(private"), "{text}");
     assert!(!world.notes().contains(&"secret".to_owned()));
+    assert_denied(&world, "post");
     let requests = world.model.requests.lock().unwrap().clone();
     let page = &results(&requests[1])[0];
     assert!(page.starts_with("[untrusted ") && page.ends_with(']'), "{page}");
+    world.stop().await;
+}
+
+/// The label check's denials are on record as every denial is.
+fn assert_denied(world: &World, tool: &str) {
+    let lines: Vec<_> = world.audit.records().into_iter().map(|(record, _)| record).collect();
+    let line = lines.iter().find(|record| record.phase == Phase::Refused).expect("an audit line");
+    assert_eq!((line.tool.as_str(), line.rule.as_deref()), (tool, Some("flow-labels")));
+    assert_eq!((line.status.as_deref(), line.principal.as_ref()), (Some("denied"), "agent:main"));
+    assert_eq!(line.input, Some(json!({"text": "secret"})));
+    let metrics = world.gate.metrics().render();
+    let counted = format!("tool_execution_total{{tool=\"{tool}\",status=\"denied\"}} 1");
+    assert!(metrics.contains(&counted), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_no_to_what_would_go_out_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::open(folder.path(), agent(Autonomy::Guided, FlowRule::Ask), script).await;
+    let mut events = world.sessions.listen(&world.key());
+    let message = world.send("go").await;
+    answer_next(&world, &mut events, "post", "flow-labels", Answer::No).await;
+    let told = settled(&mut events, &message).await;
+    assert!(final_text(&told).contains("the user said no"), "{told:?}");
+    assert_denied(&world, "post");
     world.stop().await;
 }
 

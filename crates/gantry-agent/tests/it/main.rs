@@ -12,5 +12,7 @@ mod children;
 mod flow;
 mod kills;
 mod long_runs;
+mod overflow;
 mod runs;
+mod watching;
 mod world;

@@ -11,10 +11,10 @@ use gantry_agent::{
 };
 use gantry_model::{Block, Message, Reply, Request, Role, StopReason, StreamEvent, Usage};
 use gantry_store::{DataDir, Database, Journal, Objects};
-use gantry_tool::testing::gate;
-use gantry_tool::{Autonomy, Ctx, Label, Text, Tool, ToolError, Toolset, UserQuestion};
+use gantry_tool::testing::{MemoryAudit, gate};
+use gantry_tool::{Autonomy, Capability, Ctx, Gate, Label, Text, Tool, ToolError, Toolset, UserQuestion};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +70,13 @@ impl Model for Scripted {
     }
 }
 
+/// What a request comes to, in bytes.
+pub(crate) fn size(request: &Request) -> usize {
+    serde_json::to_string(&request.messages).unwrap().len()
+        + request.system.iter().map(|part| part.text.len()).sum::<usize>()
+        + request.tools.iter().map(|tool| tool.input_schema.to_string().len()).sum::<usize>()
+}
+
 /// What a provider checks: sides, pairs, and the window. Tokens are counted as a model might, four characters each.
 fn check(request: &Request, window: usize) -> Result<(), String> {
     let mut open: HashSet<&str> = HashSet::new();
@@ -92,9 +99,7 @@ fn check(request: &Request, window: usize) -> Result<(), String> {
             }
         }
     }
-    let size = serde_json::to_string(&request.messages).unwrap().len()
-        + request.system.iter().map(|part| part.text.len()).sum::<usize>()
-        + request.tools.iter().map(|tool| tool.input_schema.to_string().len()).sum::<usize>();
+    let size = size(request);
     if !open.is_empty() || before != Role::User {
         return Err(format!("the user does not have the last word, or calls have no results: {open:?}"));
     }
@@ -109,6 +114,8 @@ pub(crate) struct World {
     pub(crate) model: Arc<Scripted>,
     pub(crate) sessions: Sessions,
     pub(crate) journal: Journal,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) audit: Arc<MemoryAudit>,
     database: Database,
 }
 
@@ -134,7 +141,8 @@ impl World {
         let data = DataDir::new(folder.join("data"));
         let database = Database::open(&data).await.unwrap();
         let journal = Journal::new(database.clone());
-        let (gate, _) = gate(tools(folder));
+        let (gate, audit) = gate(tools(folder));
+        let gate = Arc::new(gate);
         let model = Arc::new(Scripted {
             script: Box::new(script),
             window: setup.window,
@@ -144,7 +152,7 @@ impl World {
         let agents = BTreeMap::from([("main".to_owned(), setup.agent)]);
         let sessions = Sessions::new(SessionsParts {
             journal: journal.clone(),
-            gate: Arc::new(gate),
+            gate: gate.clone(),
             model: model.clone(),
             results: Arc::new(gantry_tool::testing::MemoryResults::default()),
             objects: Objects::folder(&data),
@@ -156,7 +164,7 @@ impl World {
             idle: setup.idle,
             nodes: Arc::new(Vec::new),
         });
-        World { folder: folder.to_owned(), model, sessions, journal, database }
+        World { folder: folder.to_owned(), model, sessions, journal, gate, audit, database }
     }
 
     pub(crate) fn key(&self) -> SessionKey {
@@ -312,6 +320,9 @@ fn tools(folder: &Path) -> Vec<Tool> {
         tool("post").open_world(),
         Tool::new("big", Toolset::Gantry, &state, big).read_only(),
         Tool::new("ask", Toolset::Gantry, &state, ask).read_only(),
+        Tool::new("command", Toolset::Gantry, &state, command)
+            .capabilities(&[Capability::ShellExec])
+            .labels(&[Label::Untrusted]),
     ]
 }
 
@@ -330,9 +341,21 @@ async fn run(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
 /// Says what the user answers.
 async fn ask(ctx: Ctx<PathBuf>, input: Input) -> Result<Text, ToolError> {
     let Some(asker) = &ctx.call.asker else { return Ok(Text("nobody".into())) };
-    let question = UserQuestion { question: input.text, header: None, options: Vec::new() };
+    let question = UserQuestion { question: input.text, heading: None, header: None, options: Vec::new() };
     let answers = asker.ask(vec![question]).await;
     Ok(Text(answers.map_or("no answer".into(), |answers| answers.join(", "))))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Ended {
+    exit_code: u64,
+    output: String,
+}
+
+/// Ends as a command does, with an exit code.
+async fn command(_: Ctx<PathBuf>, input: Input) -> Result<Ended, ToolError> {
+    Ok(Ended { exit_code: input.ms, output: input.text })
 }
 
 /// 50 KB that are never the same.

@@ -5,14 +5,14 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::bytes::Regex;
 
-use super::{LINE_CHARS, SearchError};
+use super::{BEYOND_BYTES, LINE_CHARS, SearchError};
 
 /// A matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) number: u64,
     pub(super) content: String,
-    pub(super) cut: bool,
+    pub(super) beyond: String,
 }
 
 /// A pattern, ready to look at lines.
@@ -47,8 +47,8 @@ impl LineMatcher {
             if self.matches(bare) {
                 *number += memchr_iter(b'\n', text.get(counted..start).unwrap_or_default()).count() as u64;
                 counted = start;
-                let (content, cut) = beginning(bare);
-                lines.push(Line { number: *number, content, cut });
+                let (content, beyond) = beginning(bare);
+                lines.push(Line { number: *number, content, beyond });
             }
             position = end;
         }
@@ -86,13 +86,16 @@ fn without_ending(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The first characters of a line, and whether there are more.
-fn beginning(line: &[u8]) -> (String, bool) {
+/// The first characters of a line, and what follows them.
+fn beginning(line: &[u8]) -> (String, String) {
     // Four bytes a character at most: what lies behind cannot be part of it.
-    let head = line.get(..LINE_CHARS * 4 + 4).unwrap_or(line);
+    let head = line.get(..LINE_CHARS * 4 + 4 + BEYOND_BYTES).unwrap_or(line);
     let text = String::from_utf8_lossy(head);
     match text.char_indices().nth(LINE_CHARS) {
-        Some((end, _)) => (text.get(..end).unwrap_or_default().to_owned(), true),
-        None => (text.into_owned(), false),
+        Some((end, _)) => {
+            let (content, beyond) = text.split_at(end);
+            (content.to_owned(), beyond[..beyond.floor_char_boundary(BEYOND_BYTES)].to_owned())
+        }
+        None => (text.into_owned(), String::new()),
     }
 }

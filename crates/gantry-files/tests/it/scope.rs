@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use gantry_files::prefix::prefix;
+use gantry_files::prefix::{Cut, prefix};
 use gantry_files::{
     EntryKind, FileError, Files, FilesOptions, ListOptions, Scope, UpdateOptions, WriteOptions, tag,
 };
@@ -119,6 +119,8 @@ fn a_missing_file_is_made_only_when_asked() {
     assert!(matches!(scope.update("d/other", tagged), Err(FileError::Stale { .. })));
 }
 
+const ANYWHERE: Cut<'static> = Cut { look_ahead: 0, place: &|_, end| end };
+
 #[test]
 fn the_start_of_a_file_never_splits_a_character() {
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +128,7 @@ fn the_start_of_a_file_never_splits_a_character() {
     std::fs::write(dir.path().join("f"), "aé漢").unwrap();
     for (max_bytes, text) in [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (5, "aé"), (6, "aé漢"), (99, "aé漢")]
     {
-        let start = prefix(&scope.open("f").unwrap(), max_bytes).unwrap();
+        let start = prefix(&scope.open("f").unwrap(), max_bytes, &ANYWHERE).unwrap();
         assert_eq!(
             (start.text.as_str(), start.size, start.truncated),
             (text, 6, max_bytes < 6),
@@ -134,7 +136,7 @@ fn the_start_of_a_file_never_splits_a_character() {
         );
     }
     std::fs::write(dir.path().join("f"), b"a\xff").unwrap();
-    assert!(matches!(prefix(&scope.open("f").unwrap(), 9), Err(FileError::Binary { .. })));
+    assert!(matches!(prefix(&scope.open("f").unwrap(), 9, &ANYWHERE), Err(FileError::Binary { .. })));
 }
 
 #[test]

@@ -105,13 +105,24 @@ fn no_room(message: &str) -> Response {
     response
 }
 
+/// Marks an answer to a run that may have had effects. Its client repeats what fails with 503 by
+/// itself, so the lack of room is reported with 422.
+#[derive(Clone, Copy)]
+pub(super) struct AfterRun;
+
 /// A large answer has its room until the peer has taken all of it.
 pub(super) fn held(account: &Account, response: Response) -> Response {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     match length {
         Some(length) if length > FREE_BYTES => match account.try_take(length) {
             Some(share) => response.map(|body| Body::new(Held { body, piece: Bytes::new(), share })),
-            None => no_room("the request was worked on, but there is no room for its answer now"),
+            None => {
+                let message = "the request was worked on, but there is no room for its answer now";
+                match response.extensions().get::<AfterRun>() {
+                    Some(AfterRun) => problem(StatusCode::UNPROCESSABLE_ENTITY, "unavailable", message, None),
+                    None => no_room(message),
+                }
+            }
         },
         _ => response,
     }
@@ -208,6 +219,10 @@ mod tests {
         assert_eq!(answer.body().size_hint().exact(), Some(600_000));
         let refused = held(&account, Response::new(Body::from(text.clone())));
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let mut after_run = Response::new(Body::from(text.clone()));
+        after_run.extensions_mut().insert(AfterRun);
+        let refused = held(&account, after_run);
+        assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY, "clients repeat a 503");
         assert_eq!(held(&account, Response::new(Body::from("small"))).status(), StatusCode::OK);
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), text);
         assert_eq!(held(&account, Response::new(Body::from(text))).status(), StatusCode::OK);

@@ -19,7 +19,6 @@ use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
-use crate::nodes::OUTCOME_UNKNOWN;
 
 /// Headers of an answer that tell of the call.
 const CALL_HEADERS: [&str; 3] = ["gantry-call-id", "gantry-tool", "gantry-warning"];
@@ -77,8 +76,8 @@ async fn run(
             let is_ended =
                 matches!(&outcome.answer, Answer::Refused(refusal) if refusal.code == RefusalCode::Cancelled);
             if is_ended && identity.is_expired() {
-                let message = format!("the token has expired, which has ended the call, {OUTCOME_UNKNOWN}");
-                return (problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, None), effect);
+                let message = "the token has expired, which has ended the call, whose outcome is unknown";
+                return (problem(StatusCode::UNAUTHORIZED, "unauthorized", message, None), effect);
             }
             (outcome_response(outcome), effect)
         }
@@ -106,7 +105,7 @@ fn effect(answer: &Answer) -> Effect {
         Answer::Success(_) | Answer::ToolError(_) => Effect::Possible,
         Answer::Refused(refusal) => match refusal.code {
             RefusalCode::Deadline | RefusalCode::Cancelled => Effect::Possible,
-            RefusalCode::Unavailable if refusal.message.contains(OUTCOME_UNKNOWN) => Effect::Possible,
+            _ if refusal.outcome_unknown => Effect::Possible,
             RefusalCode::UnknownTool
             | RefusalCode::InvalidInput
             | RefusalCode::Denied
@@ -197,7 +196,12 @@ async fn keyed(
         Response::from_parts(parts, Body::from(body))
     });
     running.await.unwrap_or_else(|_| {
-        problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "an internal error; the log has more", None)
+        problem(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the gateway failed at this call; its standard error says where",
+            None,
+        )
     })
 }
 
@@ -298,4 +302,23 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<
 
 fn bad_header(name: &str) -> Box<Response> {
     Box::new(problem(StatusCode::BAD_REQUEST, "bad_params", &format!("the header {name} is not valid"), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn lost_call_may_have_had_an_effect_whatever_its_message_says() {
+        let refused = |refusal: Refusal| effect(&Answer::Refused(refusal));
+        assert_eq!(refused(Refusal::lost("the node went away")), Effect::Possible);
+        assert_eq!(
+            refused(Refusal::new(RefusalCode::Unavailable, "offline, whose outcome is unknown")),
+            Effect::None
+        );
+        assert_eq!(refused(Refusal::new(RefusalCode::Denied, "no")), Effect::None);
+        assert_eq!(refused(Refusal::new(RefusalCode::Deadline, "late")), Effect::Possible);
+    }
 }

@@ -2,6 +2,11 @@
 //!
 //! The agent has its own tools and its own prompt; the caller's are not taken. Without the header `Gantry-Session` every request
 //! is a conversation of its own, which ends with its answer.
+//!
+//! Clients repeat requests that fail with 408, 409, 429 or 5xx by themselves. A run may have had effects, so nothing that
+//! follows one is answered with these.
+
+mod waiting;
 
 use std::sync::Arc;
 
@@ -20,12 +25,14 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use uuid::Uuid;
 
+use super::body::AfterRun;
 use super::call::refusal_response;
-use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response, until_settled};
+use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response};
 use super::{Named, json_response, problem};
 use crate::auth::Identity;
 use crate::conversations::{MessageParams, Part};
 use crate::gateway::{Gateway, now_ms};
+use waiting::Waiting;
 
 /// What is understood of a request; what else a client sends is passed over, but for tools.
 #[derive(Debug, Deserialize)]
@@ -151,7 +158,7 @@ pub(super) async fn complete(
     }
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
-    let params = MessageParams { session_key: None, message: text, id: None, reply_to: Value::Null };
+    let params = MessageParams { message: text, ..MessageParams::default() };
     let labels = if kept { Vec::new() } else { gateway.answers.labels(earlier(&asked)) };
     let message = match gateway.say_with(&identity, sessions, &key, params, labels).await {
         Ok(Sent::Accepted { message }) => message,
@@ -164,10 +171,16 @@ pub(super) async fn complete(
     let gateway = gateway.clone();
     let answer =
         Answering { gateway, sessions: guard.sessions.clone(), key, message, model: asked.model, before };
-    match asked.stream {
+    let session = HeaderValue::from_str(&answer.key.key);
+    let mut response = match asked.stream {
         true => streamed(answer, events, guard, asked.stream_options.include_usage),
         false => whole(answer, events, guard).await,
+    };
+    if let Ok(session) = session {
+        response.headers_mut().insert("gantry-session", session);
     }
+    response.extensions_mut().insert(AfterRun);
+    response
 }
 
 fn no_such_model(gateway: &Gateway, name: &str) -> Response {
@@ -300,38 +313,77 @@ impl Drop for Guard {
     }
 }
 
-async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
-    let event = until_settled(events, &answer.sessions, &answer.key, &answer.message).await;
-    guard.is_armed = false;
-    match event {
-        Event::Final { text, .. } => {
-            answer.note(&text).await;
-            let message = json!({"role": "assistant", "content": text});
-            let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
-            json_response(
-                StatusCode::OK,
-                &json!({
-                    "id": answer.id(), "object": "chat.completion", "created": now_ms() / 1000, "model": answer.model,
-                    "choices": [choice], "usage": answer.usage().await,
-                }),
-            )
-        }
-        other => {
-            let why = failure(&other);
-            let mut response = problem(StatusCode::BAD_GATEWAY, "agent_failed", &why, None);
-            // OpenAI's clients repeat what fails with 5xx by themselves, and this run may have had effects.
-            response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
-            response
+/// What ends a request: its message is settled, or the run waits for a person.
+enum Outcome {
+    Settled(Event),
+    Waits(Waiting),
+}
+
+async fn outcome(answer: &Answering, mut events: Receiver<Arc<Event>>) -> Outcome {
+    // A question that was open before this message is not asked again.
+    if let Some(waiting) = Waiting::open(&answer.sessions, &answer.key).await {
+        return Outcome::Waits(waiting);
+    }
+    loop {
+        match events.recv().await {
+            Ok(event) if event.settles(&answer.message) || *event == Event::Suspended => {
+                return Outcome::Settled((*event).clone());
+            }
+            Ok(event) => {
+                if let Some(waiting) = Waiting::of(&event) {
+                    return Outcome::Waits(waiting);
+                }
+            }
+            // What was missed may have settled the message, or asked a question.
+            Err(RecvError::Lagged(_)) => {
+                if let Some(event) = answer.sessions.settled(&answer.key, &answer.message).await {
+                    return Outcome::Settled(event);
+                }
+                if let Some(waiting) = Waiting::open(&answer.sessions, &answer.key).await {
+                    return Outcome::Waits(waiting);
+                }
+            }
+            Err(RecvError::Closed) => return Outcome::Settled(Event::Suspended),
         }
     }
 }
 
-fn failure(event: &Event) -> String {
-    match event {
+async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard) -> Response {
+    let outcome = outcome(&answer, events).await;
+    guard.is_armed = false;
+    let text = match outcome {
+        Outcome::Settled(Event::Final { text, .. }) => text,
+        Outcome::Waits(waiting) => waiting.message(&answer.key),
+        Outcome::Settled(other) => {
+            let mut response = json_response(StatusCode::UNPROCESSABLE_ENTITY, &failure(&other));
+            response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+            return response;
+        }
+    };
+    answer.note(&text).await;
+    let message = json!({"role": "assistant", "content": text});
+    let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+    json_response(
+        StatusCode::OK,
+        &json!({
+            "id": answer.id(), "object": "chat.completion", "created": now_ms() / 1000, "model": answer.model,
+            "choices": [choice], "usage": answer.usage().await,
+        }),
+    )
+}
+
+/// OpenAI's error object for a run that has no answer.
+fn failure(event: &Event) -> Value {
+    let message = match event {
         Event::Error { message, .. } => message.clone(),
         Event::Stopped { by, .. } => format!("the run was stopped by {by}"),
-        _ => "the gateway is stopping".to_owned(),
-    }
+        _ => "the gateway is stopping; the run continues when it is back".to_owned(),
+    };
+    error_object("agent_failed", &message)
+}
+
+fn error_object(code: &str, message: &str) -> Value {
+    json!({"error": {"message": message, "type": "agent_error", "param": null, "code": code}})
 }
 
 /// Where a stream of chunks stands.
@@ -344,13 +396,23 @@ struct Streaming {
     breaks: bool,
     /// What was said so far.
     said: String,
+    /// Whether questions that were open before this message were looked for.
+    has_looked: bool,
     is_over: bool,
 }
 
 fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_usage: bool) -> Response {
     let first = answer.chunk(json!({"role": "assistant", "content": ""}), None);
-    let streaming =
-        Streaming { answer, events, guard, with_usage, breaks: false, said: String::new(), is_over: false };
+    let streaming = Streaming {
+        answer,
+        events,
+        guard,
+        with_usage,
+        breaks: false,
+        said: String::new(),
+        has_looked: false,
+        is_over: false,
+    };
     let rest = stream::unfold(streaming, |mut streaming| async move {
         if streaming.is_over {
             return None;
@@ -365,6 +427,11 @@ fn streamed(answer: Answering, events: Receiver<Arc<Event>>, guard: Guard, with_
 
 impl Streaming {
     async fn next(&mut self) -> String {
+        if !std::mem::replace(&mut self.has_looked, true)
+            && let Some(waiting) = Waiting::open(&self.answer.sessions, &self.answer.key).await
+        {
+            return self.waits(&waiting).await;
+        }
         loop {
             let event = match tokio::time::timeout(KEEP_ALIVE, self.events.recv()).await {
                 Ok(Ok(event)) => event,
@@ -372,8 +439,7 @@ impl Streaming {
                 Ok(Err(RecvError::Lagged(_))) => {
                     self.is_over = true;
                     let message = "the answer was not read as fast as it came, and a part of it is lost";
-                    return data(&json!({"error": {"code": "too_slow", "message": message}}))
-                        + "data: [DONE]\n\n";
+                    return data(&error_object("too_slow", message)) + "data: [DONE]\n\n";
                 }
                 Ok(Err(RecvError::Closed)) => Arc::new(Event::Suspended),
                 Err(_) => return STILL_THERE.to_owned(),
@@ -395,16 +461,37 @@ impl Streaming {
                     self.answer.note(&self.said).await;
                     return self.last(event).await;
                 }
-                _ => {}
+                event => {
+                    if let Some(waiting) = Waiting::of(event) {
+                        return self.waits(&waiting).await;
+                    }
+                }
             }
         }
     }
 
+    /// Ends the stream with the question. The run keeps waiting for its answer.
+    async fn waits(&mut self, waiting: &Waiting) -> String {
+        self.is_over = true;
+        self.guard.is_armed = false;
+        let before = if self.said.is_empty() { "" } else { "\n\n" };
+        let content = format!("{before}{}", waiting.message(&self.answer.key));
+        self.said.push_str(&content);
+        self.answer.note(&self.said).await;
+        let asked = self.answer.chunk(json!({ "content": content }), None);
+        let end = self.answer.chunk(json!({}), Some("stop"));
+        self.ended(asked + &end).await
+    }
+
     async fn last(&self, event: &Event) -> String {
-        let mut frames = match event {
+        let frames = match event {
             Event::Final { .. } => self.answer.chunk(json!({}), Some("stop")),
-            other => data(&json!({"error": {"code": "agent_failed", "message": failure(other)}})),
+            other => data(&failure(other)),
         };
+        self.ended(frames).await
+    }
+
+    async fn ended(&self, mut frames: String) -> String {
         if self.with_usage {
             frames += &data(&json!({
                 "id": self.answer.id(), "object": "chat.completion.chunk", "created": now_ms() / 1000,

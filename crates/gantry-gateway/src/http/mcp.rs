@@ -2,7 +2,8 @@
 
 mod sessions;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,16 +11,19 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use gantry_link::Share;
 use gantry_mcp::{
     Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
 };
 use gantry_tool::{Call, Outcome, Refusal, RefusalCode, Surface};
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::sync::{broadcast, watch};
 
 use super::body::{Taken, read_body};
@@ -31,37 +35,30 @@ use crate::gateway::Gateway;
 use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
 
 const SESSION: &str = "mcp-session-id";
-const REVISION: &str = "mcp-protocol-version";
-const WITHOUT_SESSIONS: &str = "2026-07-28";
 
 /// Of a body that turns out to be none, so that it can be told what is wrong with it.
 const EXPLAINED_BYTES: usize = 1024 * 1024;
 
-/// For a conversation to end.
-const END_LIMIT: Duration = Duration::from_secs(5);
-
 /// How often idle conversations are looked for, as a part of how long they may be so.
 const LOOKS: u32 = 4;
+
+type Asking = axum::http::Request<Full<Bytes>>;
+type Answer = axum::http::Response<BoxBody<Bytes, Infallible>>;
+/// The SDK's answer, or why there is no room for a session.
+type Opened = Result<Answer, Box<Response>>;
 
 /// The server, and whose each conversation is: its id lets nobody in.
 pub(super) struct Mcp {
     service: HttpService<Served>,
     alive: HttpSessions,
     sessions: Sessions,
-    /// Sessions are opened one after another, so that they can be counted.
-    opening: tokio::sync::Mutex<()>,
 }
 
 impl Mcp {
     pub(super) fn new(gateway: &Arc<Gateway>) -> Arc<Mcp> {
         let server = McpServer::new(Served(gateway.clone()), &gateway.version);
         let (service, alive) = http_service(server, gateway.ending.clone());
-        let mcp = Arc::new(Mcp {
-            service,
-            alive,
-            sessions: Sessions::default(),
-            opening: tokio::sync::Mutex::default(),
-        });
+        let mcp = Arc::new(Mcp { service, alive, sessions: Sessions::default() });
         tokio::spawn(end_idle(Arc::downgrade(&mcp), gateway.mcp_idle));
         mcp
     }
@@ -72,14 +69,34 @@ impl Mcp {
         self.sessions.room(owner)
     }
 
-    /// As its client would.
     async fn end(&self, session: &str) {
-        let asking = Request::delete("/mcp").header(SESSION, session).body(Full::new(Bytes::new()));
-        if let Ok(asking) = asking {
-            // Nobody who comes waits for somebody who goes.
-            let _ = tokio::time::timeout(END_LIMIT, self.service.handle(asking)).await;
+        // One that did not close is tried again when idle sessions are looked for.
+        if self.alive.close(session).await {
+            self.sessions.forget(session);
         }
-        self.sessions.forget(session);
+    }
+
+    /// Opens a session. It runs to its end even if the client hangs up, so that every session the
+    /// SDK opens is counted.
+    async fn open(self: Arc<Self>, owner: String, asked: Asking, share: Option<Share>) -> Opened {
+        let response = self.service.handle(asked).await;
+        let admitted = self.admitted(&owner, response).await;
+        drop(share);
+        admitted
+    }
+
+    /// Counts the session that an answer opens, if it opens one.
+    async fn admitted(&self, owner: &str, response: Answer) -> Opened {
+        let Some(session) = text(response.headers(), SESSION) else { return Ok(response) };
+        match self.sessions.begin(session, owner) {
+            Room::Free => {}
+            Room::InPlaceOf(oldest) => self.end(&oldest).await,
+            room => {
+                self.alive.close(session).await;
+                no_room(&room)?;
+            }
+        }
+        Ok(response)
     }
 }
 
@@ -134,29 +151,26 @@ async fn answer(
         scoped.map_err(|refusal| Box::new(refusal_response(&refusal)))?;
     }
     let in_use = session.map(|session| mcp.sessions.in_use(session));
-    let opens = session.is_none() && text(&parts.headers, REVISION) != Some(WITHOUT_SESSIONS);
     let Taken { bytes: body, share } = read_body(&gateway.accounts.of(identity), body).await?;
-    let _one_by_one = if opens { Some(mcp.opening.lock().await) } else { None };
-    let leaving = match if opens { mcp.room(owner).await } else { Room::Free } {
-        Room::Free => None,
-        Room::InPlaceOf(session) => Some(session),
-        Room::NoneOfTheirs => {
-            let message = format!("this token has {MAX_OF_ONE} sessions already, and all are in use");
-            return Err(refused(StatusCode::TOO_MANY_REQUESTS, "too_many", &message, Some(END_ONE)));
-        }
-        Room::None => {
-            let message = format!("there are {MAX_SESSIONS} sessions already");
-            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "too_many", &message, Some(END_ONE)));
-        }
-    };
+    let opens = session.is_none() && is_initialize(&body);
+    if opens {
+        no_room(&mcp.room(owner).await)?;
+    }
+    let deletes = session.filter(|_| parts.method == Method::DELETE).map(str::to_owned);
     let sent = (body.len() <= EXPLAINED_BYTES && is_json(&parts.headers)).then(|| body.clone());
-    let request: axum::http::Request<Full<Bytes>> = Request::from_parts(parts, Full::new(body));
-    let response = mcp.service.handle(request).await;
-    if opens && let Some(session) = text(response.headers(), SESSION) {
-        mcp.sessions.begin(session, owner);
-        if let Some(leaving) = leaving {
-            mcp.end(&leaving).await;
-        }
+    let request: Asking = Request::from_parts(parts, Full::new(body));
+    let (mut response, share) = if opens {
+        let opened = tokio::spawn(mcp.clone().open(owner.to_owned(), request, share)).await;
+        let failed =
+            |_| refused(StatusCode::INTERNAL_SERVER_ERROR, "internal", "cannot open a session", None);
+        (opened.map_err(failed)??, None)
+    } else {
+        let response = mcp.service.handle(request).await;
+        (mcp.admitted(owner, response).await?, share)
+    };
+    if let (Some(deleted), StatusCode::ACCEPTED) = (deletes, response.status()) {
+        mcp.sessions.forget(&deleted);
+        *response.status_mut() = StatusCode::NO_CONTENT;
     }
     if let (StatusCode::UNSUPPORTED_MEDIA_TYPE, Some(sent)) = (response.status(), sent) {
         return Ok(no_message(&sent));
@@ -182,6 +196,30 @@ fn keeping<S: Stream, T>(stream: S, kept: T) -> impl Stream<Item = S::Item> {
     stream.inspect(move |_| {
         let _ = &kept;
     })
+}
+
+/// Refuses a session for which there is no room.
+fn no_room(room: &Room) -> Result<(), Box<Response>> {
+    let refused = |status, message: &str| Err(Box::new(problem(status, "too_many", message, Some(END_ONE))));
+    match room {
+        Room::Free | Room::InPlaceOf(_) => Ok(()),
+        Room::NoneOfTheirs => {
+            let message = format!("this token has {MAX_OF_ONE} sessions already, and all are in use");
+            refused(StatusCode::TOO_MANY_REQUESTS, &message)
+        }
+        Room::None => {
+            let message = format!("there are {MAX_SESSIONS} sessions already");
+            refused(StatusCode::SERVICE_UNAVAILABLE, &message)
+        }
+    }
+}
+
+/// Whether a body is the request that opens a session, whatever revision its headers name.
+fn is_initialize(body: &[u8]) -> bool {
+    // The last of several fields of a name counts, as it does for the SDK.
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap_or_default();
+    let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
+    method.as_deref() == Some("initialize")
 }
 
 const END_ONE: &str = "end one, or use revision 2026-07-28 of the protocol, which has none";

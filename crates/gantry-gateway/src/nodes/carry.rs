@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_link::{Link, LinkError, aside};
 use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, WireError, method, node_call_text};
-use gantry_tool::{Call, Message, Refusal, RefusalCode, Reply, ToolError, remote_reply};
+use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
 
 use super::{Live, Node, Nodes};
@@ -24,9 +24,6 @@ const MAX_SENDS: usize = 256;
 
 /// By how much a node may be early at a deadline.
 const CLOCKS_DIFFER: Duration = Duration::from_millis(250);
-
-/// In every message about a call that may or may not have taken effect.
-pub(crate) const OUTCOME_UNKNOWN: &str = "whose outcome is unknown";
 
 impl Nodes {
     /// Runs a tool on a node. The same call may be sent more than once, over a new connection of the same process; the
@@ -83,14 +80,12 @@ impl Nodes {
                 }),
             };
         }
-        let text =
-            format!("the node \"{}\" was lost {MAX_SENDS} times during the call, {OUTCOME_UNKNOWN}", node.id);
-        Err(ToolError::unavailable(text))
+        Err(lost(format!("the node \"{}\" was lost {MAX_SENDS} times during the call", node.id), ""))
     }
 }
 
 /// The node's next connection. The gate ends the wait at the deadline.
-async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Result<Live, ToolError> {
+async fn next_connection(node: &Node, call: &Call, old: &Link, reason: &str) -> Result<Live, ToolError> {
     let mut connections = node.watch();
     let back = async {
         // The lost one stays in its place for a moment, and another may be lost by then too.
@@ -112,10 +107,7 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Re
             _ => tokio::time::sleep(AWAY_LIMIT).await,
         }
     };
-    let gone = || {
-        let text = format!("the node \"{}\" was lost during the call, {OUTCOME_UNKNOWN}: {lost}", node.id);
-        ToolError::Unavailable(Message::new(text))
-    };
+    let gone = || lost(format!("the node \"{}\" was lost during the call", node.id), reason);
     tokio::select! {
         biased;
         live = back => live.ok_or_else(gone),
@@ -126,8 +118,13 @@ async fn next_connection(node: &Node, call: &Call, old: &Link, lost: &str) -> Re
 }
 
 fn restarted(node: &Node) -> ToolError {
-    let text = format!("the node \"{}\" was restarted during the call, {OUTCOME_UNKNOWN}", node.id);
-    ToolError::unavailable(text)
+    lost(format!("the node \"{}\" was restarted during the call", node.id), "")
+}
+
+/// The error of a call that may or may not have taken effect. `why` is empty where the event explains itself.
+fn lost(event: String, why: &str) -> ToolError {
+    let colon = if why.is_empty() { "" } else { ": " };
+    ToolError::Refused(Refusal::lost(format!("{event}, whose outcome is unknown{colon}{why}")))
 }
 
 /// A node that gives up by itself does so at the deadline, which its clock may have reached a little before ours.
@@ -163,15 +160,12 @@ fn is_own_fault(code: ErrorCode) -> bool {
 }
 
 fn failed(node: &Node, error: &WireError) -> ToolError {
-    let text = format!("the node \"{}\" failed at the call, {OUTCOME_UNKNOWN}: {}", node.id, error.message);
-    ToolError::unavailable(text)
+    lost(format!("the node \"{}\" failed at the call", node.id), &error.message)
 }
 
 fn no_result(node: &Node, why: &str) -> ToolError {
-    let id = &node.id;
-    ToolError::unavailable(format!(
-        "the node \"{id}\" has done the call, {OUTCOME_UNKNOWN}: the node's answer is no result: {why}"
-    ))
+    let why = format!("the node's answer cannot be read: {why}");
+    lost(format!("the node \"{}\" has done the call", node.id), &why)
 }
 
 /// A call the gateway waits for; a node that comes back is told which those are.

@@ -111,6 +111,7 @@ impl Fleet {
             idle_limit,
         });
         let gateway = Gateway::new(GatewayParts {
+            status: None,
             public_url: None,
             sessions: None,
             gate,

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::http::Guarded;
+use super::http::{Guarded, MAX_CONCURRENT_REQUESTS};
 use super::stdio::{Program, Stdio};
 use super::wire::{Lists, is_unreadable};
 use super::words::shown;
@@ -137,7 +137,7 @@ impl Connection {
     ) -> Result<Connection, TalkError> {
         let lists = guarded.lists.clone();
         let mut config = StreamableHttpClientTransportConfig::with_uri(url);
-        config.max_concurrent_requests = 64;
+        config.max_concurrent_requests = MAX_CONCURRENT_REQUESTS;
         let transport = StreamableHttpClientTransport::with_client(guarded, config);
         let service = greet(transport, hearer, greeting).await?;
         Ok(Connection { service, lists, program: None, saying: TaskTracker::new() })

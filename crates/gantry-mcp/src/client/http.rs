@@ -1,8 +1,8 @@
 //! A server at an address: streamable HTTP through the guarded client. Answers and events are bounded as they come.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
@@ -11,7 +11,9 @@ use gantry_net::{
     Body, Client, HeaderMap, HeaderName, HeaderValue, Method, NetError, NetworkPolicy, Redirects, Request,
     Response, StatusCode, Url, header,
 };
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcError, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
     StreamableHttpError, StreamableHttpPostResponse,
@@ -29,6 +31,8 @@ const STREAM_LIMIT: Duration = Duration::from_secs(3600);
 const EITHER: &str = "text/event-stream, application/json";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// Of one server at once.
+pub(super) const MAX_CONCURRENT_REQUESTS: usize = 64;
 /// Of an answer that only says what went wrong.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
@@ -40,6 +44,36 @@ pub(super) struct Guarded {
     pub(super) lists: Lists,
     /// Over one request and its answer.
     pub(super) limit: Duration,
+    pub(super) refused: RefusedRequests,
+}
+
+/// Requests whose session the server refused. Each is sent again once, in a new session.
+#[derive(Clone, Default)]
+pub(super) struct RefusedRequests(Arc<Mutex<VecDeque<RequestId>>>);
+
+impl RefusedRequests {
+    /// Returns whether the request may be sent again: the first time that it is refused.
+    fn may_repeat(&self, id: &RequestId) -> bool {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = refused.iter().position(|known| known == id) {
+            refused.remove(at);
+            return false;
+        }
+        if refused.len() == MAX_CONCURRENT_REQUESTS {
+            refused.pop_front();
+        }
+        refused.push_back(id.clone());
+        true
+    }
+}
+
+/// Whether a 400 refuses the session, rather than answering the request. Then the server has not run
+/// the request: it did not read its id, or it says that it does not know the session.
+fn refuses_session(error: Option<&JsonRpcError>, id: &RequestId, text: &str) -> bool {
+    match error {
+        Some(error) => error.id.as_ref() != Some(id),
+        None => text.to_ascii_lowercase().contains("session"),
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -189,6 +223,10 @@ impl StreamableHttpClient for Guarded {
         }
         let text = String::from_utf8_lossy(&bytes);
         match (self.lists.message(&text), expects) {
+            (Ok(ServerJsonRpcMessage::Error(mut error)), Some(id)) => {
+                error.id.get_or_insert(id);
+                Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
+            }
             (Ok(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
             // Nothing was asked, so nothing is missing.
             (Err(_), None) => Ok(StreamableHttpPostResponse::Accepted),
@@ -264,10 +302,21 @@ impl Guarded {
         let status = response.status;
         let bytes = response.body.read(MAX_ERROR_BYTES).await.map_err(HttpError::Net)?.bytes;
         let text = String::from_utf8_lossy(&bytes);
-        let told = match kind.starts_with("application/json").then(|| self.lists.message(&text)) {
+        let mut told = match kind.starts_with("application/json").then(|| self.lists.message(&text)) {
             Some(Ok(ServerJsonRpcMessage::Error(error))) => Some(error),
             _ => None,
         };
+        if let ClientJsonRpcMessage::Request(request) = message {
+            if in_session
+                && status == StatusCode::BAD_REQUEST
+                && refuses_session(told.as_ref(), &request.id, &text)
+                && self.refused.may_repeat(&request.id)
+            {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            // The answer to a request answers that request, whatever id it names.
+            told.iter_mut().for_each(|error| error.id = Some(request.id.clone()));
+        }
         // A server of an older revision does not know how to be discovered, and says so in many ways.
         if let ClientJsonRpcMessage::Request(request) = message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))

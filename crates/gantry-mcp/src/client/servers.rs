@@ -13,7 +13,7 @@ use super::oauth::Login;
 use super::server::{Server, ServerError};
 use super::spec::{ServerSpec, Surroundings};
 use super::standing::{Standing, State, standings};
-use super::words::{plain, plainly_described, shown_name};
+use super::words::shown_name;
 
 /// How soon a change that another process made is noticed.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -242,9 +242,9 @@ fn tool(server: &Arc<Server>, definition: &Value) -> Tool {
     let remote = RemoteTool {
         name: format!("{}__{name}", server.name()),
         toolset: Toolset::Mcp,
-        description: plain(text("description").or_else(|| text("title")).unwrap_or(&name)),
-        input_schema: definition.get("inputSchema").cloned().map(plainly_described).unwrap_or_default(),
-        output_schema: definition::promise(definition).cloned().map(plainly_described),
+        description: text("description").or_else(|| text("title")).unwrap_or(&name).to_owned(),
+        input_schema: definition.get("inputSchema").cloned().unwrap_or_default(),
+        output_schema: definition::promise(definition).cloned(),
         read_only,
         destructive: !read_only && hint("destructiveHint", true),
         idempotent: read_only || hint("idempotentHint", false),

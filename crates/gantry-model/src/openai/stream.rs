@@ -6,12 +6,14 @@ use crate::calls::{fresh, parse_arguments};
 use crate::estimate::of_text;
 use crate::fault::Fault;
 use crate::model::Model;
+use crate::openai::think::{Piece, ThinkTags};
 use crate::{Block, Message, Reply, Role, StopReason, StreamEvent, Usage};
 
 #[derive(Debug)]
 pub(crate) struct Decoder {
     model: Model,
     prompt_tokens: u64,
+    tags: ThinkTags,
     text: String,
     thinking: String,
     calls: Vec<Call>,
@@ -43,6 +45,7 @@ impl Decoder {
         Decoder {
             model,
             prompt_tokens,
+            tags: ThinkTags::default(),
             text: String::new(),
             thinking: String::new(),
             calls: Vec::new(),
@@ -58,6 +61,8 @@ impl Decoder {
             "" => return Ok(()),
             "[DONE]" => {
                 self.done = true;
+                let held = self.tags.finish();
+                self.add_all(held, events);
                 return Ok(());
             }
             _ => {}
@@ -70,28 +75,71 @@ impl Decoder {
         self.count(&chunk["usage"]);
         let choice = &chunk["choices"][0];
         let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
-        let thought = ["reasoning_content", "reasoning"].into_iter().find_map(|key| delta[key].as_str());
-        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
-            self.thinking.push_str(thought);
-            events(StreamEvent::Thinking(thought.to_owned()));
-        }
-        // A refusal is what the model says instead.
-        for key in ["content", "refusal"] {
-            if let Some(text) = delta[key].as_str().filter(|text| !text.is_empty()) {
-                self.text.push_str(text);
-                events(StreamEvent::Text(text.to_owned()));
+        for key in ["reasoning_content", "reasoning"] {
+            if let Some(thought) = delta[key].as_str().filter(|thought| !thought.is_empty()) {
+                self.add(Piece::Thinking(thought.to_owned()), events);
+                break;
             }
         }
-        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+        self.content(&delta["content"], events);
+        // A refusal is what the model says instead.
+        self.content(&delta["refusal"], events);
+        let calls = delta["tool_calls"].as_array();
+        for call in calls.into_iter().flatten() {
             self.call(call, events);
+        }
+        // Older servers have one call, without a list, an index or an id.
+        if calls.is_none() && delta["function_call"].is_object() {
+            self.call(&json!({"function": delta["function_call"]}), events);
         }
         if let Some(stop) = choice["finish_reason"].as_str() {
             if stop == "error" {
                 return Err(Fault::passing("the server behind it failed"));
             }
             self.stop = Some(stop.to_owned());
+            let held = self.tags.finish();
+            self.add_all(held, events);
         }
         Ok(())
+    }
+
+    /// Text, or a list of parts, some of which may be thoughts.
+    fn content(&mut self, content: &Value, events: &mut dyn FnMut(StreamEvent)) {
+        match content {
+            Value::String(text) => {
+                let pieces = self.tags.feed(text);
+                self.add_all(pieces, events);
+            }
+            Value::Array(parts) => parts.iter().for_each(|part| self.content(part, events)),
+            Value::Object(part) => {
+                let thought = ["thinking", "reasoning"].into_iter().find_map(|key| part.get(key));
+                match thought {
+                    Some(thought) => self.add(Piece::Thinking(text_of(thought)), events),
+                    None => {
+                        let pieces = self.tags.feed(part.get("text").map(text_of).as_deref().unwrap_or(""));
+                        self.add_all(pieces, events);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn add_all(&mut self, pieces: impl IntoIterator<Item = Piece>, events: &mut dyn FnMut(StreamEvent)) {
+        pieces.into_iter().for_each(|piece| self.add(piece, events));
+    }
+
+    fn add(&mut self, piece: Piece, events: &mut dyn FnMut(StreamEvent)) {
+        match piece {
+            Piece::Text(text) => {
+                self.text.push_str(&text);
+                events(StreamEvent::Text(text));
+            }
+            Piece::Thinking(thought) => {
+                self.thinking.push_str(&thought);
+                events(StreamEvent::Thinking(thought));
+            }
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -99,8 +147,13 @@ impl Decoder {
     }
 
     /// What it added up to; an error if it broke off.
-    pub(crate) fn finish(self) -> Result<Reply, Fault> {
+    pub(crate) fn finish(mut self) -> Result<Reply, Fault> {
+        let held = self.tags.finish();
+        self.add_all(held, &mut |_| {});
         let said = !self.text.is_empty() || !self.calls.is_empty();
+        if !said && self.thinking.is_empty() && matches!(self.stop.as_deref(), None | Some("stop")) {
+            return Err(Fault::Empty);
+        }
         if self.stop.is_none() && !(self.done && said) {
             return Err(Fault::passing("its answer broke off"));
         }
@@ -200,5 +253,14 @@ impl Decoder {
             begun: false,
         });
         self.calls.len() - 1
+    }
+}
+
+/// The text of a part, which may be a list of parts again.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
     }
 }

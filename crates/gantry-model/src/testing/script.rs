@@ -139,6 +139,12 @@ pub struct Quirks {
     /// `stop`, whatever the reason was.
     pub always_stop: bool,
     pub crlf: bool,
+    /// Text and thoughts as lists of parts.
+    pub content_parts: bool,
+    /// Thoughts as text between `<think>` tags.
+    pub think_tags: bool,
+    /// A call as `function_call`, as before there were several at once.
+    pub function_call: bool,
 }
 
 impl Script {

@@ -323,7 +323,21 @@ fn openai(turn: &Turn, heard: &Heard, quirks: Quirks) -> Vec<Event> {
         match say {
             Say::Text(text) | Say::Search { text, .. } => {
                 let texts = pieces(text, turn.piece);
+                let content = |piece: String| match quirks.content_parts {
+                    true => json!([{"type": "text", "text": piece}]),
+                    false => json!(piece),
+                };
+                events.extend(texts.into_iter().map(|piece| delta(json!({"content": content(piece)}))));
+            }
+            Say::Thinking(text) if quirks.think_tags => {
+                let texts = pieces(&format!("<think>\n{text}</think>\n\n"), turn.piece);
                 events.extend(texts.into_iter().map(|piece| delta(json!({"content": piece}))));
+            }
+            Say::Thinking(text) if quirks.content_parts => {
+                let part =
+                    |piece| json!([{"type": "thinking", "thinking": [{"type": "text", "text": piece}]}]);
+                let texts = pieces(text, turn.piece);
+                events.extend(texts.into_iter().map(|piece| delta(json!({"content": part(piece)}))));
             }
             Say::Thinking(text) | Say::Redacted(text) => {
                 let key = if quirks.reasoning { "reasoning" } else { "reasoning_content" };
@@ -337,6 +351,13 @@ fn openai(turn: &Turn, heard: &Heard, quirks: Quirks) -> Vec<Event> {
                     Say::Malformed { arguments, .. } => (call_id("call", heard, at), arguments.clone()),
                     _ => continue,
                 };
+                if quirks.function_call {
+                    stop = "function_call";
+                    events.push(delta(json!({"function_call": {"name": name, "arguments": ""}})));
+                    let texts = pieces(&arguments, turn.piece).into_iter();
+                    events.extend(texts.map(|piece| delta(json!({"function_call": {"arguments": piece}}))));
+                    continue;
+                }
                 stop = "tool_calls";
                 let place = if quirks.same_index { 0 } else { index };
                 let piece = |first: bool, arguments: Value| {

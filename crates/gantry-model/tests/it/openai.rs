@@ -1,9 +1,9 @@
 //! Chat completions, as OpenAI has them and as others do.
 
-use gantry_model::testing::{Quirks, Say, Script, ScriptedServer, Turn};
+use gantry_model::testing::{Failure, Quirks, Say, Script, ScriptedServer, Turn};
 use gantry_model::{
-    Block, Effort, Message, Models, ModelsConfig, ProviderKind, Request, StopReason, SystemPart, Thinking,
-    Usage,
+    Block, Effort, Message, ModelError, Models, ModelsConfig, ProviderKind, Request, StopReason, SystemPart,
+    Thinking, Usage,
 };
 use serde_json::{Value, json};
 
@@ -134,6 +134,9 @@ async fn every_servers_way_of_speaking_is_understood() {
         Quirks { whole_arguments: true, ..usual },
         Quirks { reasoning: true, always_stop: true, ..usual },
         Quirks { crlf: true, ..usual },
+        Quirks { content_parts: true, ..usual },
+        Quirks { think_tags: true, ..usual },
+        Quirks { function_call: true, ..usual },
     ] {
         assert_eq!(converse(quirks).await, (expected.clone(), StopReason::ToolUse, usage), "{quirks:?}");
     }
@@ -141,6 +144,22 @@ async fn every_servers_way_of_speaking_is_understood() {
     let (calls, _, counted) = converse(Quirks { no_usage: true, ..usual }).await;
     assert_eq!(calls, expected);
     assert!(counted.input_tokens >= 700 && counted.output_tokens >= 10, "{counted:?}");
+}
+
+/// Some servers answer a request that is too long for them with a stream that holds nothing.
+#[tokio::test]
+async fn an_empty_stream_is_tried_again_once() {
+    let nothing = || Turn::text("x").failing(Failure::End(0));
+    let silent = || Turn { say: Vec::new(), ..Turn::default() };
+    for turn in [nothing(), silent()] {
+        let server = ScriptedServer::start(vec![turn.clone(), Turn::text("ok")]).await;
+        assert_eq!(ask(&server.models(ProviderKind::Openai), &request("hi")).await.text(), "ok");
+        assert_clean(&server);
+        let server = ScriptedServer::start(vec![turn.clone(), turn]).await;
+        let told = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
+        assert!(matches!(told.error(), ModelError::Empty { .. }), "{:?}", told.answer);
+        assert_clean(&server);
+    }
 }
 
 #[tokio::test]

@@ -25,8 +25,13 @@ const NEWEST: ABI = ABI::V9;
 /// Directories with more entries than this on the way to a closed one are refused rather than walked.
 const MAX_RULES: usize = 100_000;
 
+/// Disks, terminals, memory and other devices that lead to what is closed.
+const DEVICES: &str = "/dev";
 const READ_DEVICES: &[&str] = &["/dev/random", "/dev/urandom"];
+/// `/dev/tty` is the command's own terminal, and nobody else's.
 const WRITE_DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+/// Files in memory, which are no devices.
+const SHARED_MEMORY: &[&str] = &["/dev/shm", "/dev/mqueue"];
 
 pub(super) fn too_old(abi: u32) -> String {
     format!(
@@ -43,13 +48,16 @@ pub(super) fn abi() -> Option<u32> {
     probe.ok()?.join().ok()?
 }
 
-/// Allows everything but `closed`, and of `read_only` no more than to read it. Where other rules let nothing be written
-/// but in the `writable` directories, the rest of `read_only` needs none.
-pub(super) fn close(
-    closed: &[PathBuf],
-    read_only: &[PathBuf],
-    writable: Option<&[PathBuf]>,
-) -> Result<(), String> {
+/// What another layer of rules lets a command reach.
+#[derive(Clone, Copy)]
+pub(super) struct Only<'a> {
+    pub(super) read: &'a [PathBuf],
+    pub(super) write: &'a [PathBuf],
+}
+
+/// Allows everything but `closed` and devices, and of `read_only` no more than to read it. Where other rules let nothing be
+/// written but in certain directories, the rest of `read_only` needs none; devices that they name are the operator's wish.
+pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only<'_>>) -> Result<(), String> {
     let mut special = Special::default();
     for path in closed {
         special.closed.insert(resolve(path)?);
@@ -57,18 +65,21 @@ pub(super) fn close(
     for path in read_only {
         special.read_only.extend(links::places(path, read_only)?);
     }
-    if let Some(writable) = writable {
-        let writable = super::existing(writable);
+    if let Some(only) = only {
+        let writable = super::existing(only.write);
         special.read_only.retain(|place| writable.iter().any(|directory| place.starts_with(directory)));
         // Whoever may write in a read-only place as such has been put there by the operator.
         special.read_only.retain(|place| !writable.contains(place));
     }
     let root = Path::new("/");
-    if !special.lies_in(root) {
-        let rules = allow_at(handle_all()?, root, AccessFs::from_all(NEWEST))?;
-        return restrict(rules);
+    let mut rules = allow_devices(handle_all()?)?;
+    let names = (Path::new(DEVICES), AccessFs::ReadDir.into());
+    let memory = SHARED_MEMORY.iter().map(|path| (Path::new(path), AccessFs::from_all(NEWEST)));
+    rules = allow_all(rules, memory.chain([names]))?;
+    let named = only.iter().flat_map(|only| only.read.iter().chain(only.write));
+    for path in named.filter(|path| path.starts_with(DEVICES)) {
+        rules = allow_at(rules, path, AccessFs::from_all(NEWEST))?;
     }
-    let mut rules = handle_all()?;
     let mut count = 0;
     let mut on_the_way = vec![root.to_owned()];
     while let Some(directory) = on_the_way.pop() {
@@ -76,12 +87,18 @@ pub(super) fn close(
             continue;
         }
         if !special.has_closed_in(&directory) {
-            rules = allow_at(rules, &directory, AccessFs::from_read(NEWEST))?;
+            // All that lies below gets this too, and so would the devices.
+            let access =
+                if directory == root { AccessFs::ReadDir.into() } else { AccessFs::from_read(NEWEST) };
+            rules = allow_at(rules, &directory, access)?;
         }
         // A directory that we cannot list is one that the command cannot list either: it simply gets nothing there.
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries {
             let path = entry.map_err(|err| format!("cannot list {}: {err}", directory.display()))?.path();
+            if path == Path::new(DEVICES) {
+                continue;
+            }
             let access = special.access(&path);
             let whole = access == AccessFs::from_all(NEWEST);
             if special.has_closed_in(&path) || (whole && special.lies_in(&path)) {
@@ -131,16 +148,36 @@ fn has_in(places: &BTreeSet<PathBuf>, directory: &Path) -> bool {
     places.range::<Path, _>(from).next().is_some_and(|place| place.starts_with(directory))
 }
 
+/// Closes devices to who may reach everything.
+pub(super) fn close_devices(only: Only<'_>) -> Result<(), String> {
+    let is_root = |path: &PathBuf| path.parent().is_none();
+    match only.read.iter().chain(only.write).any(is_root) {
+        true => close(&[], &[], Some(only)),
+        false => Ok(()),
+    }
+}
+
 /// Allows nothing but the lists and what nearly every program needs.
-pub(super) fn open_only(read: &[PathBuf], write: &[PathBuf]) -> Result<(), String> {
+pub(super) fn open_only(Only { read, write }: Only<'_>) -> Result<(), String> {
     let read_only = AccessFs::from_read(NEWEST);
-    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let mut rules = handle_all()?;
     let grants = (read.iter().map(|path| (path.as_path(), read_only)))
         .chain(write.iter().map(|path| (path.as_path(), AccessFs::from_all(NEWEST))))
-        .chain(READ_DEVICES.iter().map(|path| (Path::new(path), AccessFs::ReadFile.into())))
-        .chain(WRITE_DEVICES.iter().map(|path| (Path::new(path), device)))
         .chain([(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)]);
+    restrict(allow_all(allow_devices(handle_all()?)?, grants)?)
+}
+
+/// The devices that nearly every program needs.
+fn allow_devices(rules: RulesetCreated) -> Result<RulesetCreated, String> {
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let readable = READ_DEVICES.iter().map(|path| (Path::new(path), AccessFs::ReadFile.into()));
+    let writable = WRITE_DEVICES.iter().map(|path| (Path::new(path), device));
+    allow_all(rules, readable.chain(writable))
+}
+
+fn allow_all<'a>(
+    mut rules: RulesetCreated,
+    grants: impl Iterator<Item = (&'a Path, BitFlags<AccessFs>)>,
+) -> Result<RulesetCreated, String> {
     for (path, access) in grants {
         match open(path, OFlags::empty()) {
             Ok(file) => rules = allow(rules, file, access, path)?,
@@ -148,7 +185,7 @@ pub(super) fn open_only(read: &[PathBuf], write: &[PathBuf]) -> Result<(), Strin
             Err(err) => return Err(format!("cannot open {}: {err}", path.display())),
         }
     }
-    restrict(rules)
+    Ok(rules)
 }
 
 fn handle_all() -> Result<RulesetCreated, String> {

@@ -304,6 +304,111 @@ async fn processes_outside_can_be_neither_signalled_nor_read() {
     outside.wait().unwrap();
 }
 
+/// One of each confined mode, with as much as it can allow.
+fn every_mode(root: &Path) -> Vec<Sandbox> {
+    let closed = vec![root.join("closed")];
+    let (read, write) = (vec![PathBuf::from("/")], vec![root.join("open")]);
+    let modes = |network| {
+        [
+            Sandbox::Except { closed: vec![], read_only: vec![], network },
+            Sandbox::Except { closed: closed.clone(), read_only: vec![], network },
+            Sandbox::Only { read: read.clone(), write: write.clone(), network },
+            Sandbox::Only { read: system(), write: write.clone(), network },
+            Sandbox::OnlyExcept {
+                read: read.clone(),
+                write: write.clone(),
+                closed: closed.clone(),
+                read_only: vec![],
+                network,
+            },
+        ]
+    };
+    [modes(Network::Allowed), modes(Network::Denied)].concat()
+}
+
+#[tokio::test]
+async fn limits_of_other_processes_cannot_be_changed() {
+    let Scene { bench, root } = scene();
+    let mut outside = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+    let pid = outside.id();
+    let python = |code: &str| format!("python3 -c 'import resource as r, ctypes, os; {code}'");
+    let change = python(&format!(
+        "a, b = r.prlimit({pid}, r.RLIMIT_FSIZE); r.prlimit({pid}, r.RLIMIT_FSIZE, (1 << 40, b))"
+    ));
+    // The second set of numbers, which needs no program of its own kind: refused, and not merely unknown.
+    let second_set = python(&format!(
+        "c = ctypes.CDLL(None, use_errno=True); l = (ctypes.c_ulong * 2)(1 << 40, 1 << 40); \
+         c.syscall(0x40000000 | 302, {pid}, r.RLIMIT_FSIZE, l, None); os._exit(ctypes.get_errno() != 1)"
+    ));
+    for sandbox in every_mode(&root) {
+        refused(&bench, &sandbox, &change).await;
+        if cfg!(target_arch = "x86_64") {
+            allowed(&bench, &sandbox, &second_set).await;
+        }
+        for script in [
+            "ulimit -n 99 && test $(ulimit -n) = 99".to_owned(),
+            python("r.prlimit(0, r.RLIMIT_NOFILE, (50, 60)); r.setrlimit(r.RLIMIT_FSIZE, (1, 2))"),
+            python(&format!("r.prlimit({pid}, r.RLIMIT_FSIZE)")),
+        ] {
+            allowed(&bench, &sandbox, &script).await;
+        }
+    }
+    outside.kill().unwrap();
+    outside.wait().unwrap();
+}
+
+/// Who can read a disk can read what is closed.
+#[tokio::test]
+async fn disks_are_out_of_reach() {
+    let Scene { bench, root } = scene();
+    let is_disk = |path: &PathBuf| {
+        use std::os::unix::fs::FileTypeExt;
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+    };
+    let devices = std::fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap().path());
+    let readable = |path: &PathBuf| std::fs::File::open(path).is_ok();
+    // None where this does not run as root, or on a machine without disks.
+    let disks: Vec<PathBuf> = devices.filter(is_disk).filter(readable).take(3).collect();
+    for sandbox in every_mode(&root) {
+        for disk in &disks {
+            refused(&bench, &sandbox, &format!("exec 3< {}", disk.display())).await;
+            refused(&bench, &sandbox, &format!("exec 3< /proc/self/root{}", disk.display())).await;
+        }
+        for script in [
+            "echo x > /dev/null && head -c 9 /dev/zero > /dev/null && head -c 9 /dev/urandom > /dev/null",
+            "! echo x > /dev/full",
+            "echo x | cat /dev/stdin > /dev/stdout && exec 3< /dev/fd/0",
+        ] {
+            allowed(&bench, &sandbox, script).await;
+        }
+    }
+    let except =
+        Sandbox::Except { closed: vec![root.join("closed")], read_only: vec![], network: Network::Allowed };
+    let script = "ls /dev > /dev/null && f=$(mktemp -p /dev/shm) && echo x > $f && rm $f";
+    allowed(&bench, &except, script).await;
+}
+
+/// What somebody types at a terminal is theirs, and what is shown there too.
+#[tokio::test]
+async fn terminals_of_others_are_out_of_reach() {
+    use std::io::BufRead;
+    let Scene { bench, root } = scene();
+    let mut holder = std::process::Command::new("python3");
+    holder.args(["-c", "import os, pty; print(os.ttyname(pty.openpty()[1]), flush=True); input()"]);
+    let mut holder =
+        holder.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut terminal = String::new();
+    std::io::BufReader::new(holder.stdout.take().unwrap()).read_line(&mut terminal).unwrap();
+    let terminal = terminal.trim();
+    for sandbox in every_mode(&root) {
+        refused(&bench, &sandbox, &format!("exec 3< {terminal}")).await;
+        refused(&bench, &sandbox, &format!("echo x > {terminal}")).await;
+        refused(&bench, &sandbox, &format!("exec 3< /proc/{}/fd/2", holder.id())).await;
+    }
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
+
 /// A sandboxed tree is ended like any other: its keeper stands outside and sees all of it.
 #[tokio::test]
 async fn nothing_survives_a_sandboxed_command() {

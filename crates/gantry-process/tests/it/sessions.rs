@@ -229,3 +229,59 @@ async fn a_session_has_a_timeout_of_its_own() {
     let finished = finish(&bench, id).await;
     assert!(finished.ended.timed_out && finished.stdout.text == "begun\n");
 }
+
+/// Finished sessions are kept for half an hour, and there may be many of them.
+#[tokio::test]
+async fn a_finished_session_holds_no_descriptor() {
+    let directory = tempfile::tempdir().unwrap();
+    let surviving = crate::support::recover(directory.path()).await;
+    let bench = bench();
+    for processes in [&bench.processes, &surviving] {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let mut started = Vec::new();
+        let before = descriptors();
+        for number in 0..30 {
+            let mut command = bench.shell(&format!("read line; echo {number}"));
+            command.stdin = Stdin::Pipe;
+            let id = processes.start(command).await.unwrap();
+            processes.write(id, b"go\n").await.unwrap();
+            let waited = processes.wait(id, Duration::from_secs(60)).await.unwrap();
+            assert!(matches!(waited, Waited::Finished(_)), "{waited:?}");
+            started.push(id);
+        }
+        // The last one closes its own just after its end is known; a spare keeper has a socket.
+        eventually(Duration::from_secs(60), "30 sessions hold descriptors", || descriptors() < before + 10)
+            .await;
+        for (number, id) in started.into_iter().enumerate() {
+            let page = processes.log(id, 0, 10).await.unwrap();
+            assert_eq!(page.lines, [number.to_string()]);
+            let snapshot = processes.poll(id, Duration::ZERO).await.unwrap();
+            assert_eq!(snapshot.tail, format!("{number}\n"));
+        }
+    }
+}
+
+/// Somebody sets a limit on the size of the keeper's files, which by default ends a process that writes.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_keeper_survives_a_limit_on_the_size_of_files() {
+    const SIGXFSZ: i32 = 25;
+    let bench = bench();
+    let id = start(
+        &bench,
+        "echo $PPID; read line; head -c 100000 /dev/zero; trap - XFSZ; ulimit -f 0; echo x > f",
+    )
+    .await;
+    let mut keeper = String::new();
+    while keeper.is_empty() {
+        keeper = bench.processes.poll(id, Duration::from_secs(30)).await.unwrap().tail.trim().to_owned();
+    }
+    let limited =
+        std::process::Command::new("prlimit").args(["--pid", &keeper, "--fsize=1000:"]).status().unwrap();
+    assert!(limited.success());
+    bench.processes.write(id, b"go\n").await.unwrap();
+    let ended = finish(&bench, id).await.ended;
+    assert!(!ended.keeper_lost && ended.log_error.is_some(), "{ended:?}");
+    // The command itself has the default.
+    assert_eq!(ended.exit.signal.map(|signal| signal.0), Some(SIGXFSZ), "{ended:?}");
+}

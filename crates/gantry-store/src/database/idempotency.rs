@@ -150,12 +150,9 @@ impl Database {
 
     /// Removes keys older than 24 hours; returns how many.
     pub async fn sweep_requests(&self, now: i64) -> Result<u64, DatabaseError> {
-        let swept = sqlx::query("DELETE FROM idempotency WHERE created <= $1")
-            .bind(now - KEPT_MS)
-            .execute(&self.writer)
-            .await
-            .map_err(query_error("sweep the idempotency keys"))?;
-        Ok(swept.rows_affected())
+        let statement = "DELETE FROM idempotency WHERE rowid IN
+               (SELECT rowid FROM idempotency WHERE created <= $1 LIMIT $2)";
+        self.sweep_in_batches("sweep the idempotency keys", statement, now - KEPT_MS).await
     }
 }
 

@@ -166,6 +166,17 @@ impl Journal {
             .map_err(query_error("find the children of the session"))
     }
 
+    /// How many children of one session have something to do.
+    pub async fn children_at_work(&self, parent: &str) -> Result<u64, DatabaseError> {
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM sessions WHERE parent = $1 AND has_work = 1")
+                .bind(parent)
+                .fetch_one(&self.database.readers)
+                .await
+                .map_err(query_error("count the children of the session"))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
     /// The session from its newest checkpoint on.
     pub async fn load(&self, key: &str) -> Result<Option<LoadedSession>, DatabaseError> {
         const DOING: &str = "load the session";
@@ -449,6 +460,8 @@ mod tests {
         journal.append(append("agent:main:child:b", 0, vec![event("1")])).await.unwrap();
         let working = journal.family_at_work("agent:main:main").await.unwrap();
         assert_eq!(working, [("agent:main:child:b".to_owned(), "main".to_owned())]);
+        assert_eq!(journal.children_at_work("agent:main:main").await.unwrap(), 1);
+        assert_eq!(journal.children_at_work("agent:main:child:b").await.unwrap(), 0);
         let row = journal.load("agent:main:child:a").await.unwrap().unwrap().row;
         assert_eq!((row.parent.as_deref(), row.label.as_deref()), (Some("agent:main:main"), Some("scout")));
         assert!(journal.adopt("", "main", kin, 1).await.is_err());

@@ -109,12 +109,9 @@ impl Database {
 
     /// Removes ends older than 7 days; returns how many.
     pub async fn sweep_process_ends(&self, now: i64) -> Result<u64, DatabaseError> {
-        let swept = sqlx::query("DELETE FROM process_ends WHERE recorded <= $1")
-            .bind(now - KEPT_MS)
-            .execute(&self.writer)
-            .await
-            .map_err(query_error("sweep the ends of processes"))?;
-        Ok(swept.rows_affected())
+        let statement = "DELETE FROM process_ends WHERE number IN
+               (SELECT number FROM process_ends WHERE recorded <= $1 LIMIT $2)";
+        self.sweep_in_batches("sweep the ends of processes", statement, now - KEPT_MS).await
     }
 }
 

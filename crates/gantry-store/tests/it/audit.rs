@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gantry_store::{AuditFilter, AuditLog, ProblemKind, list, verify};
 use gantry_tool::{AuditRecord, AuditSink, Durability, Phase};
 
-fn record(tool: &str, status: Option<&str>) -> AuditRecord {
+pub(crate) fn record(tool: &str, status: Option<&str>) -> AuditRecord {
     AuditRecord {
         call: "c1".into(),
         phase: if status.is_some() { Phase::End } else { Phase::Begin },
@@ -33,7 +33,7 @@ fn written(lines: usize) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn problems(path: &Path) -> Vec<ProblemKind> {
+pub(crate) fn problems(path: &Path) -> Vec<ProblemKind> {
     verify(path).unwrap().problems.into_iter().map(|problem| problem.kind).collect()
 }
 
@@ -174,12 +174,13 @@ fn a_log_rewritten_without_the_key_is_found() {
 }
 
 #[test]
-fn half_a_line_left_by_a_crash_is_dropped_and_told() {
+fn half_a_line_left_by_a_crash_is_reported_and_dropped() {
     let (_folder, path) = written(3);
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"seq\":4,\"at\":\"2026");
     fs::write(&path, bytes).unwrap();
-    assert!(verify(&path).unwrap().is_intact(), "a line in the making is no damage");
+    let found = verify(&path).unwrap();
+    assert_eq!((found.torn_bytes, found.problems), (19, vec![]));
     let log = AuditLog::open(&path).unwrap();
     log.append(record("after", None), Durability::Now).unwrap();
     assert!(verify(&path).unwrap().is_intact());
@@ -188,6 +189,20 @@ fn half_a_line_left_by_a_crash_is_dropped_and_told() {
         (lines[0]["phase"].as_str(), lines[0]["droppedBytes"].as_u64()),
         (Some("recovered"), Some(19))
     );
+}
+
+#[test]
+fn bytes_that_no_crash_leaves_are_found_after_the_last_line() {
+    for appended in [&b"garbage"[..], b"{\"seq\":9,\"at\":\"2026", b"\0\0\0", b" "] {
+        let (_folder, path) = written(3);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole, appended].concat()).unwrap();
+        let bytes = appended.len() as u64;
+        assert_eq!(problems(&path), [ProblemKind::Appended { bytes }], "{appended:?}");
+        // The next writer removes them, and records that.
+        AuditLog::open(&path).unwrap().append(record("after", None), Durability::Now).unwrap();
+        assert_eq!((problems(&path), verify(&path).unwrap().lines), (vec![], 5));
+    }
 }
 
 #[test]

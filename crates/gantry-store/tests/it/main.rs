@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod audit;
+mod audit_files;
 mod crash;
 mod objects;
 mod s3_server;

@@ -1,5 +1,5 @@
-//! Calls by the bare name of a node tool: on the machine that the `node` argument names, on several, or on the only one
-//! that can answer. Every machine's call goes through the gate by itself.
+//! Calls by the bare name of a node tool: on the machine that the `node` argument names, on several, or on the caller's
+//! default node. Every machine's call goes through the gate by itself.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Answer, Gate, Outcome};
 use crate::call::{Call, Found};
 use crate::error::{Refusal, RefusalCode, Violation};
 use crate::nearest::nearest;
-use crate::registry::{NodeState, OnNode, never_connected, node_and_name};
+use crate::registry::{NodeState, OnNode, default_among, never_connected, node_and_name};
 use crate::shared::NODE_ARGUMENT;
 use crate::tool::{Reply, Tool, Touch};
 
@@ -73,7 +73,7 @@ impl Gate {
                 Some(found) => return self.call(call, found.tool.name(), input).await,
                 None => return self.not_on(&call, name, &node, &input),
             },
-            Ok(Selected::Implicit) => return self.on_the_only_one(call, name, nodes, input).await,
+            Ok(Selected::Implicit) => return self.on_the_default(call, name, nodes, input).await,
             Ok(Selected::Tagged(tag)) => {
                 let tagged = nodes.into_iter().filter(|found| found.state.tags.contains(&tag));
                 let mut asked = self.asked(&call, name, tagged.collect());
@@ -114,13 +114,14 @@ impl Gate {
     }
 
     /// What a call would touch on this machine, as the policy sees it; nothing for what runs elsewhere, or would be refused.
+    /// Of what only a walk over a tree finds, this names where it begins.
     pub async fn touches(&self, call: &Call, name: &str, input: &Value) -> Vec<Touch> {
         let mut input = input.clone();
         let mut touches = Vec::new();
         for tool in self.meant(call, name, &mut input) {
             let (input, violations) = tool.checked(input.clone()).await;
             if violations.is_empty() {
-                touches.extend(tool.touched(call, &input).await.unwrap_or_default());
+                touches.extend(tool.touched(call, &input).unwrap_or_default());
             }
         }
         touches
@@ -128,60 +129,69 @@ impl Gate {
 
     /// The machines that a call of a node's tool would run on; none for other tools.
     pub fn machines(&self, call: &Call, name: &str, input: &Value) -> Vec<String> {
-        let tools = self.meant(call, name, &mut input.clone());
+        let tools = self.tools_meant(call, name, input);
         let nodes = tools.iter().filter_map(|tool| node_and_name(tool));
         nodes.map(|(node, _)| node.to_owned()).collect()
+    }
+
+    /// The tools that a call would run, each on its machine; none for a name that is not known.
+    pub fn tools_meant(&self, call: &Call, name: &str, input: &Value) -> Vec<Arc<Tool>> {
+        self.meant(call, name, &mut input.clone())
     }
 
     /// The tools that a call may run. The `node` argument is taken out of the input.
     fn meant(&self, call: &Call, name: &str, input: &mut Value) -> Vec<Arc<Tool>> {
         let Some(nodes) = self.parts.registry.nodes_with(&call.scope, name) else {
-            return self.parts.registry.resolve(&call.scope, name).into_iter().collect();
+            return self.parts.registry.resolve_for(call, name).into_iter().collect();
         };
         let selected = selected(&nodes, input);
+        let default = default_among(&nodes, call.default_node.as_deref());
+        let default = default.map(|index| nodes[index].node.clone());
         let is_meant = |found: &OnNode| match &selected {
             Ok(Selected::One(node)) => found.node == *node,
             Ok(Selected::Tagged(tag)) => found.state.tags.contains(tag),
-            Ok(Selected::Implicit | Selected::All) => true,
+            Ok(Selected::Implicit) => default.as_ref() == Some(&found.node),
+            Ok(Selected::All) => true,
             Err(_) => false,
         };
         nodes.into_iter().filter(is_meant).map(|found| found.tool).collect()
     }
 
-    async fn on_the_only_one(&self, call: Call, name: &str, nodes: Vec<OnNode>, input: Value) -> Outcome {
-        let ready: Vec<&OnNode> = nodes.iter().filter(|found| found.state.online).collect();
-        let listed =
-            |nodes: &[&OnNode]| nodes.iter().map(|found| &*found.node).collect::<Vec<_>>().join(", ");
-        match *ready {
-            [only] => {
-                let mut outcome = self.call(call, only.tool.name(), input).await;
-                if let Answer::Success(Reply::Json(Value::Object(object)))
-                | Answer::ToolError(Reply::Json(Value::Object(object))) = &mut outcome.answer
-                {
-                    object.entry(NODE_ARGUMENT).or_insert_with(|| json!(only.node));
-                }
-                outcome
+    /// Runs on the caller's default node, and names that node in the result.
+    async fn on_the_default(&self, call: Call, name: &str, nodes: Vec<OnNode>, input: Value) -> Outcome {
+        let default_node = call.default_node.as_deref();
+        if let Some(index) = default_among(&nodes, default_node) {
+            let found = &nodes[index];
+            let mut outcome = self.call(call, found.tool.name(), input).await;
+            if let Answer::Success(Reply::Json(Value::Object(object)))
+            | Answer::ToolError(Reply::Json(Value::Object(object))) = &mut outcome.answer
+            {
+                object.entry(NODE_ARGUMENT).or_insert_with(|| json!(found.node));
             }
-            [] => {
-                let away = listed(&nodes.iter().collect::<Vec<_>>());
-                let refusal = Refusal::new(
-                    RefusalCode::Unavailable,
-                    format!("no node that has {name} is connected; known and offline: {away}"),
-                );
-                self.refused(&call, name, Some(&input), refusal, None)
-            }
-            // Wrong wherever it would run.
-            _ if !input.is_object() => {
-                let refusal =
-                    Refusal::new(RefusalCode::InvalidInput, format!("the input of {name} is no object"))
-                        .with_hint(format!("`gantry tools {name}` shows the schema"));
-                self.refused(&call, name, Some(&input), refusal, None)
-            }
-            _ => {
-                let message = format!("several nodes can answer: {}; say which one", listed(&ready));
-                self.refuse_node(&call, name, message)
-            }
+            return outcome;
         }
+        // Another machine must not run what was meant for the one that the operator chose.
+        if let Some(node) = default_node {
+            return self.not_on(&call, name, node, &input);
+        }
+        let listed = |nodes: &mut dyn Iterator<Item = &OnNode>| {
+            nodes.map(|found| &*found.node).collect::<Vec<_>>().join(", ")
+        };
+        let online = listed(&mut nodes.iter().filter(|found| found.state.online));
+        if online.is_empty() {
+            let away = listed(&mut nodes.iter());
+            let message = format!("no node that has {name} is connected; known and offline: {away}");
+            let refusal = Refusal::new(RefusalCode::Unavailable, message);
+            return self.refused(&call, name, Some(&input), refusal, None);
+        }
+        // Wrong wherever it would run.
+        if !input.is_object() {
+            let message = format!("the input of {name} must be an object");
+            let refusal = Refusal::new(RefusalCode::InvalidInput, message)
+                .with_hint(format!("`gantry tools {name}` shows the schema"));
+            return self.refused(&call, name, Some(&input), refusal, None);
+        }
+        self.refuse_node(&call, name, format!("several nodes can answer: {online}; name one of them"))
     }
 
     async fn fan_out(&self, call: Call, name: &str, asked: Asked, input: Value) -> Outcome {
@@ -399,7 +409,7 @@ mod tests {
         assert!(two.contains("several nodes can answer: a, b"), "{two}");
         for odd in [json!([]), json!("x"), json!(null)] {
             let wrong = ask(&gate, "Echo", odd.clone()).await.unwrap_err();
-            assert!(wrong.contains("the input of Echo is no object"), "{odd}: {wrong}");
+            assert!(wrong.contains("the input of Echo must be an object"), "{odd}: {wrong}");
         }
         assert_eq!(ask(&gate, "OnlyB", json!({})).await.unwrap(), json!({"text": "", "node": "b"}));
         gate.registry().set_node_state("b", NodeState::default());
@@ -407,6 +417,50 @@ mod tests {
         assert!(ask(&gate, "OnlyB", json!({})).await.unwrap_err().contains("offline: b"));
         gate.registry().remove_node("b");
         assert!(ask(&gate, "OnlyB", json!({})).await.unwrap_err().contains("unknown tool"));
+    }
+
+    #[tokio::test]
+    async fn a_bare_name_means_local_where_it_is_there() {
+        let gate = gate();
+        let tools = vec![echo_tool("Echo", Toolset::Node).on_node("local")];
+        gate.registry().set_node("local", NodeState { online: true, tags: Vec::new() }, tools);
+        assert_eq!(
+            ask(&gate, "Echo", json!({"text": "x"})).await.unwrap(),
+            json!({"text": "x", "node": "local"})
+        );
+        let call = Call::new(Principal::Operator, Surface::Cli, "/".into());
+        assert_eq!(gate.machines(&call, "Echo", &json!({})), ["local"], "judged by the node that it runs on");
+        let wrong = ask(&gate, "Echo", json!({"txt": "x"})).await.unwrap_err();
+        assert!(wrong.contains("local__Echo has 1 error"), "{wrong}");
+        assert_eq!(ask(&gate, "OnlyB", json!({})).await.unwrap()["node"], "b", "local does not have it");
+    }
+
+    #[tokio::test]
+    async fn a_bare_name_means_the_agents_node_and_no_other() {
+        let gate = gate();
+        let tools = vec![echo_tool("Echo", Toolset::Node).on_node("local")];
+        gate.registry().set_node("local", NodeState { online: true, tags: Vec::new() }, tools);
+        gate.registry().set_node("new", NodeState::default(), Vec::new());
+        let on = |node: &str| {
+            let mut call = Call::new(Principal::Operator, Surface::Cli, "/".into());
+            call.default_node = Some(node.to_owned());
+            call
+        };
+        assert_eq!(ask_as(&gate, on("b"), "Echo", json!({})).await.unwrap()["node"], "b");
+        assert_eq!(gate.machines(&on("b"), "Echo", &json!({})), ["b"]);
+        assert_eq!(
+            ask_as(&gate, on("b"), "Echo", json!({"node": "a"})).await,
+            ask(&gate, "a__Echo", json!({})).await
+        );
+        for (node, name, reason) in [
+            ("a", "OnlyB", "the node \"a\" has no tool OnlyB"),
+            ("new", "Echo", "never connected"),
+            ("gone", "Echo", "unknown node \"gone\""),
+        ] {
+            let refused = ask_as(&gate, on(node), name, json!({})).await.unwrap_err();
+            assert!(refused.contains(reason), "{node}: {refused}");
+            assert!(gate.machines(&on(node), name, &json!({})).is_empty());
+        }
     }
 
     #[tokio::test]

@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::Gate;
 use crate::call::Call;
+use crate::error::Violation;
 use crate::implied::{Asked, Implied};
 use crate::policy::{Decision, Request, Subject, Verdict};
 use crate::registry::ToolScope;
-use crate::tool::Tool;
+use crate::tool::{Tool, Unjudged};
 
 /// What step 3 comes to.
 pub(super) struct Judged {
@@ -19,32 +20,33 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    fn unknown(would: &str, reason: &str) -> Judged {
+    fn unknown(reason: &str) -> Judged {
         let verdict = Verdict {
             decision: Decision::Deny,
             rule: "unknown-touches".into(),
             sensitive: false,
-            reason: format!("what the call would {would} cannot be told: {reason}"),
+            reason: format!("cannot find out what the call would touch: {reason}"),
         };
         Judged { verdict, names_paths: true, asked: None }
     }
 }
 
 impl Gate {
-    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge.
-    pub(super) async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Judged {
-        let touches = match tool.touched(call, input).await {
+    /// Step 3. Whatever is asked of nobody is denied, and so is what nobody can judge. An error is a value that only the
+    /// tool's own type refuses.
+    pub(super) async fn decide(&self, call: &Call, tool: &Tool, input: &Value) -> Result<Judged, Violation> {
+        let touches = match tool.touched_with_walk(call, input).await {
             Ok(touches) => touches,
-            Err(reason) => return Judged::unknown("touch", &reason),
+            Err(Unjudged::Invalid(violation)) => return Err(violation),
+            Err(Unjudged::Unknown(reason)) => return Ok(Judged::unknown(&reason)),
         };
         let request = Request { call, subject: Subject::of(tool), input, touches: &touches };
         let verdict = self.parts.policy.decide(&request);
         let names_paths = !touches.is_empty();
-        match tool.implied(input) {
+        Ok(match tool.implied(input).transpose()? {
             None => Judged { verdict, names_paths, asked: None },
-            Some(Ok(implied)) => self.decide_implied(call, tool, verdict, &implied),
-            Some(Err(reason)) => Judged::unknown("amount to", &reason),
-        }
+            Some(implied) => self.decide_implied(call, tool, verdict, &implied),
+        })
     }
 
     /// A call that amounts to others may do no more than they: the strictest verdict holds, and every question is asked.

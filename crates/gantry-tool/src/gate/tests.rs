@@ -76,7 +76,7 @@ async fn an_unknown_tool_names_the_nearest_and_is_audited() {
     let outcome = gate.call(operator(), "Bsah", json!({})).await;
     let Answer::Refused(refusal) = outcome.answer else { panic!("{outcome:?}") };
     assert_eq!(refusal.code, RefusalCode::UnknownTool);
-    assert_eq!(refusal.hint.as_deref(), Some("did you mean local__Bash?"));
+    assert_eq!(refusal.hint.as_deref(), Some("did you mean Bash, local__Bash?"));
     assert_eq!(audit.records()[0].0.phase, Phase::Refused);
     assert!(!gate.metrics().render().contains("Bsah"), "a mistyped name must not become a label");
 }
@@ -247,15 +247,18 @@ async fn a_dropped_call_still_gets_its_outcome_line() {
 }
 
 #[tokio::test]
-async fn a_call_whose_touches_cannot_be_told_is_denied() {
+async fn a_call_whose_touches_are_not_known_runs_nothing() {
     #[derive(Deserialize)]
     struct Paths {
         #[expect(dead_code, reason = "never there")]
         missing: String,
     }
     let (tool, count) = counting(Toolset::Node, "T");
-    let (gate, _) = gate([tool.touches(|_, _: Paths| Vec::new())]);
+    let other = tool.clone().on_node("other").touches_by_walking(|_, _: Order| panic!("on purpose"));
+    let (gate, _) = gate([tool.touches(|_, _: Paths| Vec::new()), other]);
     let error = call(&gate, "/w".as_ref(), "T", json!({"act": "go"})).await.unwrap_err();
+    assert_eq!(error["error"]["code"], "invalid_input", "{error}");
+    let error = call(&gate, "/w".as_ref(), "other__T", json!({"act": "go"})).await.unwrap_err();
     assert!(error["error"]["message"].as_str().unwrap().contains("unknown-touches"), "{error}");
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
@@ -338,6 +341,27 @@ async fn long_results_are_kept_behind_a_handle_for_models_only() {
     assert!(short.chars().count() <= 80_000 && short.contains("res-0"), "{}", short.len());
     assert_eq!(results.read("agent:a", "res-0", 0, 0, None).unwrap().text.len(), 200_000);
     assert!(results.read("agent:b", "res-0", 0, 0, None).is_err(), "the owner only");
+}
+
+#[tokio::test]
+async fn mcp_clients_have_a_smaller_budget_than_agents() {
+    async fn long(_: Ctx<()>, _: Order) -> Result<Text, ToolError> {
+        Ok(Text("x".repeat(60_000)))
+    }
+    let registry = Registry::default();
+    registry.replace(Tool::new("long", Toolset::Assistant, &Arc::new(()), long).read_only());
+    let results = Arc::new(MemoryResults::default());
+    let parts = GateParts::new(Arc::new(MemoryAudit::default()), results);
+    let gate = Gate::new(GateParts { registry, ..parts });
+    let gate = gate.with_tools(gate.registry().clone());
+
+    let client = Call::new(Principal::Mcp { client: "c".into() }, Surface::Mcp, "/w".into());
+    let short = call_as(&gate, client, "long", json!({"act": ""})).await.unwrap();
+    let short = short.as_str().unwrap();
+    assert!(short.chars().count() <= 40_000 && short.contains("res-0"), "{}", short.len());
+
+    let whole = call_as(&gate, agent(Autonomy::Guided), "long", json!({"act": ""})).await.unwrap();
+    assert_eq!(whole.as_str().unwrap().len(), 60_000);
 }
 
 #[tokio::test]
@@ -453,4 +477,25 @@ async fn nobody_waits_for_the_check_of_a_long_input() {
     assert_eq!(refusal.code, RefusalCode::InvalidInput);
     assert!(refusal.violations[0].message.contains("too long to be checked"), "{refusal:?}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// The only async thread has to go on meanwhile: it is who lets the walk end.
+#[tokio::test]
+async fn a_walk_does_not_hold_up_the_async_threads() {
+    let (go_on, signal) = std::sync::mpsc::channel::<()>();
+    let signal = Arc::new(std::sync::Mutex::new(signal));
+    let walk = move |_: &Call, order: Order| {
+        let went_on = signal.lock().unwrap().recv_timeout(Duration::from_secs(60)).is_ok();
+        vec![Touch::read(if went_on { order.act.into() } else { "/blocked".into() })]
+    };
+    let (tool, count) = counting(Toolset::Node, "walker");
+    let (gate, _) = gate([tool.touches_by_walking(walk)]);
+    let calling = gate.call(agent(Autonomy::Guided), "walker", json!({"act": "/h/.ssh/id"}));
+    let letting = async {
+        tokio::task::yield_now().await;
+        go_on.send(()).unwrap();
+    };
+    let (outcome, ()) = tokio::join!(calling, letting);
+    assert!(matches!(outcome.answer, Answer::Refused(_)), "{:?}", outcome.answer);
+    assert_eq!(count.load(Ordering::SeqCst), 0, "what the walk found was judged");
 }

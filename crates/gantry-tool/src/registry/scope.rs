@@ -5,9 +5,11 @@ use std::sync::Arc;
 use globset::GlobMatcher;
 
 use super::{RegistryError, bare_name, canonical_name, is_published_as};
+use crate::effect::Effect;
 use crate::tool::{Tool, Toolset};
 
-/// Which tools are visible: an allow list and a deny list of names, globs (`local__*`) and toolsets (`node`).
+/// Which tools are visible: an allow list and a deny list of names, globs (`local__*`), toolsets (`node`) and effects
+/// (`effect:runs-commands`).
 #[derive(Debug, Clone, Default)]
 pub struct ToolScope {
     /// `None` lets every tool through.
@@ -22,6 +24,7 @@ pub struct ToolScope {
 #[derive(Debug, Clone)]
 enum Selector {
     Toolset(Toolset),
+    Effect(Effect),
     Name(String),
     Glob(GlobMatcher),
 }
@@ -84,6 +87,11 @@ impl Selector {
         if let Some(toolset) = Toolset::ALL.into_iter().find(|toolset| toolset.name() == text) {
             return Ok(Selector::Toolset(toolset));
         }
+        if let Some(name) = text.strip_prefix("effect:") {
+            let unknown =
+                || RegistryError::Selector { pattern: text.to_owned(), reason: "unknown effect".into() };
+            return Effect::from_name(name).map(Selector::Effect).ok_or_else(unknown);
+        }
         let name = canonical_name(text);
         if !text.contains(['*', '?', '[', ']', '{', '}']) {
             return Ok(Selector::Name(name));
@@ -96,12 +104,18 @@ impl Selector {
 
     fn matches(&self, tool: &Tool) -> bool {
         self.names(tool.toolset(), tool.name(), bare_name(tool))
-            || matches!(self, Selector::Name(name) if is_published_as(tool, name))
+            || match self {
+                Selector::Name(name) => is_published_as(tool, name),
+                Selector::Effect(effect) => tool.has_effect(*effect),
+                Selector::Toolset(_) | Selector::Glob(_) => false,
+            }
     }
 
     fn names(&self, set: Toolset, name: &str, bare: Option<&str>) -> bool {
         match self {
             Selector::Toolset(toolset) => *toolset == set,
+            // Names do not say what a tool does.
+            Selector::Effect(_) => false,
             Selector::Name(own) => own == name || bare == Some(own),
             Selector::Glob(glob) => glob.is_match(name) || bare.is_some_and(|bare| glob.is_match(bare)),
         }

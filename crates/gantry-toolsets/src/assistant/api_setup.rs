@@ -49,7 +49,7 @@ enum Action {
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("api_setup", Toolset::Assistant, machine, run)
+    Tool::new("api_setup", Toolset::Assistant, machine, run).effects(&[])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

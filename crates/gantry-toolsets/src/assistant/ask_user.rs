@@ -68,16 +68,17 @@ fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
         (_, Some(_), Some(_)) => {
             return Err(ToolError::input("options belong to each of the questions when there are several"));
         }
-        (_, None, Some(tabs)) => tabs
+        (mut heading, None, Some(tabs)) => tabs
             .into_iter()
             .map(|tab| UserQuestion {
                 question: tab.question,
+                heading: heading.take(),
                 header: tab.header,
                 options: tab.options.unwrap_or_default(),
             })
             .collect(),
         (Some(question), options, None) => {
-            vec![UserQuestion { question, header: None, options: options.unwrap_or_default() }]
+            vec![UserQuestion { question, heading: None, header: None, options: options.unwrap_or_default() }]
         }
         (None, _, None) => return Err(ToolError::input("there is no question")),
     };
@@ -85,7 +86,7 @@ fn questions(input: Input) -> Result<Vec<UserQuestion>, ToolError> {
         return Err(ToolError::input(format!("there are 1 to {MAX_QUESTIONS} questions")));
     }
     for one in &asked {
-        let texts = std::iter::once(&one.question).chain(&one.header).chain(&one.options);
+        let texts = std::iter::once(&one.question).chain(&one.heading).chain(&one.header).chain(&one.options);
         if texts.into_iter().any(|text| text.trim().is_empty() || text.chars().count() > MAX_CHARS) {
             return Err(ToolError::input(format!("questions and options have 1 to {MAX_CHARS} characters")));
         }
@@ -119,6 +120,28 @@ mod tests {
         let two = json!({"questions": [{"question": "Where?"}, {"question": "When?", "options": ["now", "later"]}]});
         assert_eq!(check(two, Some(vec!["here", "now"])).await, Ok(json!("Where?: here\nWhen?: now")));
         assert_eq!(check(one, None).await, Err(json!("the user gave no answer")));
+    }
+
+    #[tokio::test]
+    async fn the_question_beside_several_is_their_heading() {
+        let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let bench = Bench::new();
+        let mut call = Call::new(Principal::Operator, Surface::Agent, "/".into());
+        let seen = asked.clone();
+        call.asker = Some(UserAsker::new(move |questions| {
+            *seen.lock().unwrap() = questions;
+            std::future::ready(Some(vec!["here".to_owned(), "now".to_owned()]))
+        }));
+        let input = json!({"question": "About the deploy", "questions": [{"question": "Where?"}, {"question": "When?"}]});
+        call_as(&bench.gate, call, "ask_user", input).await.unwrap();
+        let headings: Vec<_> =
+            asked.lock().unwrap().iter().map(|one| (one.heading.clone(), one.question.clone())).collect();
+        assert_eq!(
+            headings,
+            [(Some("About the deploy".into()), "Where?".to_owned()), (None, "When?".to_owned())]
+        );
+        let blank = json!({"question": " ", "questions": [{"question": "Where?"}]});
+        assert!(check(blank, Some(vec!["here"])).await.is_err());
     }
 
     /// A page may have had the agent ask for it.

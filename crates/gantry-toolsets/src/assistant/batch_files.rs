@@ -91,11 +91,12 @@ struct Batch<'a> {
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
+    let (own, walking) = (machine.clone(), machine.clone());
     Tool::new("batch_files", Toolset::Assistant, machine, run)
         .capabilities(&[Capability::FilesystemList, Capability::FilesystemEdit])
         .labels(&[Label::Private])
         .touches(move |call, input: Input| touches(&own, call, &input))
+        .touches_by_walking(move |call, input: Input| touched_files(&walking, call, &input))
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
@@ -238,12 +239,20 @@ fn find(
         )))
 }
 
-/// The directory, the destination, every file that matches now, and the name each would get.
+/// The directory and the destination.
 fn touches(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
-    let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
     let touch = if input.dry_run { Touch::read } else { Touch::write };
+    let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
     let mut touches = vec![touch(machine.touched_free(call, &input.directory))];
-    touches.extend(destination.clone().map(touch));
+    touches.extend(destination.map(touch));
+    touches
+}
+
+/// Every file that matches now, and the name each would get.
+fn touched_files(machine: &Machine, call: &Call, input: &Input) -> Vec<Touch> {
+    let touch = if input.dry_run { Touch::read } else { Touch::write };
+    let destination = input.destination.as_deref().map(|path| machine.touched_free(call, path));
+    let mut touches = Vec::new();
     let prepared = prepare(machine, call, input, &|_| false, &|| call.cancel.is_cancelled());
     // A call that does not get this far changes nothing.
     let Ok(Batch { pattern, task, found, .. }) = prepared else { return touches };

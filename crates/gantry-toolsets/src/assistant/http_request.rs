@@ -76,6 +76,7 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
     Tool::new("http_request", Toolset::Assistant, machine, run)
         .open_world()
+        .effects(&[])
         .labels(&[Label::Untrusted])
         .touches(move |call, input: FileOnly| {
             input.file.iter().map(|file| Touch::read(own.touched_contained(call, file))).collect()

@@ -25,7 +25,7 @@ struct Input {
 }
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("memory_store", Toolset::Assistant, native, run).additive().idempotent()
+    Tool::new("memory_store", Toolset::Assistant, native, run).additive().idempotent().effects(&[])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

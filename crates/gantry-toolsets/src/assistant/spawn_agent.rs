@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Text, Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -84,7 +84,7 @@ pub enum SpawnEffort {
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
     // What children do, they do through calls of their own, which are judged one by one.
-    Tool::new("spawn_agent", Toolset::Assistant, native, run).additive()
+    Tool::new("spawn_agent", Toolset::Assistant, native, run).additive().effects(&[Effect::StartsAgents])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
+use crate::optional_path::absent_when_empty;
 use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
 use crate::{Ctx, Machine};
 
@@ -52,6 +53,7 @@ struct Input {
     #[schemars(range(min = 1))]
     timeout: u64,
     /// Working directory; a relative one starts at the workspace. Null, the default, is the workspace.
+    #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
     /// Variables to add to the inherited environment, or to set in place of what it has, as names and values.
     env: Option<BTreeMap<String, String>>,
@@ -109,6 +111,7 @@ struct Output {
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     #[derive(Deserialize)]
     struct Touched {
+        #[serde(default, deserialize_with = "absent_when_empty")]
         cwd: Option<String>,
     }
     let own = machine.clone();

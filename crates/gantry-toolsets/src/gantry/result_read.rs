@@ -11,21 +11,22 @@ use crate::{Ctx, Machine};
 
 const DEFAULT_LIMIT: usize = 20_000;
 
-/// Read part of a result that was kept because it was too long to show whole. The `resultHandle` of the shortened
-/// result names it. Without `grep`, returns characters from `offset`; with `grep`, returns passages that match.
+/// Read part of a result that was too long to show.
+///
+/// Without `grep`, returns characters from `offset`. With `grep`, returns matching passages, each with its character offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The handle, as given in `resultHandle`.
+    /// The `resultHandle` of the shortened result.
     handle: String,
-    /// First character to return, counted from 0; with `grep`, how many matches to skip (default 0).
+    /// First character, from 0; with `grep`, matches to skip.
     #[serde(default)]
     offset: usize,
-    /// At most this many characters, 1 to 80000 (default 20000).
+    /// Most characters to return. Default 20000.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 40_000))]
     limit: usize,
-    /// A regular expression (Rust's regex syntax); only passages that match are returned, each with its character offset.
+    /// Return only passages that match this Rust regular expression.
     grep: Option<String>,
 }
 

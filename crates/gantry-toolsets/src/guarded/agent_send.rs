@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ struct Output {
 }
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("tool::agent_send", Toolset::Guarded, native, run)
+    Tool::new("tool::agent_send", Toolset::Guarded, native, run).effects(&[Effect::SendsMessages])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

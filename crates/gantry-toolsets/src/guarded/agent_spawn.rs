@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct AgentSpawned {
 }
 
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("tool::agent_spawn", Toolset::Guarded, native, run).additive()
+    Tool::new("tool::agent_spawn", Toolset::Guarded, native, run).additive().effects(&[Effect::StartsAgents])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<AgentSpawned, ToolError> {

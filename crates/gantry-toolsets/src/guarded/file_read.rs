@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gantry_files::prefix::prefix;
+use gantry_files::prefix::{Cut, prefix};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,13 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     blocking(&ctx, move |ctx, _| {
         let file = ctx.state.contained(&ctx.call)?.open(&input.path).map_err(file_error)?;
-        let start = prefix(&file, input.max_bytes.unwrap_or(DEFAULT_MAX_BYTES)).map_err(file_error)?;
+        // The gate masks what is left; of a secret across the cut it would not know the beginning.
+        let masker = &ctx.state.web().masker;
+        let cut = Cut {
+            look_ahead: masker.reach() as u64,
+            place: &|text, end| masker.cut_before_secret(text.as_bytes(), end),
+        };
+        let start = prefix(&file, input.max_bytes.unwrap_or(DEFAULT_MAX_BYTES), &cut).map_err(file_error)?;
         Ok(Output {
             content: start.text,
             path: file.path.to_string_lossy().into_owned(),
@@ -100,6 +106,22 @@ mod tests {
         }
         let spelled = bench.call("tool__file_read", json!({"path": path, "maxBytes": null})).await.unwrap();
         assert_eq!(spelled["content"], text);
+    }
+
+    #[tokio::test]
+    async fn a_cut_shows_no_part_of_a_secret() {
+        let secret = "hunter2-hunter2-hunter2";
+        let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
+        let text = format!("key = {secret}\nmore\n");
+        for (name, text) in [("plain", text.clone()), ("marked", format!("\u{feff}{text}"))] {
+            bench.write(name, &text);
+            for max_bytes in 0..text.len() {
+                let input = json!({"path": name, "maxBytes": max_bytes});
+                let reply = bench.call("tool::file_read", input).await.unwrap();
+                let content = reply["content"].as_str().unwrap();
+                assert!(!content.contains("hunter") && reply["truncated"] == true, "{max_bytes}: {content}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking::blocking;
 use crate::machine::{SYSTEM_READABLE, file_error, process_error};
+use crate::optional_path::absent_when_empty;
 use crate::run_to_end::{exit_code, network_note, offline, run_to_end};
 use crate::{Ctx, Machine, SandboxMode};
 
@@ -47,6 +48,7 @@ struct Input {
     /// The program's bare name, then its arguments.
     argv: Vec<String>,
     /// Working directory, relative to the workspace root (default: the root).
+    #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
     /// Milliseconds after which the program and all it started are ended (default 120000; 0 means no limit).
     #[serde(default = "default_timeout")]
@@ -80,6 +82,7 @@ struct Output {
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     #[derive(Deserialize)]
     struct Touched {
+        #[serde(default, deserialize_with = "absent_when_empty")]
         cwd: Option<String>,
     }
     let own = machine.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_store::Depth;
-use gantry_tool::{Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ struct Output {
 }
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__DeleteFile", Toolset::Native, native, run)
+    Tool::new("gsv__DeleteFile", Toolset::Native, native, run).effects(&[Effect::WritesFiles])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

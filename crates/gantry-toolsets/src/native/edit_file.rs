@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use gantry_files::edit::{EditError, Occurrences, edit};
 use gantry_store::Object;
-use gantry_tool::{Label, Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::{SkillSource, WorkspacePath};
-use super::{Ctx, Done, Native, done, reading_error, write_file};
-
-const MAX_BYTES: u64 = 10 * 1024 * 1024;
+use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, reading_error, write_file};
 
 /// Replace exact text in a file of your workspace, all or nothing. `oldString` must match exactly, white space included;
 /// LF in it matches CRLF, and the file's line endings are kept. A skill that all agents share is read, and the result
@@ -54,14 +52,16 @@ enum Unedited {
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     // A failed edit shows passages of the file.
-    Tool::new("gsv__EditFile", Toolset::Native, native, run).labels(&[Label::Private])
+    Tool::new("gsv__EditFile", Toolset::Native, native, run)
+        .effects(&[Effect::WritesFiles])
+        .labels(&[Label::Private])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let objects = ctx.state.objects();
     let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
     let shared = match path.global_key() {
-        Some(key) => objects.get(&key, MAX_BYTES).await.map_err(reading_error(&path))?,
+        Some(key) => objects.get(&key, MAX_FILE_BYTES).await.map_err(reading_error(&path))?,
         None => None,
     };
     let occurrences = if input.replace_all { Occurrences::All } else { Occurrences::One };
@@ -76,8 +76,10 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
         Ok((edited.parts.concat(), (edited.replacements, copy, read.info.key.clone())))
     };
     let content_type = write_file::content_type(path.shown());
-    let edited =
-        objects.update(&path.key(), MAX_BYTES, content_type, change).await.map_err(reading_error(&path))?;
+    let edited = objects
+        .update(&path.key(), MAX_FILE_BYTES, content_type, change)
+        .await
+        .map_err(reading_error(&path))?;
     let (replacements, copy, key) = edited.map_err(|why| unedited(&why, &path))?;
     let skill = path.is_skill();
     Ok(done(Output {

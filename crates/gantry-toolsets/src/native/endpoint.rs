@@ -19,7 +19,9 @@ impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, String> {
         let shown: String = text.chars().take(200).collect();
         let Some((end, path)) = text.split_once(':') else {
-            return Err(format!("{shown:?} is no endpoint: write nodeId:/path or gsv:path"));
+            return Err(format!(
+                "{shown:?} has no machine name; did you mean \"local:{shown}\"? (or gsv:PATH)"
+            ));
         };
         if path.is_empty() {
             return Err(format!("the endpoint {shown:?} has no path"));

@@ -10,18 +10,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::{SkillSource, WorkspacePath};
-use super::{Ctx, Done, Native, done, object_error, reading_error};
-
-/// Larger files are for a node's tools.
-const MAX_BYTES: u64 = 10 * 1024 * 1024;
+use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error, reading_error};
+use crate::optional_path::absent_when_empty;
 
 /// Read a file of your workspace, or list a directory of it. Paths are relative to the workspace root. Below `skills/`
-/// your own copy comes first, then the one that all agents share; listings show both. Files up to 10 MB.
+/// your own copy comes first, then the one that all agents share; listings show both. Files up to 32 MB.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Path relative to the workspace root; leave it out or use "/" to list the root. Examples: "SOUL.md", "memory/",
     /// "skills/summarize/SKILL.md".
+    #[serde(default, deserialize_with = "absent_when_empty")]
     path: Option<String>,
 }
 
@@ -74,7 +73,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let path = WorkspacePath::new(&ctx.call, input.path.as_deref().unwrap_or("/"))?;
     if !path.is_folder() {
         for (copy, key) in path.candidates() {
-            if let Some(object) = objects.get(&key, MAX_BYTES).await.map_err(reading_error(&path))? {
+            if let Some(object) = objects.get(&key, MAX_FILE_BYTES).await.map_err(reading_error(&path))? {
                 return file(&path, copy, &object).map(Output::File).map(done);
             }
         }
@@ -217,11 +216,11 @@ mod tests {
         bench.put_object("agents/a/x.bin", b"\xff\x00\x01").await;
         let error = read(&bench, "a", "x.bin").await.unwrap_err();
         assert!(error["error"].as_str().unwrap().contains("gsv__Transfer"), "{error}");
-        bench.put_object("agents/a/huge", vec![b'a'; 10 * 1024 * 1024 + 1]).await;
+        bench.put_object("agents/a/huge", vec![b'a'; 32 * 1024 * 1024 + 1]).await;
         let error = read(&bench, "a", "huge").await.unwrap_err();
         let told = error["error"].as_str().unwrap();
         assert!(
-            told.starts_with("huge has 10485761 bytes") && told.contains("gantry transfer gsv:huge"),
+            told.starts_with("huge has 33554433 bytes") && told.contains("gantry transfer gsv:huge"),
             "{told}"
         );
     }

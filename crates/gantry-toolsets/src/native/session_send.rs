@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_tool::{Label, Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,7 +28,9 @@ fn default_wait() -> u64 {
 }
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__SessionSend", Toolset::Native, native, run).labels(&[Label::Private])
+    Tool::new("gsv__SessionSend", Toolset::Native, native, run)
+        .effects(&[Effect::SendsMessages])
+        .labels(&[Label::Private])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<SessionSent>, ToolError> {

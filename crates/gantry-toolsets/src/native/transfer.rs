@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_store::Objects;
-use gantry_tool::{Call, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Call, Effect, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,7 @@ struct Touched {
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     // What was left out is told by name, with where its links lead.
     Tool::new("gsv__Transfer", Toolset::Native, native, run)
+        .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
         .touches(|_, input: Touched| {
             // The paths as written: what they lead to on another machine is for that machine to judge again.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gantry_tool::{Tool, ToolError, Toolset};
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::WorkspacePath;
-use super::{Ctx, Done, Native, done, object_error};
+use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error};
 
 /// Write a file of your workspace: make it, or replace all it holds. Directories are not needed. A file below `skills/`
 /// becomes your own copy and leaves the one that all agents share as it is.
@@ -31,13 +31,18 @@ struct Output {
 }
 
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__WriteFile", Toolset::Native, native, run).idempotent()
+    Tool::new("gsv__WriteFile", Toolset::Native, native, run).idempotent().effects(&[Effect::WritesFiles])
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     let path = WorkspacePath::written_file(&ctx.call, &input.path)?;
     path.check_not_shared_folder(ctx.state.objects()).await?;
     let size = input.content.len();
+    if size as u64 > MAX_FILE_BYTES {
+        let text =
+            format!("{} would have {size} bytes, at most {MAX_FILE_BYTES} can be written", path.shown());
+        return Err(ToolError::failed(text).with_hint("gsv__Transfer brings a file of any size from a node"));
+    }
     let key = path.key();
     let put = ctx.state.objects().put(&key, input.content, content_type(path.shown()));
     put.await.map_err(object_error)?;
@@ -73,6 +78,20 @@ mod tests {
         assert_eq!(bench.object("agents/a/notes/ü.md").await.as_deref(), Some("zwei ü"));
         assert_eq!(bench.object("agents/a/skills/x/SKILL.md").await.as_deref(), Some("mine"));
         assert_eq!(bench.object("skills/x/SKILL.md").await.as_deref(), Some("global"));
+    }
+
+    #[tokio::test]
+    async fn what_can_be_written_can_be_read() {
+        let bench = Bench::new();
+        let write = |size: usize| {
+            let input = json!({"path": "big", "content": "a".repeat(size)});
+            bench.call_as(bench.agent_call("a"), "gsv__WriteFile", input)
+        };
+        write(11 << 20).await.unwrap();
+        let read = bench.call_as(bench.agent_call("a"), "gsv__ReadFile", json!({"path": "big"})).await;
+        assert_eq!(read.unwrap()["result"]["size"], 11 << 20);
+        let error = write((32 << 20) + 1).await.unwrap_err();
+        assert!(error["error"].as_str().unwrap().contains("gsv__Transfer"), "{error}");
     }
 
     #[tokio::test]

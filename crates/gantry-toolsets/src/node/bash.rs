@@ -13,35 +13,40 @@ use super::sessions::{Session, Sessions};
 use super::shell_run::ShellRun;
 use crate::blocking::blocking;
 use crate::machine::{file_error, process_error};
+use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 const FALLBACK_SHELL: &str = "/bin/sh";
 
-/// Run a command in the user's login shell on this machine. By default waits for its end and returns its exit code and
-/// output; a command that fails is an answer too. With `background`, or when `yieldMs` has passed, it runs on as a
-/// session: use `Process` with the `sessionId` to wait for it, read its log, write to its standard input or kill it.
+/// Run a command in the user's login shell. Waits for it to end and returns its exit code and output; a command that fails
+/// is a result too. With `background`, or after `yieldMs`, it keeps running as a session: use `Process` with its `sessionId`.
+///
+/// `command` must not be empty. `exitCode` or `signal` say how a command ended. When the timeout passes, the command and
+/// everything it started get SIGTERM and, 250 ms later, SIGKILL. A `yieldMs` outside 10 to 120000 is moved to the nearest of
+/// the two. `workdir` is absolute or relative to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// Shell command to run. Must not be empty. Standard input is empty, except with `background` or `yieldMs`.
+    /// Standard input is empty unless `background` or `yieldMs` is set.
     command: String,
-    /// Working directory: absolute, or relative to the workspace. Default: the workspace.
+    /// Working directory. Default: the workspace.
+    #[serde(default, deserialize_with = "absent_when_empty")]
     workdir: Option<String>,
-    /// Timeout in milliseconds; when it passes, the command and all it started get SIGTERM and, 250 ms later, SIGKILL.
-    /// 0 means none. Default 300000 (5 minutes); with `background` none, unless one is given.
+    /// Milliseconds until the command and its children are killed. 0: no limit. Default 300000; no limit with
+    /// `background`.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     timeout: Option<u64>,
-    /// Run in the background and return a `sessionId` at once. Default false.
+    /// Return a `sessionId` at once.
     #[serde(default)]
     background: bool,
-    /// Wait this many milliseconds (10 to 120000; other values count as the nearest), then let the command run on in the
-    /// background if it has not ended. Default: wait for its end.
+    /// Milliseconds (10 to 120000) to wait before the command moves to the background.
     yield_ms: Option<f64>,
 }
 
 #[derive(Deserialize)]
 struct Touched {
+    #[serde(default, deserialize_with = "absent_when_empty")]
     workdir: Option<String>,
 }
 

@@ -13,23 +13,24 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Replace exact text in a file on this machine, all or nothing. `oldString` must match exactly, white space included,
-/// and without the line numbers that `Read` shows. The file's encoding (UTF-8, or UTF-16 with a byte-order mark) and line
-/// endings are kept; LF in `oldString` matches CRLF. Files may have up to 1 GB.
+/// Replace exact text in a file, all or nothing. Encoding and line endings are kept.
+///
+/// `oldString` must not be empty; LF in it matches CRLF in the file. The encoding is UTF-8, or UTF-16 with a byte-order mark.
+/// Files may have up to 1 GB. An edit that is refused because of its `tag` returns the current one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// Path of the file: absolute, or relative to the workspace.
+    /// Absolute, or relative to the workspace.
     path: String,
-    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly once.
+    /// Text to find, white space included, without the line numbers of `Read`. Must occur exactly once unless
+    /// `replaceAll` is set.
     old_string: String,
-    /// The text to put in its place. Must differ from `oldString`; may be empty.
+    /// Replacement. Must differ from `oldString`.
     new_string: String,
-    /// Replace every occurrence. Default false.
+    /// Replace every occurrence.
     #[serde(default)]
     replace_all: bool,
-    /// The `tag` that `Read`, `Write` or `Edit` returned. When the file has changed since, nothing is edited and the
-    /// error tells the current tag.
+    /// The `tag` of an earlier result: refuses the edit if the file has changed since.
     tag: Option<String>,
 }
 

@@ -11,17 +11,20 @@ use super::paths;
 use super::walked::{Skipped, Touched};
 use crate::blocking::blocking;
 use crate::machine::file_error;
+use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Find files on this machine by a glob pattern, newest first. Hidden and ignored files count, what lies in a `.git`
-/// directory does not. Links are followed, but not those in /proc. At most 10,000 paths are returned.
+/// Find files by glob pattern, newest first, at most 10,000. Includes hidden and ignored files, but not `.git`.
+///
+/// `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` matches either and `[abc]` one of a set. Links are
+/// followed, except those in /proc. `path` is absolute or relative to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Glob pattern, relative to `path`: `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` is either
-    /// and `[abc]` one of a set. Examples: `**/*.md`, `src/**/*.{rs,ts}`.
+    /// Relative to `path`, such as `src/**/*.{rs,ts}`.
     pattern: String,
-    /// Directory to search in: absolute, or relative to the workspace. Default: the workspace.
+    /// Directory to search. Default: the workspace.
+    #[serde(default, deserialize_with = "absent_when_empty")]
     path: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::{SearchError, WalkOptions};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Masker, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +11,25 @@ use super::paths;
 use super::walked::{Skipped, Touched};
 use crate::blocking::blocking;
 use crate::machine::file_error;
+use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Search the contents of files on this machine, line by line, with a regular expression. Returns the first 100 matching
-/// lines in path order, each cut at 200 characters. Hidden and ignored files are searched; binary files (not UTF-8, or
-/// with NUL characters) and `.git` directories are not. Links are followed, but not those in /proc.
+/// Search file contents line by line with a regular expression. Returns the first 100 matching lines, each cut at 200 characters. Includes hidden
+/// and ignored files, but not binary files or `.git`.
+///
+/// Matches are in path order. A file counts as binary when it is not UTF-8 or has NUL characters. Links are followed, except
+/// those in /proc. `path` is absolute or relative to the workspace; `include` is matched against the name of a file, not its
+/// path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Regular expression in the syntax of Rust's regex crate: no look-around, no back-references. Begin with `(?i)` to
-    /// ignore case.
+    /// Rust regular expression: no look-around or back-references; `(?i)` ignores case.
     pattern: String,
-    /// Directory to search in, or one file: absolute, or relative to the workspace. Default: the workspace.
+    /// File or directory to search. Default: the workspace.
+    #[serde(default, deserialize_with = "absent_when_empty")]
     path: Option<String>,
-    /// Glob that a file's name (not its path) must match, such as `*.md` or `*.{rs,ts}`. Default: all files.
+    /// Glob for file names, such as `*.{rs,ts}`.
+    #[serde(default, deserialize_with = "absent_when_empty")]
     include: Option<String>,
 }
 
@@ -80,10 +85,11 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
             err => ToolError::input(err.to_string()),
         })?;
         let count = found.matches.len();
+        let masker = &ctx.state.web().masker;
         let matches = found.matches.into_iter().map(|found| Match {
             path: paths::text(&found.path),
             line: found.line,
-            content: found.content,
+            content: whole_secrets(masker, found.content, &found.beyond),
         });
         Ok(Output {
             pattern: input.pattern,
@@ -95,6 +101,17 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
         })
     })
     .await
+}
+
+/// The gate masks what is left; of a secret across the cut it would not know the beginning.
+fn whole_secrets(masker: &Masker, mut content: String, beyond: &str) -> String {
+    if !beyond.is_empty() {
+        let shown = content.len();
+        content.push_str(beyond);
+        let end = masker.cut_before_secret(content.as_bytes(), shown);
+        content.truncate(content.floor_char_boundary(end));
+    }
+    content
 }
 
 #[cfg(test)]
@@ -137,6 +154,19 @@ mod tests {
                 json!({"pattern": "fn", "basePath": b, "matches": [{"path": b, "line": 2, "content": "fn b() {}"}], "count": 1})
             )
         );
+    }
+
+    #[tokio::test]
+    async fn a_cut_shows_no_part_of_a_secret() {
+        let secret = "hunter2-hunter2-hunter2";
+        let bench = Bench::with(|parts| parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]));
+        for before in 170..=200 {
+            bench.write("f", format!("{}{secret} and more", "x".repeat(before)));
+            let answer = bench.call("Grep", json!({"pattern": "xx"})).await.unwrap();
+            let content = answer["matches"][0]["content"].as_str().unwrap();
+            assert!(!content.contains("hunt") && content.len() <= 200, "{before}: {content}");
+            assert!(content.starts_with(&"x".repeat(before)), "{before}: {content}");
+        }
     }
 
     #[tokio::test]

@@ -14,32 +14,31 @@ use super::shell_run::{ShellRun, Status, log_warnings, milliseconds};
 use crate::machine::process_error;
 use crate::{Ctx, Machine};
 
-/// List, wait for, read, write to or kill the commands that `Bash` left in the background. Finished sessions are kept for
-/// 30 minutes. What `write` and `submit` send is judged by the policy rules for `Process` (as `data`), not by those for
-/// `Bash`.
+/// Manage commands that `Bash` left in the background. Finished ones are kept for 30 minutes.
+///
+/// `list` returns your sessions, newest first. `poll` returns at once unless `waitMs` is set. `log` counts lines from the start
+/// of the whole output. `kill` sends SIGKILL. Policy rules judge what `write` and `submit` send as `data` of `Process`, not as
+/// a command of `Bash`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// What to do. All but `list` need a `sessionId`. `list`: your sessions, newest first. `poll`: the session's status and
-    /// output, at once or after `waitMs`. `log`: lines of its whole output. `write`: send `data` to its standard input.
-    /// `submit`: the same with a newline after it. `close`: end its standard input. `kill`: send SIGKILL to it and to
-    /// everything it started.
+    /// `poll`: status and output. `log`: lines of the whole output. `write`: send `data` to standard input. `submit`: send
+    /// `data` and a newline. `close`: end standard input. `kill`: kill the command and its children.
     action: Action,
-    /// The session, as given by `Bash`. Required for all actions except `list`.
+    /// Required except for `list`.
     session_id: Option<String>,
-    /// Text that `write` and `submit` send, as UTF-8. Default: empty.
+    /// For `write` and `submit`.
     #[serde(default)]
     data: String,
-    /// First line that `log` returns, counted from 0 in the whole output. Default 0.
+    /// First line of `log`, from 0.
     #[serde(default)]
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     offset: u64,
-    /// At most this many lines of `log`. Default 200.
+    /// Most lines of `log`. Default 200.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     limit: usize,
-    /// How long `poll` waits, in milliseconds, for the session to end or to write something new. Default 0, at most
-    /// 120000.
+    /// Milliseconds that `poll` waits for new output or the end. Default 0.
     #[serde(default)]
     #[schemars(range(max = 120_000))]
     wait_ms: u64,

@@ -19,20 +19,20 @@ use crate::{Ctx, Machine};
 const MAX_TEXT_BYTES: usize = 10 * 1024 * 1024;
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a text file on this machine, with a number before each line, or an image. Text is UTF-8, or UTF-16 with a
-/// byte-order mark. An image (at most 10 MB) is returned as a picture. Other binary files are an error that names their
-/// type.
+/// Read a text file with line numbers, or an image of up to 10 MB. Other binary files are refused.
+///
+/// Text is UTF-8, or UTF-16 with a byte-order mark. An `offset` past the end returns nothing. `offset` and `limit` are ignored
+/// for images. The refusal of a binary file names its type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Path of the file: absolute, or relative to the workspace.
+    /// Absolute, or relative to the workspace.
     path: String,
-    /// How many lines to skip, counted from 0: an `offset` of 10 begins with line 11. Past the end, nothing is
-    /// returned. Ignored for images.
+    /// Lines to skip: 10 starts at line 11.
     #[serde(default)]
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     offset: u64,
-    /// At most this many lines. Without it the whole file, up to 10 MB of text. Ignored for images.
+    /// Most lines to return. Default: all, up to 10 MB.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     limit: Option<u64>,
 }

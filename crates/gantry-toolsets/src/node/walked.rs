@@ -3,9 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::optional_path::absent_when_empty;
+
 /// The path of a call that `touches` asks for.
 #[derive(Deserialize)]
 pub(super) struct Touched {
+    #[serde(default, deserialize_with = "absent_when_empty")]
     pub(super) path: Option<String>,
 }
 

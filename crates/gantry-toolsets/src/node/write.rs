@@ -12,14 +12,16 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file on this machine. Parent directories are made; an existing file is replaced, and readers see the
-/// old content or the new, never a part. To change a part of a file, or to keep its encoding, use `Edit`.
+/// Create or replace a whole file as UTF-8, with parent directories. To change part of a file, use `Edit`.
+///
+/// Readers see the old content or the new, never a part of it. The content is written as given, whatever encoding the file had;
+/// `Edit` keeps the encoding.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Path of the file: absolute, or relative to the workspace.
+    /// Absolute, or relative to the workspace.
     path: String,
-    /// The whole new content, written exactly as given, as UTF-8, whatever the file's encoding was.
+    /// The whole new content.
     content: String,
 }
 

@@ -225,8 +225,9 @@ fn nobody_served(fallbacks: &[Fallback], all_denied: bool) -> ToolError {
     let reasons: Vec<String> = fallbacks.iter().map(Fallback::to_string).collect();
     let text = format!("no search provider answered: {}", reasons.join("; "));
     if all_denied {
-        ToolError::denied(text)
-            .with_hint("the operator decides by the agent's isolation and by web.allowedHosts")
+        ToolError::denied(text).with_hint(
+            "the operator decides by the agent's isolation and by web.allowedHosts, and restarts the gateway",
+        )
     } else {
         ToolError::failed(text)
     }

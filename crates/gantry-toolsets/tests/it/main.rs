@@ -7,6 +7,7 @@
     reason = "tests look at the file system from outside, and fail by panicking"
 )]
 
+mod absent_fields;
 mod containment;
 mod denials;
 mod descriptions;
@@ -14,4 +15,5 @@ mod encodings;
 mod internet;
 mod memory;
 mod network;
+mod numbers;
 mod probes;

@@ -191,7 +191,7 @@ fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Re
             output.page(&serde_json::to_string_pretty(&draft)?);
             let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
             output.error(&format!(
-                "the draft above is not saved, because of{listed}\nmend it and save it with `gantry apis add FILE`"
+                "the draft above is not saved, because of{listed}\nfix it and save it with `gantry apis add FILE`"
             ));
             Ok(Exit::Failure)
         }

@@ -2,13 +2,28 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use gantry_store::{AuditFilter, AuditLine};
+use gantry_store::{AuditFilter, AuditLine, Problem};
 use serde_json::{Value, json};
 
 use crate::cli::parse_since;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
 use crate::places::Places;
+
+/// What a line can say came of its call.
+const STATUSES: [&str; 11] = [
+    "success",
+    "failure",
+    "denied",
+    "approval_needed",
+    "invalid_input",
+    "unknown_tool",
+    "unavailable",
+    "deadline",
+    "cancelled",
+    "unaudited",
+    "resumed",
+];
 
 #[derive(Debug, Args)]
 #[command(
@@ -30,8 +45,8 @@ pub(crate) struct AuditArgs {
     /// Only calls made as this agent
     #[arg(long)]
     pub(crate) agent: Option<String>,
-    /// Only this status: success, failure, denied, approval_needed, invalid_input, unknown_tool
-    #[arg(long)]
+    /// Only this status
+    #[arg(long, value_parser = STATUSES)]
     pub(crate) status: Option<String>,
     /// Only the lines of one call
     #[arg(long)]
@@ -78,7 +93,7 @@ fn list(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
         output.warning("no audit line matches");
     }
     for line in &lines {
-        output.line(&row(output, line));
+        output.prose(&row(output, line), 8);
     }
     Ok(Exit::Success)
 }
@@ -109,31 +124,50 @@ fn row(output: &Output, line: &AuditLine) -> String {
 fn verify(places: &Places, output: &Output) -> Result<Exit> {
     let log = places.data.audit_log();
     let found = gantry_store::verify(&log).with_context(|| format!("cannot verify {}", log.display()))?;
-    let problems: Vec<_> =
-        found.problems.iter().map(|problem| (problem.line, problem.kind.to_string())).collect();
+    let intact = found.is_intact();
     if output.json {
-        let rows: Vec<_> =
-            problems.iter().map(|(line, text)| json!({"line": line, "problem": text})).collect();
+        let row = |problem: &Problem| {
+            let text = problem.kind.to_string();
+            match problem.file.as_str() {
+                "" => json!({"line": problem.line, "problem": text}),
+                file => json!({"file": file, "line": problem.line, "problem": text}),
+            }
+        };
         output.value(&json!({
-            "intact": found.is_intact(), "lines": found.lines, "head": found.head,
-            "problems": rows, "furtherProblems": found.further_problems,
+            "intact": intact, "lines": found.lines, "files": found.files, "head": found.head,
+            "removedTo": found.removed_to, "tornBytes": found.torn_bytes,
+            "problems": found.problems.iter().map(row).collect::<Vec<_>>(),
+            "furtherProblems": found.further_problems,
         }));
-    } else if found.is_intact() {
+        return Ok(if intact { Exit::Success } else { Exit::Failure });
+    }
+    if intact {
+        let files = if found.files > 1 { format!(" in {} files", found.files) } else { String::new() };
+        let lead = output.green("intact:");
         output.line(&format!(
-            "{} {} lines, none changed, removed, reordered, inserted or cut",
-            output.green("intact:"),
+            "{lead} {} lines{files}, none changed, removed, reordered, inserted or cut",
             found.lines
         ));
-    } else {
-        for (line, text) in &problems {
-            match line {
-                0 => output.line(&format!("{} {text}", output.red("log:"))),
-                line => output.line(&format!("{} {text}", output.red(&format!("line {line}:")))),
-            }
-        }
-        if found.further_problems > 0 {
-            output.line(&format!("and {} more problems", found.further_problems));
-        }
     }
-    Ok(if found.is_intact() { Exit::Success } else { Exit::Failure })
+    for problem in &found.problems {
+        let place = match (problem.file.as_str(), problem.line) {
+            ("", 0) => "log:".to_owned(),
+            ("", line) => format!("line {line}:"),
+            (file, line) => format!("{file} line {line}:"),
+        };
+        output.line(&format!("{} {}", output.red(&place), problem.kind));
+    }
+    if found.further_problems > 0 {
+        output.line(&format!("and {} more problems", found.further_problems));
+    }
+    if found.removed_to > 0 {
+        output.line(&format!("lines 1 to {} were removed after audit.keepDays", found.removed_to));
+    }
+    if found.torn_bytes > 0 {
+        output.warning(&format!(
+            "the last line is incomplete ({} bytes), as a crash leaves it; the next call removes it and records that",
+            found.torn_bytes
+        ));
+    }
+    Ok(if intact { Exit::Success } else { Exit::Failure })
 }

@@ -1,7 +1,7 @@
 //! `gantry call`: run one tool.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -116,7 +116,7 @@ fn through(
         tool: args.name.clone(),
         input: Some(input),
         agent: args.agent.clone(),
-        workspace: workspace(address, places, args)?,
+        workspace: workspace(address, places, args.workspace.as_deref(), args.agent.as_deref())?,
         mcp: None,
         asks: false,
     };
@@ -125,22 +125,27 @@ fn through(
     Ok(print(output, &outcome))
 }
 
-/// On our own machine a call means the same through the gateway as without it: relative paths start where one stands,
+/// On our own machine a call means the same through the gateway as without it: relative paths start in the current directory,
 /// unless the agent has a workspace of its own.
-fn workspace(address: &Address, places: &Places, args: &CallArgs) -> Result<Option<String>> {
-    let given = match (&args.workspace, address.is_ours) {
-        (Some(given), _) => given.clone(),
+pub(crate) fn workspace(
+    address: &Address,
+    places: &Places,
+    given: Option<&Path>,
+    agent: Option<&str>,
+) -> Result<Option<String>> {
+    let given = match (given, address.is_ours) {
+        (Some(given), _) => given.to_owned(),
         (None, false) => return Ok(None),
         (None, true) => {
             let config = places.layers.load()?;
-            let agent = config.agents.get(args.agent.as_deref().unwrap_or(MAIN_AGENT));
+            let agent = config.agents.get(agent.unwrap_or(MAIN_AGENT));
             if agent.is_some_and(|agent| agent.workspace.is_some()) {
                 return Ok(None);
             }
             PathBuf::new()
         }
     };
-    let absolute = places.current_dir.join(given);
+    let absolute: PathBuf = places.current_dir.join(given).components().collect();
     let text = absolute.to_str().ok_or_else(|| UsageError("the workspace's path is not UTF-8".into()))?;
     Ok(Some(text.to_owned()))
 }
@@ -187,7 +192,7 @@ pub(crate) fn print(output: &Output, outcome: &Outcome) -> Exit {
             Exit::Success
         }
         Answer::ToolError(reply) => {
-            output.reply(reply);
+            output.tool_error(reply);
             Exit::Failure
         }
         Answer::Refused(refusal) => {

@@ -1,38 +1,32 @@
 //! `gantry chat`: talk with an agent. One message and its answer, or a conversation line by line.
 
-use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
-use gantry_protocol::{StreamFrame, event, method, raw};
+use gantry_protocol::method;
 use gantry_tool::{Refusal, RefusalCode};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
-use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
-use crate::commands::interrupted;
+use crate::client::{Address, Target};
+use crate::commands::{call, interrupted};
 use crate::exit::{Exit, Refused, UsageError};
 use crate::output::{Output, Tone, question};
 use crate::places::Places;
 use crate::served::{LocalNode, Served};
 use crate::typing::Typing;
 
+mod connection;
 mod questions;
+mod screen;
 
+use connection::{Connection, Heard};
+pub(crate) use questions::proposal;
 use questions::{Asks, Waiting, approval_prompt};
+use screen::Screen;
 
-/// Events that may wait to be shown; what is missed is told, and the answer is asked for.
-const WAITING: usize = 4096;
-/// How often the answer is asked for once events were missed.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
 const MAX_INPUT: u64 = 1024 * 1024;
-/// Of what a call is made with, in a line about it.
-const SHOWN_CHARS: usize = 60;
 const PROMPT: &str = "> ";
 
 #[derive(Debug, Args)]
@@ -51,7 +45,7 @@ pub(crate) struct ChatArgs {
     /// Which agent [default: main]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Where relative paths start, if this command has to start the gateway [default: the current directory]
+    /// Where the conversation works, on this machine [default: the current directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
 }
@@ -67,7 +61,8 @@ pub(crate) fn run(places: Places, output: &Output, args: ChatArgs) -> Result<Exi
     let exit = runtime.block_on(async {
         let (address, own) = reach(&places, output, &args).await?;
         let talked = async {
-            let chat = Chat::open(&address, output, key).await?;
+            let workspace = workspace(&address, &places, &args)?;
+            let chat = Chat::open(&places, output, &address, key, workspace).await?;
             match message {
                 Some(text) => chat.once(text).await,
                 None => chat.converse().await,
@@ -111,6 +106,16 @@ fn message(args: &ChatArgs) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
+/// Where the conversation works: here, on our own machine, unless its agent has a workspace of its own.
+fn workspace(address: &Address, places: &Places, args: &ChatArgs) -> Result<Option<String>> {
+    // Only the operator chooses.
+    if args.workspace.is_none() && places.token()?.is_some() {
+        return Ok(None);
+    }
+    let whole = args.session.as_deref().and_then(|key| key.strip_prefix("agent:")?.split(':').next());
+    call::workspace(address, places, args.workspace.as_deref(), args.agent.as_deref().or(whole))
+}
+
 /// The gateway that runs; else one of our own, for as long as this takes.
 async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Address, Option<Served>)> {
     match Target::find(places, output, false)? {
@@ -130,16 +135,13 @@ async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Add
 
 struct Chat<'a> {
     output: &'a Output,
-    key: String,
-    link: Link,
-    events: mpsc::Receiver<Value>,
-    missed: Arc<AtomicBool>,
-    /// A line of the answer is half said.
-    is_in_line: bool,
-    /// Calls under way: since when, and what was told of them.
-    calls: HashMap<String, (Instant, String)>,
-    /// The call that the last line on the screen is about.
-    last_line: Option<String>,
+    connection: Connection<'a>,
+    screen: Screen<'a>,
+    /// Where the conversation works from now on.
+    workspace: Option<String>,
+    /// How the session was when this began.
+    status: Value,
+    said: u32,
 }
 
 /// What became of a message.
@@ -156,23 +158,21 @@ enum Went {
 }
 
 impl<'a> Chat<'a> {
-    async fn open(address: &Address, output: &'a Output, key: String) -> Result<Chat<'a>> {
-        let (told, events) = mpsc::channel(WAITING);
-        let missed = Arc::new(AtomicBool::new(false));
-        let listener = Arc::new(Listener { told, missed: missed.clone() });
-        let (link, _, _) = open(address, listener).await.map_err(Refused)?;
-        let calls = HashMap::new();
-        let mut chat = Chat { output, key, link, events, missed, is_in_line: false, calls, last_line: None };
-        let status = chat.request(method::SESSIONS_LISTEN, json!({"sessionKey": chat.key})).await?;
-        if let Some(key) = status["sessionKey"].as_str() {
-            key.clone_into(&mut chat.key);
-        }
-        Ok(chat)
+    async fn open(
+        places: &'a Places,
+        output: &'a Output,
+        address: &Address,
+        key: String,
+        workspace: Option<String>,
+    ) -> Result<Chat<'a>> {
+        let (connection, status) = Connection::open(places, output, address, key).await?;
+        Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, said: 0 })
     }
 
     /// One message and its answer.
     async fn once(mut self, text: String) -> Result<Exit> {
-        let Some(id) = self.send(&text).await? else { return Ok(Exit::Success) };
+        let id = self.next_id();
+        let Some(id) = self.send(&text, &id).await? else { return Ok(Exit::Success) };
         let asks = std::io::stdin().is_terminal() && !self.output.json;
         match self.until_settled(&id, asks).await? {
             Turn::Settled(exit) => Ok(exit),
@@ -183,12 +183,12 @@ impl<'a> Chat<'a> {
                         let asked = asked.iter().map(|one| text_of(&one["question"]));
                         (format!("the agent asks: {}", asked.collect::<Vec<_>>().join(" / ")), "ANSWER…")
                     }
-                    None => (
-                        format!("{tool} needs an approval: {}", text_of(&question["reason"])),
-                        "yes|no|always",
-                    ),
+                    None => {
+                        let (what, why) = (proposal(&question), text_of(&question["reason"]));
+                        (format!("{tool} needs an approval: {what} ({why})"), "yes|no|always")
+                    }
                 };
-                let hint = format!("gantry sessions answer {} --question {id} {words}", self.key);
+                let hint = format!("gantry sessions answer {} --question {id} {words}", self.connection.key);
                 let refusal = Refusal::new(RefusalCode::ApprovalNeeded, message).with_hint(hint);
                 Ok(self.output.refused(&refusal))
             }
@@ -198,7 +198,7 @@ impl<'a> Chat<'a> {
     /// Message by message, until the input ends.
     async fn converse(mut self) -> Result<Exit> {
         let keys = "Alt-Enter or \\ begins a new line, Ctrl-C stops a run, Ctrl-D ends";
-        self.output.done(&format!("{}; /help shows the commands; {keys}", self.key));
+        self.output.done(&format!("{}; /help shows the commands; {keys}", self.greeting()));
         let mut typing = Typing::start();
         let mut leaves = false;
         loop {
@@ -221,7 +221,7 @@ impl<'a> Chat<'a> {
             if line.trim().is_empty() {
                 continue;
             }
-            match self.send(&line).await {
+            match self.say(&line).await {
                 Ok(Some(id)) => {
                     if let Went::Away = self.turn(id, &mut typing).await? {
                         return Ok(Exit::Success);
@@ -230,6 +230,21 @@ impl<'a> Chat<'a> {
                 Ok(None) => {}
                 Err(err) => self.failed(&err),
             }
+        }
+    }
+
+    /// Which conversation it is, and where it works.
+    fn greeting(&self) -> String {
+        let before = self.status["workspace"].as_str();
+        let is_running = self.status["running"].is_string();
+        let key = &self.connection.key;
+        match (self.workspace.as_deref(), before) {
+            (Some(now), Some(before)) if now != before && is_running => {
+                format!("{key} (a run is under way in {before}; the next one works in {now})")
+            }
+            (Some(now), Some(before)) if now != before => format!("{key} in {now} (before: {before})"),
+            (Some(workspace), _) | (None, Some(workspace)) => format!("{key} in {workspace}"),
+            (None, None) => key.clone(),
         }
     }
 
@@ -249,10 +264,14 @@ impl<'a> Chat<'a> {
         let mut stopping = false;
         loop {
             tokio::select! {
-                event = self.next_event(&open[0]) => {
-                    let event = event?;
+                heard = self.connection.next_event(&open[0]) => {
                     typing.put_away();
-                    self.show(&event);
+                    let Heard::Event(event) = heard? else {
+                        let Some(status) = self.reconnect().await else { return Ok(Went::On) };
+                        waiting = Waiting::of(&status);
+                        continue;
+                    };
+                    self.screen.show(&event);
                     waiting.hear(&event);
                     open.retain(|id| !settles(&event, id));
                     if open.is_empty() {
@@ -274,7 +293,7 @@ impl<'a> Chat<'a> {
                             waiting.is_answered(&question["id"]);
                         }
                     } else if !line.trim().is_empty() {
-                        match self.send(&line).await {
+                        match self.say(&line).await {
                             Ok(id) => open.extend(id),
                             Err(err) => self.failed(&err),
                         }
@@ -285,12 +304,12 @@ impl<'a> Chat<'a> {
                         return Ok(Went::Away);
                     }
                     typing.put_away();
-                    self.end_line();
-                    self.send("/stop").await?;
+                    self.screen.end_line();
+                    self.say("/stop").await?;
                 }
             }
             if let Some(prompt) = waiting.prompt() {
-                self.end_line();
+                self.screen.end_line();
                 typing.ask(&prompt);
             }
         }
@@ -300,16 +319,23 @@ impl<'a> Chat<'a> {
         let mut stopping = false;
         loop {
             let event = tokio::select! {
-                event = self.next_event(id) => event?,
+                heard = self.connection.next_event(id) => match heard? {
+                    Heard::Event(event) => event,
+                    Heard::Lost => return Err(self.lost()),
+                },
                 () = interrupted() => {
                     if std::mem::replace(&mut stopping, true) {
                         return Ok(Turn::Settled(Exit::Failure));
                     }
-                    self.send("/stop").await?;
+                    self.say("/stop").await?;
                     continue;
                 }
             };
-            self.show(&event);
+            self.screen.show(&event);
+            if event["event"] == "suspended" {
+                self.output.warning(&self.read_later());
+                return Ok(Turn::Settled(Exit::Failure));
+            }
             if settles(&event, id) {
                 return Ok(Turn::Settled(match event["event"].as_str() {
                     Some("final") => Exit::Success,
@@ -350,37 +376,67 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// The next thing that happens. When some was missed, what settled the message is asked for.
-    async fn next_event(&mut self, id: &str) -> Result<Value> {
-        loop {
-            tokio::select! {
-                event = self.events.recv() => {
-                    return event.context("the connection to the gateway was lost; the run goes on there");
-                }
-                () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
-                    // Said before under this id, so it is not said again.
-                    let params = json!({"sessionKey": self.key, "message": "?", "id": id});
-                    let answer = self.request(method::SESSIONS_SEND, params).await?;
-                    if answer["status"] != "accepted" {
-                        let event = answer["status"].clone();
-                        return Ok(json!({
-                            "event": event, "text": answer["reply"], "message": answer["error"],
-                            "messages": [{"id": id}],
-                        }));
-                    }
-                }
+    /// The gateway is gone in the middle of a run, which it takes up again by itself.
+    fn lost(&mut self) -> anyhow::Error {
+        self.screen.end_line();
+        let message = "the connection to the gateway was lost; the run goes on there";
+        Refused(Refusal::new(RefusalCode::Unavailable, message).with_hint(self.read_later())).into()
+    }
+
+    fn read_later(&self) -> String {
+        format!("read the answer with `gantry sessions show {}`", self.connection.key)
+    }
+
+    /// Waits for a gateway that is away, and says so. `None` when it stays away, or an interrupt ends the wait.
+    async fn reconnect(&mut self) -> Option<Value> {
+        self.screen.end_line();
+        self.output.warning("the connection to the gateway was lost; reconnecting (Ctrl-C ends the wait)");
+        let reopened = tokio::select! {
+            reopened = self.connection.reopen() => reopened,
+            () = interrupted() => Err(anyhow::anyhow!("not connected")),
+        };
+        match reopened {
+            Ok(status) => {
+                self.output.activity("reconnected", Tone::Quiet);
+                Some(status)
+            }
+            Err(err) => {
+                self.output.error(&format!("{err:#}; {}", self.read_later()));
+                None
             }
         }
     }
 
+    /// Tells a message from every other, so that one that is sent twice counts once.
+    fn next_id(&mut self) -> String {
+        self.said += 1;
+        let now = jiff::Timestamp::now().as_nanosecond();
+        format!("chat-{}-{now}-{}", std::process::id(), self.said)
+    }
+
+    /// As [`Chat::send`]. After a restart of the gateway the message is sent again.
+    async fn say(&mut self, text: &str) -> Result<Option<String>> {
+        let id = self.next_id();
+        match self.send(text, &id).await {
+            Err(err) if self.connection.is_lost() => match self.reconnect().await {
+                Some(_) => self.send(text, &id).await,
+                None => Err(err),
+            },
+            sent => sent,
+        }
+    }
+
     /// Says something; the id under which it will be settled, unless it was a command.
-    async fn send(&mut self, text: &str) -> Result<Option<String>> {
-        let params = json!({"sessionKey": self.key, "message": text});
-        let answer = self.request(method::SESSIONS_SEND, params).await?;
+    async fn send(&mut self, text: &str, id: &str) -> Result<Option<String>> {
+        let mut params = json!({"sessionKey": self.connection.key, "message": text, "id": id});
+        if let Some(workspace) = &self.workspace {
+            params["workspace"] = json!(workspace);
+        }
+        let answer = self.connection.request(method::SESSIONS_SEND, params).await?;
         if answer["status"] == "command" {
             match self.output.json {
                 true => self.output.value(&answer),
-                false => self.output.line(&text_of(&answer["told"])),
+                false => self.output.page(&text_of(&answer["told"])),
             }
             return Ok(None);
         }
@@ -389,141 +445,35 @@ impl<'a> Chat<'a> {
 
     /// The question again, if that was no answer to it.
     async fn answer(&mut self, question: &Value, mut params: Value) -> Result<Option<Value>> {
-        (params["sessionKey"], params["question"]) = (json!(self.key), question["id"].clone());
-        let Err(err) = self.request(method::SESSIONS_ANSWER, params).await else { return Ok(None) };
+        (params["sessionKey"], params["question"]) = (json!(self.connection.key), question["id"].clone());
+        let Err(err) = self.connection.request(method::SESSIONS_ANSWER, params).await else {
+            return Ok(None);
+        };
         self.output.warning(&format!("{err:#}"));
         // Somebody else may have answered first.
-        let status = self.request(method::SESSIONS_STATUS, json!({"sessionKey": self.key})).await?;
+        let status = self
+            .connection
+            .request(method::SESSIONS_STATUS, json!({"sessionKey": self.connection.key}))
+            .await?;
         let mut open = status["questions"].as_array().into_iter().flatten();
         Ok(open.find(|open| open["id"] == question["id"]).cloned())
     }
 
     /// Tells the agent what it wanted to know.
     async fn reply(&mut self, asks: &Asks) -> Result<()> {
-        let params = json!({"sessionKey": self.key, "question": asks.id, "answers": asks.answers});
-        if let Err(err) = self.request(method::SESSIONS_ANSWER, params).await {
+        let params = json!({"sessionKey": self.connection.key, "question": asks.id, "answers": asks.answers});
+        if let Err(err) = self.connection.request(method::SESSIONS_ANSWER, params).await {
             self.output.warning(&format!("{err:#}"));
         }
         Ok(())
-    }
-
-    async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let answer: Result<_, LinkError> = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
-        let answer = answer.map_err(request_error)?;
-        serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
-    }
-
-    fn show(&mut self, event: &Value) {
-        if self.output.json {
-            return self.output.value(event);
-        }
-        let streams = self.output.is_terminal();
-        match event["event"].as_str().unwrap_or_default() {
-            "text" if streams => {
-                self.output.piece(&text_of(&event["delta"]));
-                self.is_in_line = true;
-                self.last_line = None;
-            }
-            "restart" => self.note(&format!("asked again: {}", text_of(&event["reason"])), Tone::Bad),
-            "tool_start" => self.call_began(event),
-            "tool_end" => self.call_ended(event),
-            "approval" | "asked" => self.end_line(),
-            "compacted" => self.note("the conversation was summed up", Tone::Quiet),
-            "final" if streams && self.is_in_line => self.end_line(),
-            "final" => self.output.page(&text_of(&event["text"])),
-            "stopped" => self.note("stopped", Tone::Quiet),
-            "error" => {
-                self.end_line();
-                self.output.error(&text_of(&event["message"]));
-            }
-            "suspended" => self.output.warning("the gateway is stopping; the run goes on when it is back"),
-            _ => {}
-        }
-    }
-
-    fn call_began(&mut self, event: &Value) {
-        let told = format!("{} {}", text_of(&event["tool"]), shown(&event["input"]));
-        self.note(&format!("\u{2026} {told}"), Tone::Quiet);
-        let call = text_of(&event["call"]);
-        self.last_line = Some(call.clone());
-        self.calls.insert(call, (Instant::now(), told));
-    }
-
-    /// One line a call, where nothing came in between.
-    fn call_ended(&mut self, event: &Value) {
-        let call = text_of(&event["call"]);
-        let Some((began, told)) = self.calls.remove(&call) else { return };
-        let took = duration(began.elapsed());
-        if self.last_line.take() == Some(call) {
-            self.output.takes_activity_back();
-        }
-        match event["isError"] == true {
-            false => self.note(&format!("\u{2713} {told} ({took})"), Tone::Quiet),
-            true => {
-                self.note(&format!("\u{2717} {told} ({took}): {}", shown(&event["result"])), Tone::Bad);
-            }
-        }
-    }
-
-    /// What the agent does, for who watches.
-    fn note(&mut self, text: &str, tone: Tone) {
-        self.end_line();
-        self.last_line = None;
-        self.output.activity(text, tone);
-    }
-
-    fn end_line(&mut self) {
-        if std::mem::take(&mut self.is_in_line) {
-            self.output.line("");
-        }
-    }
-}
-
-fn duration(took: Duration) -> String {
-    match took.as_millis() {
-        millis @ 0..1_000 => format!("{millis} ms"),
-        _ => format!("{:.1} s", took.as_secs_f64()),
     }
 }
 
 fn settles(event: &Value, id: &str) -> bool {
     let mut messages = event["messages"].as_array().into_iter().flatten();
-    messages.any(|message| message["id"] == id) || event["event"] == "suspended"
+    messages.any(|message| message["id"] == id)
 }
 
-fn text_of(value: &Value) -> String {
+pub(super) fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-/// A value in a few words.
-fn shown(value: &Value) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let short: String = text.chars().take(SHOWN_CHARS).collect();
-    let dots = if short.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", short.replace('\n', " "))
-}
-
-/// Hears what happens in the session.
-struct Listener {
-    told: mpsc::Sender<Value>,
-    missed: Arc<AtomicBool>,
-}
-
-impl Service for Listener {
-    fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
-        Box::pin(async move { Err(request.unknown()) })
-    }
-
-    fn event(&self, _link: &Link, told: Event) {
-        if told.name != event::SESSION_EVENT {
-            return;
-        }
-        let Some(data) = told.parse::<Value>() else { return };
-        let lost = data["event"]["event"] == "missed" || self.told.try_send(data["event"].clone()).is_err();
-        if lost {
-            self.missed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn stream(&self, _link: &Link, _frame: StreamFrame) {}
 }

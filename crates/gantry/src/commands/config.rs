@@ -1,18 +1,19 @@
-//! `gantry config`: show, get, set, path. Secrets are masked wherever they are shown.
+//! `gantry config`: show, get, set, unset, path. Secrets are masked wherever they are shown.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use gantry_store::GatewayLock;
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    pub(crate) action: ConfigAction,
+    pub(crate) action: Option<ConfigAction>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -20,9 +21,10 @@ pub(crate) struct ConfigArgs {
     gantry config show\n  \
     gantry config set maxToolResultChars 40000\n  \
     gantry config set agents.reader.tools '[\"read\", \"local__Grep\"]'\n  \
-    gantry config get agents.reader")]
+    gantry config get agents.reader\n  \
+    gantry config unset agents.reader")]
 pub(crate) enum ConfigAction {
-    /// The whole configuration in force, secrets masked
+    /// The whole configuration in force, secrets masked (the default)
     Show,
     /// One key, such as shell.sandbox
     Get {
@@ -36,12 +38,17 @@ pub(crate) enum ConfigAction {
         /// What it shall be: JSON, or else text
         value: String,
     },
+    /// Take one key out of the file, so that its default applies
+    Unset {
+        /// The key, with dots between levels: shell.sandbox
+        key: String,
+    },
     /// Where the configuration file is
     Path,
 }
 
 pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<Exit> {
-    match args.action {
+    match args.action.unwrap_or(ConfigAction::Show) {
         ConfigAction::Show => output.value(&places.layers.load()?.masked()?),
         ConfigAction::Get { key } => match config::get(&places.layers.load()?.masked()?, &key)? {
             Value::String(text) if !output.json => output.page(text),
@@ -50,10 +57,26 @@ pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<
         ConfigAction::Set { key, value } => {
             places.data.create()?;
             places.layers.write(&key, &value)?;
-            output.note(&format!("{key} is set in {}", places.layers.file.display()));
+            changed(places, output, &key, &format!("{key} is set in {}", places.layers.file.display()));
+        }
+        ConfigAction::Unset { key } => {
+            if !places.layers.remove(&key)? {
+                let file = places.layers.file.display();
+                return Err(UsageError(format!("{key} is not set in {file}")).into());
+            }
+            changed(places, output, &key, &format!("{key} is unset; its default applies"));
         }
         ConfigAction::Path if output.json => output.value(&json!(places.layers.file)),
         ConfigAction::Path => output.line(&places.layers.file.display().to_string()),
     }
     Ok(Exit::Success)
+}
+
+/// Says what was done, and whether it counts yet.
+fn changed(places: &Places, output: &Output, key: &str, done: &str) {
+    let waits = GatewayLock::running(&places.data).is_some() && !config::counts_at_once(key);
+    output.done(&match waits {
+        true => format!("{done}. Restart the gateway to apply this change."),
+        false => done.to_owned(),
+    });
 }

@@ -12,6 +12,7 @@ use crate::places::Places;
 
 mod database;
 mod gateway;
+mod models;
 mod storage;
 
 /// Less than this on the data directory's disk is too little to keep an audit log, results and transfers.
@@ -39,6 +40,7 @@ pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
     checks.extend(storage::check(&places));
     checks.extend([secrets(&places), disk(&places), keeper(&places), shell(&places), workspace(&places)]);
     checks.extend(gateway::checks(&places, output));
+    checks.extend(models::checks(&places, output));
     match Local::open(places) {
         Ok(local) => {
             checks.push(web_search(&local));
@@ -63,9 +65,9 @@ pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
                 Health::Bad => output.red("bad "),
             };
             let mut lines = check.text.lines();
-            output.line(&format!("{mark}  {:<14}  {}", check.name, lines.next().unwrap_or_default()));
+            output.prose(&format!("{mark}  {:<14}  {}", check.name, lines.next().unwrap_or_default()), 22);
             // Further lines begin where no check begins.
-            lines.for_each(|line| output.line(&format!("{:22}{line}", "")));
+            lines.for_each(|line| output.prose(&format!("{:22}{line}", ""), 22));
         }
     }
     Ok(if bad { Exit::Failure } else { Exit::Success })
@@ -80,7 +82,12 @@ fn check<E: std::fmt::Display>(name: &'static str, result: Result<String, E>) ->
 
 fn configuration(places: &Places) -> Check {
     let file = places.layers.file.display();
-    check("configuration", places.layers.load().map(|_| format!("{file} is valid, or absent")))
+    let is_there = places.configuration_version().is_some();
+    let text = |_| match is_there {
+        true => format!("{file} is valid"),
+        false => "no gantry.toml; defaults apply".to_owned(),
+    };
+    check("configuration", places.layers.load().map(text))
 }
 
 fn data_directory(places: &Places) -> Check {
@@ -112,7 +119,7 @@ fn secrets(places: &Places) -> Check {
         Err(err) => Check {
             name: "secrets",
             health: Health::Warning,
-            text: format!("{err}; the web tools stay closed until it is mended or the file is removed"),
+            text: format!("{err}; the web tools stay closed until it is fixed or the file is removed"),
         },
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use gantry_tool::{Answer, Reply};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::client::Target;
 use crate::commands::ask::Asking;
@@ -41,10 +41,35 @@ pub(crate) fn run(places: Places, output: &Output, args: &LogsArgs) -> Result<Ex
         return Ok(Exit::Success);
     }
     for line in result["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.line(line);
+        output.line(&shown(output, line));
     }
     if result["truncated"] == true {
         output.note("there are older lines; --lines shows more");
     }
     Ok(Exit::Success)
+}
+
+/// A line of a log: for a person time, event and fields; for programs as it is kept.
+pub(crate) fn shown(output: &Output, line: &str) -> String {
+    match serde_json::from_str::<Map<String, Value>>(line) {
+        Ok(fields) if output.is_terminal() && !output.json => readable(output, &fields),
+        _ => line.to_owned(),
+    }
+}
+
+fn readable(output: &Output, fields: &Map<String, Value>) -> String {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let time = text("ts").split('.').next().unwrap_or_default().replace('T', " ");
+    let event = match text("level") {
+        "warning" => output.yellow(text("event")),
+        "error" => output.red(text("event")),
+        _ => output.bold(text("event")),
+    };
+    let rest = fields.iter().filter(|(name, _)| !["ts", "level", "event", "nodeId"].contains(&name.as_str()));
+    let rest = rest.filter(|(_, value)| !value.is_null()).map(|(name, value)| match value {
+        Value::String(text) if !text.contains(char::is_whitespace) => format!("{name}={text}"),
+        value => format!("{name}={value}"),
+    });
+    let rest = rest.collect::<Vec<_>>().join(" ");
+    format!("{}  {event}  {rest}", output.dim(&time)).trim_end().to_owned()
 }

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use gantry_model::{
-    Limits, Message, Model, Models, PRICES_AS_OF, Provider, Request, StreamEvent, Tier, UnknownModel,
-};
+use gantry_model::{Limits, Message, Model, Models, Request, StreamEvent, Tier, UnknownModel};
+use gantry_protocol::method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::runtime;
+use crate::client::{Client, Target, runtime};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
-use crate::models::{NO_MODEL, found, is_found};
+use crate::models::{NO_MODEL, describe, found, is_found};
 use crate::output::Output;
 use crate::places::Places;
 
@@ -33,7 +32,7 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsAction {
-    /// All models, by provider; servers that are configured or found are asked
+    /// All models, by provider: those of the running gateway, else those that this shell finds
     List,
     /// Ask a model for a word, and tell how it went
     Test {
@@ -61,30 +60,31 @@ pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<
     let config = places.layers.load()?;
     let runtime = runtime()?;
     let (settings, problems) = runtime.block_on(found(places, &config))?;
-    problems.iter().for_each(|problem| output.warning(problem));
     let models = Models::new(settings);
+    // Agents have the models of the gateway, whose environment may differ from this one.
+    let gateway = GatewayModels::ask(places, output);
+    let action = args.action.unwrap_or(ModelsAction::List);
+    if let (ModelsAction::List, Some(gateway)) = (&action, &gateway) {
+        return Ok(gateway.show(output, &models));
+    }
+    problems.iter().for_each(|problem| output.warning(problem));
     if models.list().is_empty() {
-        return match args.action {
-            None | Some(ModelsAction::List) => {
-                if output.json {
-                    output.value(&json!([]));
-                }
-                output.error(NO_MODEL);
-                Ok(Exit::Failure)
-            }
-            Some(_) => Err(UsageError(NO_MODEL.into()).into()),
+        return match action {
+            ModelsAction::List => Ok(no_model(output)),
+            _ => Err(UsageError(NO_MODEL.into()).into()),
         };
     }
-    match args.action.unwrap_or(ModelsAction::List) {
+    match action {
         ModelsAction::List => {
-            list(output, &config, &models);
+            list(output, &describe(&config, &models, &[]));
             Ok(Exit::Success)
         }
         ModelsAction::Test { name } => {
             let wanted = wanted(&models, name)?;
+            let names: Vec<&str> = wanted.iter().map(|model| model.name.as_str()).collect();
             let tested = runtime.block_on(async {
                 let mut tested = Vec::new();
-                for model in wanted {
+                for model in &wanted {
                     tested.push(test(output, &models, model).await);
                 }
                 tested
@@ -92,85 +92,121 @@ pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<
             if output.json {
                 output.value(&tested.iter().map(|(_, told)| told.clone()).collect());
             }
+            gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &names));
             Ok(if tested.iter().all(|(ok, _)| *ok) { Exit::Success } else { Exit::Failure })
         }
-        ModelsAction::Set { tier, name } => set(places, output, &config, &models, &tier, &name),
+        ModelsAction::Set { tier, name } => {
+            let set = set(places, output, &config, &models, &tier, &name)?;
+            // As it is with the change.
+            let gateway = gateway.and_then(|_| GatewayModels::ask(places, output));
+            gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &[&set]));
+            Ok(Exit::Success)
+        }
     }
 }
 
-fn list(output: &Output, config: &Config, models: &Models) {
+/// The models of the gateway that runs on this data directory.
+struct GatewayModels {
+    url: String,
+    /// As [`describe`] returns them.
+    models: Value,
+}
+
+impl GatewayModels {
+    /// `None` when there is no gateway, or one that cannot say.
+    fn ask(places: &Places, output: &Output) -> Option<GatewayModels> {
+        let Ok(Target::Gateway(address)) = Target::find(places, output, false) else { return None };
+        let mut status = Client::once(&address, output, method::GATEWAY_STATUS, json!({})).ok()?;
+        let models = status["models"].take();
+        models.is_object().then(|| GatewayModels { url: address.url.to_string(), models })
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let rows = self.models["models"].as_array().into_iter().flatten();
+        rows.filter_map(|row| row["name"].as_str()).collect()
+    }
+
+    fn show(&self, output: &Output, here: &Models) -> Exit {
+        if !output.json {
+            output.note_on_terminal(&format!("the models of the gateway at {}", self.url));
+        }
+        let exit = match self.names().is_empty() {
+            true => no_model(output),
+            false => {
+                list(output, &self.models);
+                Exit::Success
+            }
+        };
+        let here: Vec<&str> = here.list().iter().map(|model| model.name.as_str()).collect();
+        self.warn_of_missing(output, &here);
+        exit
+    }
+
+    /// A model that only this shell has a key for is not one that agents can use.
+    fn warn_of_missing(&self, output: &Output, names: &[&str]) {
+        let known = self.names();
+        let missing: Vec<&str> = names.iter().filter(|name| !known.contains(name)).copied().collect();
+        if !missing.is_empty() {
+            output.warning(&format!(
+                "the running gateway does not have {}: it was started with other environment variables than this \
+                 shell has. Restart the gateway from here to apply them",
+                missing.join(", ")
+            ));
+        }
+    }
+}
+
+fn no_model(output: &Output) -> Exit {
     if output.json {
-        output.value(&models.list().iter().map(|model| row(config, models, model)).collect());
-        return;
+        output.value(&json!([]));
     }
-    for provider in models.providers() {
-        let mut facts = vec![provider.base_url.to_string()];
-        facts.extend(is_found(config, provider).then(|| "found on this machine".to_owned()));
-        facts.extend(is_without_key(provider).then(|| output.yellow("no key")));
-        output.line(&format!("{}  {}", output.bold(&provider.name), facts.join(" · ")));
-        for model in models.list().iter().filter(|model| model.provider == provider.name) {
-            let roles = roles(models, model);
-            let roles = if roles.is_empty() {
-                String::new()
-            } else {
-                format!("  {}", output.green(&roles.join(", ")))
-            };
-            output.line(&format!("  {}{roles}  {}", model.id, output.dim(&facts_of(model))));
+    output.error(NO_MODEL);
+    Exit::Failure
+}
+
+fn list(output: &Output, described: &Value) {
+    let rows = |key: &str| described[key].as_array().into_iter().flatten();
+    if output.json {
+        output.value(&described["models"]);
+    } else {
+        for provider in rows("providers") {
+            let mut facts = vec![text(&provider["baseUrl"]).to_owned()];
+            facts.extend((provider["found"] == true).then(|| "found on this machine".to_owned()));
+            facts.extend((provider["lacksKey"] == true).then(|| output.yellow("no key")));
+            output.line(&format!("{}  {}", output.bold(text(&provider["name"])), facts.join(" · ")));
+            for model in rows("models").filter(|model| model["provider"] == provider["name"]) {
+                let roles: Vec<&str> = model["is"].as_array().into_iter().flatten().map(text).collect();
+                let roles = if roles.is_empty() {
+                    String::new()
+                } else {
+                    format!("  {}", output.green(&roles.join(", ")))
+                };
+                output.line(&format!("  {}{roles}  {}", text(&model["model"]), output.dim(&facts_of(model))));
+            }
+        }
+        let budgets: Vec<&str> = rows("budgets").map(text).collect();
+        if !budgets.is_empty() {
+            output.line(&format!("{}  {}", output.bold("budgets"), budgets.join(" · ")));
         }
     }
-    let budgets = config.models.budgets();
-    let limits = [("a run", budgets.run), ("an agent and day", budgets.agent), ("a day", budgets.day)];
-    let limits: Vec<String> =
-        limits.into_iter().filter_map(|(of, limit)| Some(format!("{} {of}", limit?))).collect();
-    if !limits.is_empty() {
-        output.line(&format!("{}  {}", output.bold("budgets"), limits.join(" · ")));
-    }
-    for (tier, name) in models.tiers() {
-        if let Err(err) = models.resolve(name) {
-            output.warning(&format!("{} is set to {name}, but {err}", tier.name()));
-        }
-    }
+    rows("warnings").for_each(|warning| output.warning(text(warning)));
 }
 
-fn facts_of(model: &Model) -> String {
-    let thousands = |tokens: u64| match tokens {
-        1_000_000.. => format!("{}M", tokens / 1_000_000),
-        _ => format!("{}k", tokens / 1_000),
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn facts_of(model: &Value) -> String {
+    let tokens = match model["contextWindow"].as_u64().unwrap_or_default() {
+        tokens @ 1_000_000.. => format!("{}M", tokens / 1_000_000),
+        tokens => format!("{}k", tokens / 1_000),
     };
-    let price = match model.facts.price.map(|price| price.rates) {
-        Some(rates) if rates.input == 0.0 && rates.output == 0.0 => "free".to_owned(),
-        Some(rates) => format!("${} in, ${} out a million", rates.input, rates.output),
-        None => "price unknown".to_owned(),
+    let price = match (model["price"]["input"].as_f64(), model["price"]["output"].as_f64()) {
+        (Some(0.0), Some(0.0)) => "free".to_owned(),
+        (Some(input), Some(output)) => format!("${input} in, ${output} out a million"),
+        _ => "price unknown".to_owned(),
     };
-    format!("{} tokens · {price}", thousands(model.facts.context_window))
-}
-
-fn row(config: &Config, models: &Models, model: &Model) -> Value {
-    let provider = models.providers().find(|provider| provider.name == model.provider);
-    let price = model.facts.price.map(|price| {
-        let rates = price.rates;
-        json!({"input": rates.input, "output": rates.output, "cacheRead": rates.cache_read, "cacheWrite": rates.cache_write})
-    });
-    json!({
-        "name": model.name, "provider": model.provider, "model": model.id,
-        "baseUrl": provider.map(|provider| provider.base_url.to_string()),
-        "hasKey": provider.is_some_and(|provider| provider.key.is_some()),
-        "found": provider.is_some_and(|provider| is_found(config, provider)),
-        "is": roles(models, model), "contextWindow": model.facts.context_window,
-        "maxOutput": model.facts.max_output, "price": price, "pricesAsOf": PRICES_AS_OF,
-    })
-}
-
-/// The tiers that a model is, and whether it is the fallback.
-fn roles(models: &Models, model: &Model) -> Vec<&'static str> {
-    let is = |name: &str| models.resolve(name).is_ok_and(|found| found.name == model.name);
-    let tiers = models.tiers().filter(|(_, name)| is(name)).map(|(tier, _)| tier.name());
-    tiers.chain(models.fallback().filter(|name| is(name)).map(|_| "fallback")).collect()
-}
-
-/// Company endpoints want one; other servers often do not.
-fn is_without_key(provider: &Provider) -> bool {
-    provider.first_party && provider.key.is_none()
+    format!("{tokens} tokens · {price}")
 }
 
 fn wanted(models: &Models, name: Option<String>) -> Result<Vec<&Model>> {
@@ -255,12 +291,12 @@ fn set(
     models: &Models,
     tier: &str,
     name: &str,
-) -> Result<Exit> {
+) -> Result<String> {
     let key = match Tier::from_str(tier) {
         Ok(tier) => tier.name(),
         Err(()) if tier == "fallback" => "fallback",
         Err(()) => {
-            let message = format!("{tier:?} is no tier; there are fast, balanced, deep and fallback");
+            let message = format!("unknown tier {tier:?}; there are fast, balanced, deep and fallback");
             return Err(UsageError(message).into());
         }
     };
@@ -282,5 +318,5 @@ fn set(
     }
     places.layers.write(&format!("models.{key}"), &json!(model.name).to_string())?;
     output.done(&format!("{key} is {} now", model.name));
-    Ok(Exit::Success)
+    Ok(model.name.clone())
 }

@@ -6,6 +6,7 @@ use gantry_protocol::method;
 use serde_json::{Value, json};
 
 use crate::client::{Address, Client, Target};
+use crate::commands::chat::proposal;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
@@ -151,8 +152,13 @@ fn list(output: &Output, answer: &Value) {
     }
     for session in answer["sessions"].as_array().into_iter().flatten() {
         let key = output.bold(session["sessionKey"].as_str().unwrap_or_default());
-        let state = if session["running"] == true { output.green("running") } else { output.dim("quiet") };
-        let label = session["label"].as_str().unwrap_or_default();
+        let state = match (session["waiting"] == true, session["running"] == true) {
+            (true, _) => output.yellow("waiting"),
+            (false, true) => output.green("running"),
+            (false, false) => output.dim("quiet"),
+        };
+        let label =
+            ["label", "title"].into_iter().find_map(|name| session[name].as_str()).unwrap_or_default();
         let parent = session["parent"].as_str().map(|parent| output.dim(&format!("  child of {parent}")));
         let parent = parent.unwrap_or_default();
         output.line(&format!("{key}  {state}  {}{parent} {label}", time(&session["lastActivity"])));
@@ -199,8 +205,8 @@ fn show(output: &Output, status: &Value, events: &[Value]) {
         }
     }
     for question in status["questions"].as_array().into_iter().flatten() {
-        let (id, tool) = (text(&question["id"]), text(&question["tool"]));
-        output.line(&output.yellow(&format!("{id} waits for an answer: {tool} {}", question["input"])));
+        let id = text(&question["id"]);
+        output.line(&output.yellow(&format!("{id} waits for an answer: {}", proposal(question))));
     }
 }
 

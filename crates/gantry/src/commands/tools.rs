@@ -86,7 +86,8 @@ fn list(output: &Output, tools: &[Value]) {
             tool["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let on =
             if nodes.is_empty() { String::new() } else { output.dim(&format!("  [{}]", nodes.join(", "))) };
-        output.line(&format!("{}  {}{on}", output.bold(&name), first_sentence(text(tool, "description"))));
+        let line = format!("{}  {}{on}", output.bold(&name), first_sentence(text(tool, "description")));
+        output.prose(&line, width + 2);
     }
 }
 
@@ -95,15 +96,19 @@ fn show(output: &Output, tool: &Value) {
         return output.value(tool);
     }
     output.line(&format!("{}  {}", output.bold(text(tool, "name")), output.dim(&traits(tool))));
-    output.page(&format!("\n{}\n", text(tool, "description")));
-    output.line(&output.bold("Input"));
-    for line in parameters(&tool["inputSchema"]) {
-        output.page(&line);
+    for paragraphs in
+        ["description", "notes"].map(|field| text(tool, field)).iter().filter(|text| !text.is_empty())
+    {
+        output.line("");
+        paragraphs.lines().for_each(|line| output.prose(line, 0));
     }
+    output.line("");
+    output.line(&output.bold("Input"));
+    parameters(&tool["inputSchema"]).iter().for_each(|line| output.prose(line, 6));
     output.page(&format!("\n{}", output.bold("Output")));
     match &tool["outputSchema"] {
         Value::Null => output.line("  text"),
-        schema => parameters(schema).iter().for_each(|line| output.page(line)),
+        schema => parameters(schema).iter().for_each(|line| output.prose(line, 6)),
     }
     output.page(&format!("\n{}", output.dim("--json prints the whole schemas")));
 }

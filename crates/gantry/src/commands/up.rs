@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use gantry_files::{Files, FilesOptions};
+use gantry_gateway::ServeError;
 use gantry_store::GatewayLockError;
 use serde_json::json;
 
@@ -72,10 +73,11 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
         };
         announce(output, &places, &served, local);
         interrupted().await;
-        output.note("stopping: calls under way may finish; a second interrupt ends them");
+        let notes = output.running_notes();
+        notes.info("Stopping: calls under way may finish. A second interrupt ends them.");
         tokio::select! {
-            () = served.stop() => {}
-            () = interrupted() => {}
+            () = served.stop() => notes.info("Gantry has stopped."),
+            () = interrupted() => notes.info("Gantry has stopped; calls under way were ended."),
         }
         Ok(Exit::Success)
     });
@@ -90,7 +92,19 @@ fn refuse(output: &Output, err: anyhow::Error) -> Result<Exit> {
             output.error(&format!("{err}; stop it first, or use another --data-dir"));
             Ok(Exit::Failure)
         }
-        _ => Err(err),
+        _ => Err(match err.downcast_ref::<ServeError>() {
+            Some(ServeError::Listen { address, source })
+                if source.kind() == std::io::ErrorKind::AddrInUse =>
+            {
+                let host = address.ip();
+                let message = format!(
+                    "cannot listen on {address}: the address is in use; choose another one with --listen {host}:PORT \
+                     (port 0 picks a free one)"
+                );
+                anyhow::anyhow!(message)
+            }
+            _ => err,
+        }),
     }
 }
 

@@ -7,6 +7,7 @@ use gantry_agent::{
     ALWAYS_HOURS, APPROVAL_MINUTES, DmScope, FlowRule, MAX_ALWAYS_HOURS, MAX_REQUESTS, ResetPolicy,
 };
 use gantry_model::{Effort, Thinking};
+use gantry_protocol::check_node_id;
 use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,9 +46,9 @@ pub(crate) struct AgentConfig {
     thinking: ThinkingConfig,
     /// How hard the model tries: `low`, `medium` or `high`.
     effort: Option<EffortConfig>,
-    /// Lets the model search the web by itself, where its provider has that (Anthropic). Such a search cannot be asked about, so it
-    /// is offered only while the session holds nothing private.
-    native_web_search: bool,
+    /// Lets the model search the web by itself, where its provider has that (Anthropic); on unless it is set to false. Such a
+    /// search cannot be asked about, so it is offered only while the session holds nothing private.
+    native_web_search: On,
     /// Said to the model before the files of the agent's workspace.
     prompt: Option<String>,
     /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
@@ -57,6 +58,8 @@ pub(crate) struct AgentConfig {
     pub(crate) autonomy: Autonomy,
     /// Where its relative paths start; the current directory when left out.
     pub(crate) workspace: Option<PathBuf>,
+    /// The node that a bare tool name (`Bash`) means; when left out `local`, or the only node that can answer.
+    pub(crate) node: Option<String>,
     /// In place of the common `[isolation]`.
     pub(crate) isolation: Option<IsolationConfig>,
     /// When its conversations begin anew by themselves.
@@ -72,6 +75,17 @@ pub(crate) struct AgentConfig {
     approval_minutes: Option<u32>,
     /// Hours that an "always" counts, unless whoever gives it says otherwise; 24 when left out.
     always_hours: Option<u32>,
+}
+
+/// What is on unless it is turned off.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct On(bool);
+
+impl Default for On {
+    fn default() -> Self {
+        On(true)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -200,11 +214,12 @@ impl AgentConfig {
             model: self.model.clone(),
             thinking: self.thinking.thinking(),
             effort: self.effort.map(EffortConfig::effort),
-            native_web_search: self.native_web_search,
+            native_web_search: self.native_web_search.0,
             autonomy: self.autonomy,
             scope: self.scope()?,
             shown,
             workspace: self.workspace.clone().unwrap_or(workspace),
+            node: self.node.clone(),
             prompt: self.prompt.clone(),
             reset: match self.reset.mode {
                 ResetMode::Manual => ResetPolicy::Manual,
@@ -232,6 +247,9 @@ impl AgentConfig {
         violations.extend(self.scope().err().map(|err| violation(key.to_owned(), err.to_string())));
         let unknown = self.selectors().into_iter().filter_map(|selector| no_tool(&selector));
         violations.extend(unknown.map(|message| violation(key.to_owned(), message)));
+        if let Some(Err(err)) = self.node.as_deref().map(check_node_id) {
+            violations.push(violation(format!("{key}.node"), err.to_string()));
+        }
         if self.max_requests == Some(0) {
             violations.push(violation(format!("{key}.maxRequests"), "must be at least 1".into()));
         }
@@ -250,14 +268,20 @@ impl AgentConfig {
 }
 
 /// How conversations are kept.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct SessionConfig {
     /// Which direct messages share a conversation: `main` (all), `per-peer`, `per-channel-peer` or
     /// `per-account-channel-peer`.
     dm_scope: DmScopeConfig,
     /// How long a child of an agent may take until it is stopped; 600 when left out.
-    child_seconds: Option<u64>,
+    child_seconds: u64,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        SessionConfig { dm_scope: DmScopeConfig::default(), child_seconds: CHILD_SECONDS }
+    }
 }
 
 const CHILD_SECONDS: u64 = 600;
@@ -274,7 +298,7 @@ enum DmScopeConfig {
 
 impl SessionConfig {
     pub(crate) fn child_limit(&self) -> Duration {
-        Duration::from_secs(self.child_seconds.unwrap_or(CHILD_SECONDS))
+        Duration::from_secs(self.child_seconds)
     }
 
     pub(crate) fn dm_scope(&self) -> DmScope {
@@ -284,5 +308,21 @@ impl SessionConfig {
             DmScopeConfig::PerChannelPeer => DmScope::PerChannelPeer,
             DmScopeConfig::PerAccountChannelPeer => DmScope::PerAccountChannelPeer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_models_own_search_is_on_unless_it_is_turned_off() {
+        let searches = |text: &str| {
+            let agent: AgentConfig = toml::from_str(text).unwrap();
+            agent.settings("/".into()).unwrap().native_web_search
+        };
+        assert!(AgentConfig::default().settings("/".into()).unwrap().native_web_search);
+        assert!(searches("") && searches("autonomy = \"guided\"") && searches("nativeWebSearch = true"));
+        assert!(!searches("nativeWebSearch = false"));
     }
 }

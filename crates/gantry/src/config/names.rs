@@ -57,7 +57,8 @@ const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"]
 pub(super) fn no_tool(selector: &str) -> Option<String> {
     let name = canonical_name(selector);
     let toolsets = Toolset::ALL.map(|toolset| toolset.name());
-    let may_come = name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
+    let may_come =
+        name.starts_with("effect:") || name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
     if may_come || TOOLS.contains(&name.as_str()) || toolsets.contains(&selector) {
         return None;
     }

@@ -125,6 +125,29 @@ fn the_data_directory_is_closed_to_every_tool_and_every_agents_shell() {
     }
 }
 
+/// Who reads it acts as that client, which may do more.
+#[test]
+fn the_token_of_an_mcp_client_is_out_of_an_agents_reach() {
+    let world = world();
+    let home = world.folder.path().canonicalize().unwrap();
+    for file in [".claude.json", ".claude/settings.json", ".config/opencode/opencode.json"] {
+        let file = home.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "gtc_top_secret").unwrap();
+        for tool in ["Read", "read", "read_file"] {
+            let input = json!({"path": file}).to_string();
+            let ran = world.run(&["call", tool, &input, "--agent", "full"]);
+            assert!(ran.code == 3 && !ran.stdout.contains("top_secret"), "{tool}: {}", ran.stdout);
+            assert_eq!(world.run(&["call", tool, &input]).code, 0, "the operator reads what is theirs");
+        }
+        let input = json!({"command": format!("cat {}", file.display())}).to_string();
+        for tool in ["Bash", "bash", "exec"] {
+            let ran = world.run(&["call", tool, &input, "--agent", "full"]);
+            assert!(!ran.stdout.contains("top_secret"), "{tool}: {}", ran.stdout);
+        }
+    }
+}
+
 #[test]
 fn an_air_gapped_agent_has_no_sockets_and_three_variables() {
     let world = world();

@@ -59,6 +59,65 @@ fn tampering_is_found() {
 }
 
 #[test]
+fn a_full_log_is_closed_and_read_across_files() {
+    use gantry_tool::{AuditRecord, AuditSink, Durability, Phase};
+    let world = World::new();
+    world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    let path = world.data().join("audit.log");
+    let long = AuditRecord {
+        call: "long".into(),
+        phase: Phase::Refused,
+        principal: "operator".into(),
+        agent: "main".into(),
+        surface: "cli".into(),
+        tool: "long".into(),
+        input: None,
+        rule: None,
+        status: None,
+        error: Some("x".repeat(1 << 20)),
+        duration_ms: None,
+    };
+    gantry_store::AuditLog::open(&path).unwrap().append(long, Durability::Now).unwrap();
+    world.configure("[audit]\nmaxFileMegabytes = 1\n");
+    world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    let full = world.data().join("audit-000000000003.log");
+    assert!(full.exists() && std::fs::metadata(&path).unwrap().len() < 10_000);
+    let found = world.run(&["audit", "verify", "--json"]).json();
+    assert_eq!(
+        (&found["intact"], &found["lines"], &found["files"]),
+        (&json!(true), &json!(5), &json!(2)),
+        "{found}"
+    );
+    let listed = world.run(&["audit", "--json"]).json();
+    let numbers: Vec<u64> =
+        listed.as_array().unwrap().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    let text = std::fs::read_to_string(&full).unwrap();
+    std::fs::write(&full, text.replacen("\"write\"", "\"read\"", 1)).unwrap();
+    let ran = world.run(&["audit", "verify"]);
+    assert!(
+        ran.code == 1 && ran.stdout.contains("audit-000000000003.log line 1:"),
+        "{} {}",
+        ran.stdout,
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_follows_the_last_line_is_reported() {
+    let world = World::new();
+    world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
+    let log = world.data().join("audit.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, format!("{text}garbage")).unwrap();
+    let ran = world.run(&["audit", "verify"]);
+    assert!(ran.code == 1 && ran.stdout.contains("7 bytes"), "{}", ran.stdout);
+    std::fs::write(&log, format!("{text}{{\"seq\":3,\"at\":\"20")).unwrap();
+    let ran = world.run(&["audit", "verify"]);
+    assert!(ran.code == 0 && ran.stderr.contains("incomplete"), "{} {}", ran.stdout, ran.stderr);
+}
+
+#[test]
 fn secrets_and_long_inputs_stay_out() {
     let world = World::new();
     let secret = "s3cr3t-v4lu3-in-env";
@@ -78,6 +137,17 @@ fn a_log_that_cannot_be_written_refuses_the_call() {
     let ran = world.run(&["call", "write", r#"{"path": "a", "data": "x"}"#]);
     assert_eq!((ran.code, &ran.json()["error"]["code"]), (3, &json!("unaudited")), "{}", ran.stdout);
     assert!(!world.workspace().join("a").exists());
+}
+
+/// By default the kernel ends a process that writes beyond its limit.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_ends_nothing() {
+    let world = World::new();
+    let mut command = std::process::Command::new("bash");
+    let script = r#"ulimit -f 0; exec "$0" call write '{"path": "a", "data": "x"}'"#;
+    command.args(["-c", script, env!("CARGO_BIN_EXE_gantry")]).current_dir(world.workspace());
+    let output = command.env("GANTRY_DATA_DIR", world.data()).output().unwrap();
+    assert!(output.status.code().is_some_and(|code| code != 0), "{output:?}");
 }
 
 /// The line "about to" is on disk before the effect: a trace of the system calls shows the order.

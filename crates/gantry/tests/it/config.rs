@@ -24,6 +24,16 @@ fn set_get_show_and_path_agree() {
 }
 
 #[test]
+fn what_is_left_out_is_shown_as_it_counts() {
+    let world = World::new();
+    assert_eq!(world.run(&["config", "show"]).json()["session"]["childSeconds"], 600);
+    world.configure("[session]\ndmScope = \"per-peer\"\n[agents.main]\nautonomy = \"guided\"\n");
+    let shown = world.run(&["config", "show"]).json();
+    assert_eq!(shown["session"]["childSeconds"], 600, "{shown}");
+    assert_eq!(shown["agents"]["main"]["nativeWebSearch"], true, "{shown}");
+}
+
+#[test]
 fn an_unknown_key_is_an_error_with_the_nearest() {
     let world = World::new();
     let ran = world.run(&["config", "set", "shell.sandbx", "off"]);

@@ -141,9 +141,9 @@ fn with_a_gateway() {
             (&["transfer", "box:x", "gsv:x"], &[], 4),
             // It was never connected.
             (&["call", "box__Read", "{\"path\": \"x\"}"], &[], 4),
-            (&["logs"], &[], 4),
+            (&["logs"], &[], 0),
             (&["logs", "zz"], &[], 1),
-            (&["logs", "local"], &[], 1),
+            (&["logs", "local"], &[], 0),
             (&["logs", "box"], &[], 4),
             (&["tools", "Raed"], &[], 2),
             (&["tools", "--agent", "nobody"], &[], 2),
@@ -167,4 +167,35 @@ fn the_usage_line_names_what_was_typed_and_no_variable() {
             assert!(!usage.contains(option), "{args:?}: {usage}");
         }
     }
+}
+
+#[test]
+fn small_mistakes_are_named_with_what_to_do() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let status = world.run(&["audit", "--status", "nonsense"]);
+    assert!(status.code == 2 && status.stderr.contains("approval_needed"), "{status:?}");
+    up.client_token(&world, "ci", &[]);
+    assert_eq!(world.run(&["tokens", "revoke", "ci"]).code, 0);
+    let again = world.run(&["tokens", "revoke", "ci"]);
+    assert!(again.code != 0 && again.stderr.contains("already revoked"), "{again:?}");
+    let never = world.run(&["tokens", "revoke", "never"]);
+    assert!(never.code != 0 && never.stderr.contains("there is no client token"), "{never:?}");
+    // The audit log says what was wrong, and quotes no value.
+    world.run(&["call", "Bash", r#"{"comand": "x", "timeoutt": 1}"#]);
+    let log = world.run(&["audit", "--status", "invalid_input"]).stdout;
+    assert!(
+        log.contains("unknown field \"comand\"") && log.contains("required field \"command\" is missing"),
+        "{log}"
+    );
+    let listen = up.address.to_string();
+    let taken = World::new().run(&["up", "--listen", &listen]);
+    assert!(taken.code == 1 && taken.stderr.contains("--listen 127.0.0.1:PORT"), "{taken:?}");
+    let endpoint = world.run(&["transfer", "big.bin", "gsv:x"]);
+    assert!(endpoint.stdout.contains("did you mean \\\"local:big.bin\\\""), "{endpoint:?}");
+    let empty = world.run(&["chat", " "]);
+    assert!(empty.stderr.contains("the message is empty"), "{empty:?}");
+    let doctor = world.run(&["doctor"]).stdout;
+    assert!(doctor.contains("no gantry.toml; defaults apply"), "{doctor}");
+    assert_eq!(world.run(&["config"]).json(), world.run(&["config", "show"]).json());
 }

@@ -61,6 +61,13 @@ impl Up {
         Up::started(command.stderr(std::fs::File::create(log).unwrap()))
     }
 
+    /// As [`Up::start_telling`], with more variables in its environment.
+    pub(crate) fn start_among(world: &World, log: &std::path::Path, variables: &[(&str, &str)]) -> Up {
+        let mut command = world.command(&["up", "--listen", "127.0.0.1:0", "--json"]);
+        command.envs(variables.iter().copied());
+        Up::started(command.stderr(std::fs::File::create(log).unwrap()))
+    }
+
     fn start_on(world: &World, command: &str, listen: &str, more: &[&str]) -> Up {
         let args = [&[command, "--listen", listen, "--json"], more].concat();
         Up::started(&mut world.command(&args))

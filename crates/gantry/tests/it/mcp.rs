@@ -1,5 +1,6 @@
 //! Gantry as an MCP server, over standard input and output and over HTTP at the gateway; and as a client of others.
 
+mod abandoned;
 pub(crate) mod clients;
 mod hostile;
 pub(crate) mod http;
@@ -9,6 +10,7 @@ mod remote;
 pub(crate) mod servers;
 mod stdio;
 mod through;
+mod tool_list;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};

@@ -4,6 +4,7 @@ use gantry_model::testing::{Failure, KEY, Script, ScriptedServer, Turn};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::gateway::{Up, eventually};
 use crate::run::{Ran, World};
 
 /// Ports that nobody listens on, so that what runs on this machine does not matter.
@@ -97,7 +98,7 @@ fn a_server_is_asked_for_its_models_tested_and_set() {
     assert_eq!(server.violations(), Vec::<String>::new());
     for (args, part) in [
         (["models", "set", "deep", "qwen3:32"], "did you mean lab/qwen3:32b"),
-        (["models", "set", "huge", "qwen3:8b"], "is no tier"),
+        (["models", "set", "huge", "qwen3:8b"], "unknown tier"),
         (["models", "set", "deep", "fast"], "is a tier"),
     ] {
         let ran = run(&world, &args, &[]);
@@ -169,4 +170,60 @@ fn ollama_is_found_and_written_down_when_it_is_chosen() {
     // From now on it is configured, wherever Ollama says it is.
     let rows = run(&world, &["models", "--json"], &[]).json();
     assert_eq!(row(&rows, "ollama/llama4")["found"], json!(false));
+}
+
+#[test]
+fn a_changed_model_counts_in_the_running_gateway() {
+    let script = Script { models: vec!["fake-1".into()], ..Script::default() };
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(ScriptedServer::deciding(script, |_| Turn::text("here I am")));
+    let world = World::new();
+    world.configure("");
+    let log = world.folder.path().join("gateway.log");
+    let up = Up::start_among(&world, &log, &NOBODY);
+    let none = run(&world, &["models"], &[]);
+    assert!(none.code == 1 && !none.stderr.contains("`gantry models`"), "no advice to do it again: {none:?}");
+    let failed = run(&world, &["chat", "hi"], &[]);
+    assert!(failed.code != 0 && failed.stderr.contains("no model is configured"), "{failed:?}");
+    for (key, value) in [
+        ("models.providers.lab.baseUrl", server.base_url().to_string()),
+        ("models.providers.lab.key", KEY.to_owned()),
+    ] {
+        let set = run(&world, &["config", "set", key, &value], &[]);
+        assert!(
+            set.code == 0 && set.stderr.contains("is set in") && !set.stderr.contains("Restart"),
+            "{set:?}"
+        );
+    }
+    let set = run(&world, &["models", "set", "balanced", "lab/fake-1"], &[]);
+    assert_eq!((set.code, set.stderr.as_str()), (0, "balanced is lab/fake-1 now\n"));
+    let said = run(&world, &["chat", "hi"], &[]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "here I am\n"), "{}", said.stderr);
+    // The key that came later is masked as one that was there from the beginning.
+    let told = run(&world, &["call", "Bash", &json!({"command": format!("echo {KEY}")}).to_string()], &[]);
+    assert!(told.code == 0 && !told.stdout.contains(KEY), "{told:?}");
+    assert_eq!(row(&run(&world, &["models", "--json"], &[]).json(), "lab/fake-1")["is"][1], "balanced");
+    // A key that only this shell has is none of the gateway's.
+    for args in [&["models"][..], &["models", "set", "deep", "openai/gpt-6-sol"]] {
+        let other = run(&world, args, &[("OPENAI_API_KEY", "sk-0123456789abcdef")]);
+        assert!(
+            other.code == 0 && other.stderr.contains("the running gateway does not have openai/"),
+            "{args:?}: {other:?}"
+        );
+    }
+    // What needs a restart says so, where it is set, in the gateway's terminal and when asked.
+    let set = run(&world, &["config", "set", "web.allowedHosts", "[\"a.example\"]"], &[]);
+    assert!(set.stderr.contains("Restart the gateway to apply this change."), "{set:?}");
+    eventually("the gateway says so", std::time::Duration::from_secs(30), || {
+        std::fs::read_to_string(&log).unwrap().contains("web.allowedHosts). Restart the gateway")
+    });
+    let doctor = run(&world, &["doctor"], &[]).stdout;
+    assert!(doctor.contains("has changed since the gateway started (web.allowedHosts)"), "{doctor}");
+    assert!(doctor.contains("lab/fake-1, and"), "{doctor}");
+    let unset = run(&world, &["config", "unset", "web.allowedHosts"], &[]);
+    assert!(unset.code == 0 && unset.stderr.contains("its default applies"), "{unset:?}");
+    assert_eq!(run(&world, &["config", "unset", "web.allowedHosts"], &[]).code, 2);
+    assert!(!run(&world, &["doctor"], &[]).stdout.contains("since the gateway started"));
+    drop(up);
+    assert_eq!(server.violations(), [""; 0]);
 }

@@ -1,8 +1,12 @@
 //! The native tools in-process: an agent's workspace lasts from one run of the program to the next.
 
+use std::time::Duration;
+
 use serde_json::json;
 
+use crate::gateway::{Up, eventually};
 use crate::run::World;
+use crate::sessions::Far;
 
 #[test]
 fn a_workspace_lasts_and_belongs_to_its_agent() {
@@ -34,6 +38,27 @@ fn a_workspace_lasts_and_belongs_to_its_agent() {
         assert_eq!((ran.code, &ran.json()["ok"]), (1, &json!(false)));
         assert!(ran.stdout.contains("gantry up"), "{}", ran.stdout);
     }
+}
+
+#[test]
+fn the_gateways_own_machine_has_a_log() {
+    let world = World::new();
+    world.configure("");
+    let up = Up::start(&world);
+    let logs = |input: serde_json::Value| world.run(&["call", "gsv__LogsGet", &input.to_string()]).json();
+    let answer = logs(json!({}));
+    assert_eq!((&answer["ok"], &answer["result"]["nodeId"]), (&json!(true), &json!("local")), "{answer}");
+    let first = answer["result"]["lines"][0].as_str().unwrap();
+    assert!(first.contains(r#""event":"started""#) && first.contains(&up.url), "{first}");
+    // A second machine has its own log, so one is to be named; and the gateway says that it came.
+    let far = Far::join(&world, &up);
+    let several = logs(json!({}));
+    assert!(several["error"].as_str().unwrap().contains("(local, far)"), "{several}");
+    assert_eq!(logs(json!({"nodeId": "far"}))["result"]["nodeId"], "far");
+    let has = |event: &str| logs(json!({"nodeId": "local"})).to_string().contains(event);
+    eventually("the node is in the log", Duration::from_secs(20), || has("node_connected"));
+    drop(far);
+    eventually("its end is in the log", Duration::from_secs(60), || has("node_disconnected"));
 }
 
 #[test]

@@ -267,6 +267,9 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
     assert_eq!(asked.code, 3, "{asked:?}");
     assert_eq!(asked.json()["error"]["code"], "approval_needed");
     let question = up.get("/v1/sessions/main").json()["questions"][0]["id"].clone();
+    let listed = up.get("/v1/sessions").json()["sessions"][0].clone();
+    assert_eq!((&listed["running"], &listed["waiting"]), (&json!(true), &json!(true)), "{listed}");
+    assert_eq!(listed["label"], "do it", "the first words say which conversation it is");
     up.kill();
     let notes = world.workspace().join("notes");
     assert!(!notes.exists());
@@ -280,7 +283,33 @@ fn a_supervised_agent_asks_and_the_question_outlives_the_gateway() {
     });
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "done\n");
     assert!(world.run(&["sessions", "show", "main"]).stdout.contains("finished"));
+    assert_eq!(up.get("/v1/sessions").json()["sessions"][0]["waiting"], false);
     assert_eq!(world.run(&["sessions", "answer", "main", "yes"]).code, 2, "nothing is asked any more");
+    model.check();
+}
+
+#[test]
+fn a_yes_counts_on_another_machine_too() {
+    let model = Model::deciding(|heard| match results(heard) {
+        0 => call("Bash", json!({"command": "echo done >> notes", "node": "far"})),
+        _ => Turn::text("finished"),
+    });
+    let world = model.world("autonomy = \"supervised\"");
+    let up = Up::start(&world);
+    let far = Far::join(&world, &up);
+    let asked = world.run(&["chat", "do it"]);
+    assert_eq!(
+        (asked.code, asked.json()["error"]["code"].as_str()),
+        (3, Some("approval_needed")),
+        "{asked:?}"
+    );
+    let notes = far.world.workspace().join("notes");
+    assert!(!notes.exists(), "nothing runs before the answer");
+    assert_eq!(world.run(&["sessions", "answer", "main", "yes"]).code, 0);
+    eventually("the run ends", Duration::from_secs(20), || {
+        up.get("/v1/sessions/main").json()["running"].is_null()
+    });
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "done\n");
     model.check();
 }
 

@@ -25,7 +25,7 @@ struct Session {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Free,
-    /// When this one of their own, which was idle for longest, ends.
+    /// When this one, which was idle for longest, ends: their own, or one of whoever has the most.
     InPlaceOf(String),
     /// All of their own are in use.
     NoneOfTheirs,
@@ -47,9 +47,20 @@ impl Sessions {
         self.all().retain(|id, _| alive.contains(id));
     }
 
-    pub(super) fn begin(&self, id: &str, owner: &str) {
-        let session = Session { owner: owner.to_owned(), used: Instant::now(), open: 0 };
-        self.all().insert(id.to_owned(), session);
+    /// Adds a session that the SDK has opened, if there is room. The check and the change are one
+    /// step, so that sessions opened at the same time cannot exceed the limits. The caller closes
+    /// the session that makes room, or the new one if there is no room.
+    pub(super) fn begin(&self, id: &str, owner: &str) -> Room {
+        let mut all = self.all();
+        let room = room(&all, owner);
+        if let Room::InPlaceOf(oldest) = &room {
+            all.remove(oldest);
+        }
+        if matches!(room, Room::Free | Room::InPlaceOf(_)) {
+            let session = Session { owner: owner.to_owned(), used: Instant::now(), open: 0 };
+            all.insert(id.to_owned(), session);
+        }
+        room
     }
 
     pub(super) fn forget(&self, id: &str) {
@@ -57,18 +68,7 @@ impl Sessions {
     }
 
     pub(super) fn room(&self, owner: &str) -> Room {
-        let all = self.all();
-        let theirs = || all.iter().filter(|(_, session)| session.owner == owner);
-        let count = theirs().count();
-        if count < MAX_OF_ONE && all.len() < MAX_SESSIONS {
-            return Room::Free;
-        }
-        let idle = theirs().filter(|(_, session)| session.open == 0);
-        match idle.min_by_key(|(_, session)| session.used) {
-            Some((id, _)) => Room::InPlaceOf(id.clone()),
-            None if count >= MAX_OF_ONE => Room::NoneOfTheirs,
-            None => Room::None,
-        }
+        room(&self.all(), owner)
     }
 
     /// Those that nobody has used for so long.
@@ -94,6 +94,31 @@ impl Sessions {
     }
 }
 
+fn room(all: &HashMap<String, Session>, owner: &str) -> Room {
+    let theirs = || all.iter().filter(|(_, session)| session.owner == owner);
+    let count = theirs().count();
+    if count < MAX_OF_ONE && all.len() < MAX_SESSIONS {
+        return Room::Free;
+    }
+    if let Some(oldest) = oldest_idle(all, owner) {
+        return Room::InPlaceOf(oldest);
+    }
+    if count >= MAX_OF_ONE {
+        return Room::NoneOfTheirs;
+    }
+    // Nobody keeps others out with sessions that are not in use: whoever has the most gives one up.
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    all.values().for_each(|session| *counts.entry(&session.owner).or_default() += 1);
+    let mut owners: Vec<_> = counts.into_iter().filter(|(_, held)| *held > count + 1).collect();
+    owners.sort_by_key(|(_, held)| std::cmp::Reverse(*held));
+    owners.iter().find_map(|(owner, _)| oldest_idle(all, owner)).map_or(Room::None, Room::InPlaceOf)
+}
+
+fn oldest_idle(all: &HashMap<String, Session>, owner: &str) -> Option<String> {
+    let idle = all.iter().filter(|(_, session)| session.owner == owner && session.open == 0);
+    idle.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone())
+}
+
 pub(super) struct InUse {
     sessions: Sessions,
     id: String,
@@ -115,7 +140,9 @@ mod tests {
     fn with(counts: &[(&str, usize)]) -> Sessions {
         let sessions = Sessions::default();
         for (owner, count) in counts {
-            (0..*count).for_each(|number| sessions.begin(&format!("{owner}{number}"), owner));
+            for number in 0..*count {
+                assert_eq!(sessions.begin(&format!("{owner}{number}"), owner), Room::Free);
+            }
         }
         sessions
     }
@@ -124,8 +151,7 @@ mod tests {
     async fn who_has_too_many_loses_their_own_oldest_idle_one() {
         let sessions = Sessions::default();
         for number in 0..MAX_OF_ONE {
-            assert_eq!(sessions.room("a"), Room::Free);
-            sessions.begin(&number.to_string(), "a");
+            assert_eq!(sessions.begin(&number.to_string(), "a"), Room::Free);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         let first = sessions.in_use("0");
@@ -135,14 +161,23 @@ mod tests {
         assert_eq!(sessions.room("a"), Room::InPlaceOf("2".to_owned()), "used just now");
         let all: Vec<InUse> = (0..MAX_OF_ONE).map(|number| sessions.in_use(&number.to_string())).collect();
         assert_eq!(sessions.room("a"), Room::NoneOfTheirs);
+        assert_eq!(sessions.begin("new", "a"), Room::NoneOfTheirs);
+        assert!(!sessions.is_of("new", "a"), "a session without room is not added");
         drop((first, all));
-        assert!(matches!(sessions.room("a"), Room::InPlaceOf(_)));
+        let Room::InPlaceOf(oldest) = sessions.begin("new", "a") else { panic!("one of them is idle") };
+        assert!(sessions.is_of("new", "a") && !sessions.is_of(&oldest, "a"));
     }
 
     #[tokio::test]
-    async fn nobody_loses_one_to_another() {
+    async fn idle_sessions_of_some_do_not_keep_others_out() {
         let full = with(&[("a", 64), ("b", 64), ("c", 64), ("d", 64)]);
-        assert_eq!(full.room("e"), Room::None);
+        let Room::InPlaceOf(oldest) = full.begin("e0", "e") else { panic!("all of them are idle") };
+        assert!(full.is_of("e0", "e") && !full.is_of(&oldest, "e"));
+        assert!(full.all().len() == MAX_SESSIONS, "one made room for the other");
+        let ids: Vec<String> = full.all().keys().cloned().collect();
+        let in_use: Vec<InUse> = ids.iter().map(|id| full.in_use(id)).collect();
+        assert_eq!(full.room("f"), Room::None, "nobody loses a session that is in use");
+        drop(in_use);
         assert!(matches!(full.room("a"), Room::InPlaceOf(id) if id.starts_with('a')));
         full.keep_only(&(0..64).map(|number| format!("a{number}")).collect());
         assert_eq!((full.room("e"), full.is_of("a1", "a"), full.is_of("b1", "b")), (Room::Free, true, false));

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::super::connection::{Connection, Greeting, Hearer, Listing, TalkError};
 use super::super::credentials::Credentials;
 use super::super::definition;
-use super::super::http::Guarded;
+use super::super::http::{Guarded, RefusedRequests};
 use super::super::oauth::Login;
 use super::super::spec::{AddressSpec, Place};
 use super::super::wire::Lists;
@@ -72,6 +72,7 @@ impl Server {
             }),
             lists: Lists::default(),
             limit: self.spec.timeout.saturating_add(Duration::from_secs(5)),
+            refused: RefusedRequests::default(),
         }
     }
 

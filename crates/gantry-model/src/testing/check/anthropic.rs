@@ -1,5 +1,7 @@
 //! The rules of the Messages API.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::super::speak::sign;
@@ -67,6 +69,7 @@ fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut
     found.rule(!messages.is_empty(), || "there are no messages".into());
     let mut expected = "user";
     let mut open: Vec<&str> = Vec::new();
+    let mut used: HashSet<&str> = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         found.rule(role == expected, || format!("messages.{at}: the role is {role:?}, not {expected:?}"));
@@ -91,7 +94,7 @@ fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut
             check_block(block, role, model, at, found);
             if block["type"] == "tool_use" {
                 let id = block["id"].as_str().unwrap_or_default();
-                found.rule(!open.contains(&id), || format!("messages.{at}: two calls have the id {id}"));
+                found.rule(used.insert(id), || format!("messages.{at}: `tool_use` ids must be unique: {id}"));
                 open.push(id);
             }
         }

@@ -96,7 +96,9 @@ fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Found) -> Vec<
     let mut open = Vec::new();
     for call in calls {
         let id = call["id"].as_str().unwrap_or_default();
-        found.rule(is_plain(Some(id), 256), || format!("messages.{at}: {id:?} is no id"));
+        found.rule(is_plain(Some(id), 40), || {
+            format!("messages.{at}: the id {id:?} is empty, longer than 40 or of other characters")
+        });
         found.rule(!open.contains(&id), || format!("messages.{at}: two calls have the id {id}"));
         open.push(id);
         found.rule(call["type"] == "function", || format!("messages.{at}: a call is no function"));

@@ -10,15 +10,33 @@ use crate::output::printable;
 
 /// Asks whoever sits here.
 pub(super) fn approval_prompt(asked: &Value) -> String {
+    let what = if command(asked).is_some() { "command" } else { "call" };
     // What goes out with both labels is allowed as it is, or not at all.
-    let any = if asked["rule"] == "flow-labels" { "" } else { "; a any: with any" };
+    let any = if asked["rule"] == "flow-labels" { String::new() } else { format!(" · 'a any' any {what}") };
     printable(&format!(
-        "\n{} wants to run with {}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways with these arguments (a 8h: for so long{any}): ",
-        text_of(&asked["tool"]),
-        asked["input"],
+        "\n{}\n{} (rule {})\nallow? [y]es, [n]o, [a]lways this exact {what} · 'a 8h' for 8 hours{any}: ",
+        proposal(asked),
         text_of(&asked["reason"]),
         text_of(&asked["rule"])
     ))
+}
+
+/// What the agent wants to do: the command itself, or the call.
+pub(crate) fn proposal(asked: &Value) -> String {
+    let tool = text_of(&asked["tool"]);
+    let place = tool.split_once("__").map_or(String::new(), |(node, _)| format!(" on {node}"));
+    match command(asked) {
+        Some(command) => format!("Run{place}?  $ {command}"),
+        None => format!("Run {tool}?  {}", asked["input"]),
+    }
+}
+
+/// The command line, of a tool that runs one.
+fn command(asked: &Value) -> Option<&str> {
+    let command = asked["input"]["command"].as_str()?;
+    let tool = asked["tool"].as_str()?;
+    let bare = tool.rsplit_once("__").map_or(tool, |(_, bare)| bare);
+    ["Bash", "bash", "exec", "tool::shell_exec"].contains(&bare).then_some(command)
 }
 
 /// What was answered, as the gateway takes it; nothing for what is no answer.
@@ -54,6 +72,15 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// What a session waits for, as its status says.
+    pub(super) fn of(status: &Value) -> Waiting {
+        let listed = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+        Waiting {
+            asks: listed("asks").iter().map(Asks::new).collect(),
+            approvals: listed("questions").into(),
+        }
+    }
+
     pub(super) fn hear(&mut self, event: &Value) {
         match event["event"].as_str().unwrap_or_default() {
             "approval" => {
@@ -101,7 +128,8 @@ impl Asks {
         let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, text_of(option)));
         let options: String = options.collect();
         let who = self.child.as_ref().map_or(String::new(), |child| format!("{child} asks: "));
-        Some(printable(&format!("\n{who}{}{options}\n? ", text_of(&next["question"]))))
+        let heading = next["heading"].as_str().map_or(String::new(), |heading| format!("{heading}\n"));
+        Some(printable(&format!("\n{heading}{who}{}{options}\n? ", text_of(&next["question"]))))
     }
 
     /// An answer: a number of an option, or words. Whether all are given.

@@ -9,7 +9,7 @@ use gantry_store::ServerRecords;
 use gantry_tool::nearest;
 use serde_json::{Map, Value, json};
 
-use super::servers::{described, known, load, nodes, notes, open, told};
+use super::servers::{known, load, nodes, notes, open, show_all, told};
 use crate::client::runtime;
 use crate::config::McpServerConfig;
 use crate::exit::{Exit, UsageError};
@@ -126,8 +126,9 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         }
         Err(err) => {
             undo()?;
+            let exit = Exit::report(output, &told(err));
             output.warning("nothing was added; --untested adds it all the same");
-            return Err(told(err));
+            return Ok(exit);
         }
     }
     write(&places, &args.name, &fields)?;
@@ -155,7 +156,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         }));
         return Ok(Exit::Success);
     }
-    standings.iter().for_each(|standing| output.page(&described(output, standing)));
+    show_all(output, standings.iter());
     output.done(&format!("{} is added; its tools are {}__…", args.name, args.name));
     if let Some(confinement) = servers.confinement(&args.name) {
         output.done(&format!("{confinement}; --replace --unconfined lifts that"));

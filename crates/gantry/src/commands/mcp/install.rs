@@ -1,12 +1,12 @@
 //! `gantry mcp install`: enters `gantry mcp` in a client's configuration. Shows what changes, asks, and keeps the old file.
 
 use std::io::{BufRead, IsTerminal};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use gantry_files::{FileError, Files, FilesOptions, WriteOptions};
+use gantry_store::DataDir;
 use similar::TextDiff;
 
 use super::clients::{Entry, McpClient};
@@ -64,23 +64,32 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         output.done("nothing was changed");
         return Ok(Exit::Failure);
     }
-    let backup = old.is_some().then(|| backup(&file));
-    if let Some(backup) = &backup {
-        // With its mode: clients keep credentials in these files.
-        scope.copy_new(&file, backup, &AtomicBool::new(false))?;
-    }
-    let options = WriteOptions { make_parents: true, only_new: old.is_none() };
-    if let Err(err) = scope.replace(&file, &[edited.as_bytes()], options) {
+    // Clients keep credentials in these files: the copy lies where no tool can read it.
+    let backup = match &old {
+        Some(old) => Some(places.data.keep_copy(&file, old).context("cannot keep a copy of the old file")?),
+        None => None,
+    };
+    let written = match &backup {
+        Some(_) => scope
+            .replace(&file, &[edited.as_bytes()], WriteOptions::default())
+            .map(drop)
+            .map_err(anyhow::Error::from),
+        // Clients will keep credentials in it: a new file is its owner's alone.
+        None => {
+            DataDir::write_config(&file, &edited).with_context(|| format!("cannot write {}", file.display()))
+        }
+    };
+    if let Err(err) = written {
         // A copy of what was not changed is of no use to anybody.
         if let Some(backup) = &backup {
             let _ = scope.remove(backup);
         }
-        return Err(err.into());
+        return Err(err);
     }
     if let Some(backup) = &backup {
         output.note(&format!("the old file is {}", backup.display()));
     }
-    output.done(&format!("{} is written; start the client anew", file.display()));
+    output.done(&format!("{} is written; restart the client", file.display()));
     choice::tell_of_token(places, output);
     Ok(Exit::Success)
 }
@@ -137,11 +146,4 @@ fn agreed(file: &Path) -> Result<bool> {
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Beside it, with the time: an older copy is never lost to a newer one.
-fn backup(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".before-gantry-{}", jiff::Timestamp::now().as_millisecond()));
-    PathBuf::from(name)
 }

@@ -181,9 +181,7 @@ pub(super) fn show(places: &Places, output: &Output, args: &ShowArgs) -> Result<
     if let Some(about) = &record.about {
         output.line(&output.dim(&printable(&about_line(about))));
     }
-    for standing in &standings {
-        output.page(&described(output, standing));
-    }
+    show_all(output, standings.iter());
     Ok(Exit::Success)
 }
 
@@ -209,11 +207,11 @@ pub(super) fn notes(standing: &Standing) -> Vec<String> {
 }
 
 /// A tool on one line: how it stands, and what it says it does.
-pub(super) fn described(output: &Output, standing: &Standing) -> String {
+fn described(output: &Output, standing: &Standing, width: usize) -> String {
     let definition = standing.accepted.as_ref().or(standing.offered.as_ref());
     let words = definition.and_then(|tool| tool["description"].as_str()).unwrap_or_default();
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words: String = words.chars().take(100).collect();
+    let words = shortened(&words, DESCRIPTION_CHARS);
     let state = match &standing.state {
         State::Ready => output.green("ready"),
         State::Unusable(reason) => output.red(&printable(&format!("held: {reason}"))),
@@ -223,7 +221,25 @@ pub(super) fn described(output: &Output, standing: &Standing) -> String {
         State::NotChosen => output.dim("not chosen"),
     };
     let notes: String = notes(standing).iter().map(|note| format!("\n    {}", output.yellow(note))).collect();
-    format!("  {}  {state}  {}{notes}", output.bold(&shown_name(&standing.name)), printable(&words))
+    let name = format!("{:width$}", shown_name(&standing.name));
+    format!("  {}  {state}  {}{notes}", output.bold(&name), printable(&words))
+}
+
+/// The tools of a server, a line each, with their descriptions in one column.
+pub(super) fn show_all<'a>(output: &Output, standings: impl Iterator<Item = &'a Standing> + Clone) {
+    let width =
+        standings.clone().map(|standing| shown_name(&standing.name).chars().count()).max().unwrap_or(0);
+    standings.for_each(|standing| output.page(&described(output, standing, width)));
+}
+
+/// Of what a tool says it does, in a list.
+const DESCRIPTION_CHARS: usize = 100;
+
+/// At most so many characters, cut between two words.
+fn shortened(text: &str, chars: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
+    let cut = text[..end].rfind(' ').unwrap_or(end);
+    format!("{}…", text[..cut].trim_end_matches([' ', ',', ';', ':']))
 }
 
 pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit> {
@@ -253,7 +269,7 @@ pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit>
         printable(&about),
         standings.len()
     ));
-    standings.iter().for_each(|standing| output.page(&described(output, standing)));
+    show_all(output, standings.iter());
     Ok(Exit::Success)
 }
 

@@ -260,6 +260,7 @@ fn gate(
         audit: Arc::new(log.clone()),
         results,
         max_result_chars: config.max_tool_result_chars,
+        max_mcp_result_chars: config.mcp.max_tool_result_chars,
     });
     let parts =
         PartsFolder { root: places.data.parts(), owner: parts_owner(&joining.id, &joining.options.gateway) };

@@ -7,6 +7,7 @@ use gantry_node::{Follow, NodeHome, NodeState, Phase, tail};
 use serde_json::json;
 
 use super::service;
+use crate::commands::logs::shown;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
 use crate::places::Places;
@@ -58,13 +59,13 @@ pub(super) fn logs(output: &Output, home: &NodeHome, lines: usize, follow: bool)
         let known = "`gantry node` keeps one once it has run with that id and data directory";
         bail!("there is no log of a node \"{}\" in {}; {known}", home.id(), folder.display());
     }
-    found.lines.iter().for_each(|line| output.line(line));
+    found.lines.iter().for_each(|line| output.line(&shown(output, line)));
     if found.truncated {
         output.note(&format!("there are older lines in {}", folder.display()));
     }
     while let Some(following) = &mut following {
         std::thread::sleep(LOOK_EVERY);
-        following.lines().with_context(failed)?.iter().for_each(|line| output.line(line));
+        following.lines().with_context(failed)?.iter().for_each(|line| output.line(&shown(output, line)));
         if !output.is_read() {
             break;
         }

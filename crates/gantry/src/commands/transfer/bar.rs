@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tokio::sync::watch;
 
-use crate::output::Output;
+use crate::output::{Output, printable};
 
 /// Work that is done sooner needs no bar.
 const BAR_AFTER: Duration = Duration::from_secs(1);
@@ -17,6 +17,12 @@ const RATE_AFTER: Duration = Duration::from_secs(1);
 
 /// What a terminal whose width is not known is taken to have.
 const USUAL_COLUMNS: u16 = 80;
+
+/// How a report begins when nothing can move.
+const WAITING: &str = "waiting for ";
+
+/// What is drawn then: the rate would be 0, and the time left is unknown.
+const WAITING_FORM: &str = "{bytes}  {wide_msg}";
 
 /// What can be drawn with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +46,17 @@ pub(super) async fn show_progress(
         if progress.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let Some(CallProgress { done, total, .. }) = progress.borrow_and_update().clone() else { continue };
+        let Some(CallProgress { done, total, message, .. }) = progress.borrow_and_update().clone() else {
+            continue;
+        };
         if started.elapsed() < BAR_AFTER {
             continue;
         }
-        bar.get_or_insert_with(|| Bar::new(glyphs)).show(done, total);
+        let bar = bar.get_or_insert_with(|| Bar::new(glyphs));
+        match message.strip_prefix(WAITING) {
+            Some(_) => bar.wait(done, &message),
+            None => bar.show(done, total),
+        }
     }
 }
 
@@ -61,6 +73,20 @@ impl Bar {
     fn new(glyphs: Glyphs) -> Bar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         Bar { bar, glyphs, form: "", shown: None }
+    }
+
+    /// Nothing moves until somebody is back.
+    fn wait(&mut self, done: u64, message: &str) {
+        if self.form != WAITING_FORM
+            && let Ok(style) = ProgressStyle::with_template(WAITING_FORM)
+        {
+            self.form = WAITING_FORM;
+            self.bar.set_style(style);
+        }
+        self.bar.set_position(done);
+        self.bar.set_message(printable(message));
+        // The rate is measured again from when it goes on.
+        self.shown = None;
     }
 
     fn show(&mut self, done: u64, total: Option<u64>) {
@@ -144,6 +170,17 @@ mod tests {
                 assert!(drawn.len() < usize::from(columns), "{columns}: {} of {drawn}", drawn.len());
             }
         }
+    }
+
+    #[test]
+    fn a_wait_shows_neither_rate_nor_time_left() {
+        let mut bar = Bar::new(Glyphs::Ascii);
+        bar.show(10, Some(100));
+        bar.wait(10, "waiting for laptop to reconnect");
+        assert!(!bar.form.contains("per_sec") && !bar.form.contains("eta"), "{}", bar.form);
+        assert_eq!(bar.bar.message(), "waiting for laptop to reconnect");
+        bar.show(20, Some(100));
+        assert!(bar.form.contains("{total_bytes}") && !bar.form.contains("msg"), "{}", bar.form);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One call for several machines, and none chosen where it could be more than one.
+//! One call for several machines, and the default node where none is named.
 
 use serde_json::{Value, json};
 
@@ -41,9 +41,9 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
     assert_eq!(nodes(&read(json!("tag:web")).json()), named(&[("box", true), ("cube", true)]));
     assert_eq!(nodes(&read(json!("tag:db")).json()), named(&[("cube", true)]));
     assert_eq!(read(json!("den")).json()["content"], "1\tden");
-    let several = fleet.call("Read", &json!({"path": "name"}));
-    assert_eq!(several.status, 400);
-    assert!(several.body.contains("box, cube, den, local"), "{}", several.body);
+    let bare = fleet.call("Read", &json!({"path": "name"}));
+    assert_eq!((bare.status, &bare.json()["node"]), (200, &json!("local")), "{}", bare.body);
+    assert_eq!(bare.json()["content"], "1\tlocal");
     for (unknown, hint) in [(json!("boxx"), "did you mean"), (json!("tag:none"), "tag"), (json!(7), "node")] {
         let refused = read(unknown);
         assert!(refused.status == 400 && refused.body.contains(hint), "{refused:?}");
@@ -74,14 +74,24 @@ fn a_call_goes_to_all_to_some_or_to_the_only_one() {
 }
 
 #[test]
-fn the_only_machine_that_can_answer_is_chosen_and_named() {
-    let fleet = Fleet::start();
-    let only = fleet.run(&["call", "Bash", r#"{"command": "echo here"}"#]);
-    assert_eq!((only.code, &only.json()["node"]), (0, &json!("local")), "{}", only.stdout);
+fn a_second_machine_changes_no_bare_call() {
+    let fleet = Fleet::start_with(|world| {
+        world.configure("[agents.boxer]\nnode = \"box\"\n");
+        None
+    });
+    fleet.world.write("a.txt", "here\n");
+    let read = || fleet.run(&["call", "Read", r#"{"path": "a.txt"}"#]);
+    let alone = read().json();
+    assert_eq!((&alone["node"], &alone["content"]), (&json!("local"), &json!("1\there")), "{alone}");
     let machine = fleet.join("box");
     machine.world.write("a.txt", "there\n");
-    let two = fleet.run(&["call", "Read", r#"{"path": "a.txt"}"#]);
-    assert_eq!(two.code, 2, "{}", two.stdout);
+    let two = read();
+    assert_eq!((two.code, two.json()), (0, alone), "{}", two.stderr);
+    // Who works elsewhere says so once, in the configuration.
+    let as_agent = ["call", "--agent", "boxer", "Read", r#"{"path": "a.txt"}"#];
+    let ran = fleet.run(&as_agent);
+    assert_eq!((ran.code, &ran.json()["node"]), (0, &json!("box")), "{ran:?}");
+    assert_eq!(ran.json()["content"], "1\tthere");
     let one = fleet.run(&["call", "Read", r#"{"path": "a.txt", "node": "box"}"#]);
     assert_eq!((one.code, &one.json()["content"]), (0, &json!("1\tthere")), "{}", one.stderr);
 }

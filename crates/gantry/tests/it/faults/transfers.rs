@@ -9,6 +9,7 @@ use serde_json::json;
 use super::dice::{Dice, is_soak, rounds};
 use super::proxy::Proxy;
 use crate::end_to_end::fleet::{Fleet, SOON, eventually};
+use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
 
@@ -144,4 +145,25 @@ fn a_transfer_survives_cuts_of_either_side() {
     assert!(is_same(&from.path("large"), &to.path("arrived")));
     assert_eq!(names(&to.world.workspace()), ["arrived"], "nothing is left over");
     println!("cut transfer: {} MiB over {made} cuts in {:?}", size() / MIB, began.elapsed());
+}
+
+#[test]
+fn a_transfer_at_a_terminal_says_which_node_it_waits_for() {
+    let fleet = Fleet::start();
+    let cable = Proxy::with_rate(fleet.address, Some(4 * MIB));
+    let mut to = fleet.add("box", &[]);
+    to.gateway = cable.address;
+    to.start();
+    fleet.wait_online("box");
+    let large = fleet.world.workspace().join("large");
+    make(&large, 24 * MIB);
+    let mut terminal = Terminal::open_sized(&fleet.world, 100, "transfer local:large box:arrived");
+    // The bar comes after a second.
+    terminal.sees("of 24.00 MiB");
+    to.kill();
+    terminal.sees("waiting for box to reconnect");
+    to.start();
+    terminal.sees("24.00 MiB");
+    terminal.ends();
+    assert!(is_same(&large, &to.path("arrived")));
 }

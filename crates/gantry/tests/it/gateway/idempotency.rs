@@ -151,3 +151,24 @@ fn another_workspace_is_another_request_and_a_header_is_given_once() {
     }
     assert_eq!(count(&world), 0, "none of them ran");
 }
+
+#[tokio::test]
+async fn what_is_past_its_time_is_removed_by_a_gateway_that_runs() {
+    use gantry_store::{DataDir, Database};
+    let world = World::new();
+    let database = Database::open(&DataDir::new(world.data())).await.unwrap();
+    database.record_process_end("box", "old", &json!({}), 0).await.unwrap();
+    let now = jiff::Timestamp::now().as_millisecond();
+    database.record_process_end("box", "new", &json!({}), now).await.unwrap();
+    let _up = Up::start(&world);
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let ends = database.list_process_ends(None, 10).await.unwrap();
+        if ends.len() == 1 {
+            assert_eq!(ends[0].event_id, "new");
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{ends:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

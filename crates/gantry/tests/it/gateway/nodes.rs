@@ -472,3 +472,19 @@ fn what_cannot_be_done_to_the_gateways_own_machine_is_said() {
         assert!(!told.contains("there is no node"), "{told}");
     }
 }
+
+#[test]
+fn the_gateways_terminal_says_who_joins_and_leaves_and_that_it_stops() {
+    let world = World::new();
+    let log = world.folder.path().join("gateway.log");
+    let mut up = Up::start_telling(&world, &log, &["-v"]);
+    let logged = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+    let far = crate::sessions::Far::join(&world, &up);
+    let soon = Duration::from_secs(20);
+    eventually("it says who joined", soon, || logged("The node far has connected."));
+    drop(far);
+    eventually("it says who left", soon, || logged("The node far has disconnected."));
+    up.signal(rustix::process::Signal::TERM);
+    assert_eq!(up.wait(Duration::from_secs(30)), Some(0));
+    assert!(logged("Stopping: calls under way may finish.") && logged("Gantry has stopped."));
+}

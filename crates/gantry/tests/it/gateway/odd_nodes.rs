@@ -47,8 +47,12 @@ impl Service for Odd {
 }
 
 async fn join(up: &Up, token: &str) -> Link {
+    join_with(up, token, &tools()).await
+}
+
+async fn join_with(up: &Up, token: &str, tools: &Value) -> Link {
     let (link, _) = link(up, &params(Role::Node, "odd", token, Some(hello())), Arc::new(Odd)).await.unwrap();
-    let told = link.request_within(method::NODE_TOOLS, raw(&tools()), Duration::from_secs(10)).await;
+    let told = link.request_within(method::NODE_TOOLS, raw(tools), Duration::from_secs(10)).await;
     answered(told).unwrap();
     link
 }
@@ -90,7 +94,7 @@ fn what_is_no_result_is_the_nodes_fault() {
             "{asked}: {}",
             answer.text()
         );
-        for part in ["the node's answer is no result", r#"\"odd\""#, why] {
+        for part in ["the node's answer cannot be read", r#"\"odd\""#, why] {
             assert!(answer.text().contains(part), "{asked}: {part} is not in {}", answer.text());
         }
     }
@@ -122,4 +126,27 @@ fn warnings_of_a_node_reach_every_surface() {
     });
     let many = many["warnings"].as_array().unwrap().clone();
     assert_eq!((many.len(), many[16].as_str()), (17, Some("984 more warnings are not shown")));
+}
+
+#[test]
+fn descriptions_of_a_nodes_tools_are_plain_text() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let token = up.add_node(&world, "odd", &[]);
+    let mut tools = tools();
+    let hostile = "echoes\u{1b}[2J\u{7}\u{202e}\u{e0069}\u{200b} text";
+    let echo = tools["tools"].as_array_mut().unwrap().iter_mut().find(|tool| tool["name"] == "Echo").unwrap();
+    echo["description"] = json!(hostile);
+    echo["inputSchema"]["description"] = json!(hostile);
+    let runtime = runtime();
+    let node = runtime.block_on(join_with(&up, &token, &tools));
+    let is_plain = |up: &Up| {
+        let tool = up.get("/v1/tools/odd__Echo").json();
+        assert_eq!(tool["description"], "echoes[2J text");
+        assert_eq!(tool["inputSchema"]["description"], "echoes[2J text");
+    };
+    is_plain(&up);
+    drop((node, up));
+    // The tools of a node that is away are those it described last.
+    is_plain(&Up::start(&world));
 }

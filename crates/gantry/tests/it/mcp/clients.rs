@@ -1,5 +1,5 @@
-//! Clients that others have written: the MCP Inspector and the Python SDK, over both transports. `cargo xtask setup`
-//! installs them.
+//! Clients that others have written, over both transports: the MCP Inspector, Claude Code, FastMCP, and the SDKs for
+//! Python and TypeScript in their newest versions and in old ones. `cargo xtask setup` installs them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -107,4 +107,51 @@ fn the_python_sdk_uses_all_of_it_over_both() {
     let mut http = python();
     http.args(["http", &format!("{}/mcp", up.url)]).env("TOKEN", &up.token);
     check(ran(&world, http));
+}
+
+/// Runs a client that initializes, lists and calls once, over both transports. Returns what it saw over each.
+fn over_both(client: impl Fn() -> Command) -> [Value; 2] {
+    let world = World::new();
+    world.write("a.txt", "read by a client\n");
+    let up = Up::start(&world);
+    let url = format!("{}/mcp", up.url);
+    [("stdio", env!("CARGO_BIN_EXE_gantry")), ("http", &*url)].map(|(transport, target)| {
+        let mut command = client();
+        command.args([transport, target]).env("TOKEN", &up.token);
+        let told = ran(&world, command);
+        let seen: Value = serde_json::from_str(told.lines().last().unwrap_or_default())
+            .unwrap_or_else(|err| panic!("{err}: {told}"));
+        assert_eq!(seen["tools"], json!(DEFAULT_TOOLS), "{transport}: {seen}");
+        assert!(seen["read"].as_str().unwrap().contains("read by a client"), "{transport}: {seen}");
+        seen
+    })
+}
+
+fn short_client(environment: &str, library: &str) -> Command {
+    let mut command = Command::new(installed(&format!("{environment}/bin/python")));
+    command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/short_client.py"), library]);
+    command
+}
+
+#[test]
+fn an_old_python_sdk_lists_and_calls_over_both() {
+    let seen = over_both(|| short_client("venv-old", "sdk"));
+    assert!(seen.iter().all(|seen| seen["revision"] == "2025-03-26"), "{seen:?}");
+}
+
+#[test]
+fn fastmcp_lists_and_calls_over_both() {
+    over_both(|| short_client("venv-fastmcp", "fastmcp"));
+}
+
+#[test]
+fn the_typescript_sdk_lists_and_calls_over_both_new_and_old() {
+    for package in ["@modelcontextprotocol/sdk", "mcp-sdk-old"] {
+        over_both(|| {
+            let mut command = Command::new(installed("node_modules/node/bin/node"));
+            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/short_client.mjs"));
+            command.arg(installed(&format!("node_modules/{package}")));
+            command
+        });
+    }
 }

@@ -33,7 +33,9 @@ fn it_is_shown_asked_backed_up_and_done_once() {
     assert_eq!(changed.code, 0, "{changed:?}");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(written["mcpServers"]["gantry"]["args"], json!(["--data-dir", data, "mcp"]));
-    let backups: Vec<_> = std::fs::read_dir(world.folder.path())
+    // No tool can read the data directory: the copies may hold credentials.
+    let copies = world.data().join("replaced-files");
+    let backups: Vec<_> = std::fs::read_dir(&copies)
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
         .filter(|name| name.contains("before-gantry"))
@@ -44,12 +46,12 @@ fn it_is_shown_asked_backed_up_and_done_once() {
         backups
     };
     assert_eq!(backups.len(), 2, "one for each change, none for the same again: {backups:?}");
-    let old = std::fs::read_to_string(world.folder.path().join(&backups[0])).unwrap();
+    let old = std::fs::read_to_string(copies.join(&backups[0])).unwrap();
     assert_eq!(old, "{\n  \"theme\": \"dark\"\n}\n");
-    let second = std::fs::read_to_string(world.folder.path().join(&backups[1])).unwrap();
+    let second = std::fs::read_to_string(copies.join(&backups[1])).unwrap();
     assert!(second.contains("--read-only"), "{second}");
     for backup in &backups {
-        let mode = std::fs::metadata(world.folder.path().join(backup)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(copies.join(backup)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "nobody else may read the copy either");
     }
 }
@@ -88,6 +90,8 @@ fn every_client_has_its_place() {
     ] {
         let done = world.run(&["mcp", "install", client, "--yes"]);
         assert_eq!(done.code, 0, "{client}: {}", done.stderr);
+        let mode = std::fs::metadata(world.folder.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{client}");
         let text = std::fs::read_to_string(world.folder.path().join(file)).unwrap();
         assert!(text.contains("gantry") && text.contains("mcp"), "{client}: {text}");
     }

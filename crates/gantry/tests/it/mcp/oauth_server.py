@@ -16,6 +16,14 @@ mode = sys.argv[1] if len(sys.argv) > 1 else "good"
 lifetime = 2 if mode == "short" else 3600
 clients, codes, access, refresh, log = {}, {}, set(), {}, []
 lock = threading.Lock()
+# In the mode "sessions": which are open, how a request of another one is refused, and the tools that ran.
+sessions, refusal, ran = set(), "null", []
+REFUSALS = {
+    "null": (400, '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "Bad Request: no valid session"}}'),
+    "other": (400, '{"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "unknown"}}'),
+    "text": (400, "unknown session"),
+    "gone": (404, "not found"),
+}
 # Answers that are none, by the tool that gives them.
 BAD = {
     "bare": (200, "application/json", '{"jsonrpc": "2.0", "id": NUMBER}'),
@@ -24,6 +32,9 @@ BAD = {
     "event": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER}\n\n'),
     "deep": (200, "text/event-stream", 'data: {"jsonrpc": "2.0", "id": NUMBER, "result": ' + "[" * 200 + "]" * 200 + "}\n\n"),
     "failure": (500, "application/json", "{}"),
+    "idless": (400, "application/json", '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "no"}}'),
+    "invalid": (400, "application/json", '{"jsonrpc": "2.0", "id": NUMBER, "error": {"code": -32602, "message": "no"}}'),
+    "odd": (400, "text/plain", "that was too much"),
 }
 
 
@@ -79,6 +90,11 @@ class Handler(BaseHTTPRequestHandler):
                 codes[code] = query
                 back["code"] = code
             return self.answer(302, b"", [("Location", query["redirect_uri"] + "?" + urlencode(back))])
+        if url.path.startswith("/restart/"):
+            global refusal
+            refusal = url.path.removeprefix("/restart/")
+            sessions.clear()
+            return self.answer(200, ran)
         if url.path == "/log":
             return self.answer(200, log)
         return self.answer(405 if url.path == "/mcp" else 404, {})
@@ -120,10 +136,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def mcp(self, message):
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        if given not in access and mode != "open":
+        if given not in access and mode not in ("open", "sessions"):
             challenge = f'Bearer resource_metadata="{self.origin()}/.well-known/oauth-protected-resource/mcp"'
             return self.answer(401, {"error": "invalid_token"}, [("WWW-Authenticate", challenge)])
         method, number = message.get("method"), message.get("id")
+        headers = []
+        if mode == "sessions":
+            if method == "initialize":
+                session = secrets.token_urlsafe(8)
+                sessions.add(session)
+                headers = [("Mcp-Session-Id", session)]
+            elif method != "server/discover" and self.headers.get("Mcp-Session-Id") not in sessions:
+                status, text = REFUSALS[refusal]
+                return self.answer(status, text.encode())
         if number is None:
             return self.answer(202, b"")
         if method == "initialize":
@@ -132,6 +157,7 @@ class Handler(BaseHTTPRequestHandler):
             result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ["whoami", "forget", *BAD]]}
         elif method == "tools/call":
             name = message["params"]["name"]
+            ran.append(name)
             if name == "forget":
                 access.clear()
             if name in BAD:
@@ -140,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
             result = {"content": [{"type": "text", "text": "you are " + given}]}
         else:
             return self.answer(200, {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "there is none"}})
-        return self.answer(200, {"jsonrpc": "2.0", "id": number, "result": result})
+        return self.answer(200, {"jsonrpc": "2.0", "id": number, "result": result}, headers)
 
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

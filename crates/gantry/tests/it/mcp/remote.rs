@@ -25,16 +25,67 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-#[test]
-fn the_reference_server_over_http() {
-    let world = World::new();
-    let port = free_port();
+fn reference_server(port: u16) -> Running {
     let node = installed("node_modules/node/bin/node");
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(node);
     command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
     let server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     eventually("it listens", Duration::from_secs(20), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server
+}
+
+#[test]
+fn a_restarted_server_answers_the_next_call() {
+    let world = World::new();
+    let port = free_port();
+    let server = reference_server(port);
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    assert_eq!(world.run(&["mcp", "add", "every", "--url", &url]).code, 0);
+    let up = Up::start(&world);
+    assert_eq!(up.call("every__echo", &json!({"message": "one"})).text(), "Echo: one");
+    drop(server);
+    let _server = reference_server(port);
+    let begun = Instant::now();
+    let answer = up.call("every__echo", &json!({"message": "two"}));
+    assert_eq!((answer.status, &*answer.text()), (200, "Echo: two"));
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_refused_session_is_opened_again_and_no_call_runs_twice() {
+    let world = World::new();
+    let private = Private::start("sessions");
+    assert_eq!(world.run(&["mcp", "add", "open", "--url", &private.url]).code, 0);
+    let up = Up::start(&world);
+    assert_eq!(up.call("open__whoami", &json!({})).status, 200);
+    for form in ["null", "other", "text", "gone"] {
+        private.restart(form);
+        let answer = up.call("open__whoami", &json!({}));
+        assert_eq!(answer.status, 200, "{form}: {}", answer.text());
+    }
+    assert_eq!(private.restart("null"), json!(["whoami", "whoami", "whoami", "whoami", "whoami"]));
+    assert_eq!(up.call("open__whoami", &json!({})).status, 200);
+    // In a session that is open: an error without the request's id says that the server did not read
+    // the request, so it is sent once more. The other two are answers to a call that may have run.
+    for (tool, runs) in [("idless", 2), ("invalid", 1), ("odd", 1)] {
+        let before = private.restart("null").as_array().unwrap().len();
+        assert_eq!(up.call("open__whoami", &json!({})).status, 200);
+        let begun = Instant::now();
+        let answer = up.call(&format!("open__{tool}"), &json!({}));
+        assert!(matches!(answer.status, 422 | 503), "{tool}: {} {}", answer.status, answer.text());
+        assert!(answer.text().contains("the MCP server open"), "{tool}: {}", answer.text());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{tool}: {:?}", begun.elapsed());
+        let after = private.restart("null");
+        assert_eq!(after.as_array().unwrap().len() - before, 1 + runs, "{tool}: {after}");
+    }
+}
+
+#[test]
+fn the_reference_server_over_http() {
+    let world = World::new();
+    let port = free_port();
+    let server = reference_server(port);
     let url = format!("http://127.0.0.1:{port}/mcp");
     let ran = world.run(&["mcp", "add", "every", "--url", &url, "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -119,7 +170,7 @@ fn an_answer_that_is_none_ends_its_call_at_once_and_no_other() {
     let added = world.run(&["mcp", "add", "open", "--url", &open.url]);
     assert_eq!(added.code, 0, "{added:?}");
     let up = Up::start(&world);
-    for tool in ["bare", "nonsense", "page", "event", "deep", "failure"] {
+    for tool in ["bare", "nonsense", "page", "event", "deep", "failure", "idless"] {
         let begun = Instant::now();
         let answer = up.call(&format!("open__{tool}"), &json!({}));
         assert!(matches!(answer.status, 422 | 503), "{tool}: {} {}", answer.status, answer.text());
@@ -188,8 +239,17 @@ impl Private {
     }
 
     fn grants(&self) -> Value {
+        self.asked("log")
+    }
+
+    /// Has it forget its sessions, and refuse them in this form. Returns the tools that ran so far.
+    fn restart(&self, form: &str) -> Value {
+        self.asked(&format!("restart/{form}"))
+    }
+
+    fn asked(&self, path: &str) -> Value {
         let origin = self.url.strip_suffix("/mcp").unwrap();
-        let answer = get(&format!("{origin}/log"));
+        let answer = get(&format!("{origin}/{path}"));
         serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
     }
 }

@@ -312,10 +312,10 @@ fn a_server_is_not_called_as_a_node_is() {
     });
     let listed = world.run(&["mcp", "list"]);
     assert!(listed.stdout.contains("is the name of a node already"), "{listed:?}");
-    assert!(!std::fs::read_to_string(&log).unwrap().contains("next start"), "servers need none");
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("Restart the gateway"), "servers need none");
     std::fs::write(&path, format!("{before}\n[agents.a]\ntools = [\"Read\"]\n")).unwrap();
     eventually("what waits for a restart is told", Duration::from_secs(20), || {
-        std::fs::read_to_string(&log).unwrap().contains("counts from the gateway's next start")
+        std::fs::read_to_string(&log).unwrap().contains("Restart the gateway to apply the change")
     });
     drop(up);
     let ran = Fake::new(&world, "box").add(&world, "good", &[]);

@@ -43,7 +43,7 @@ fn the_default_list_is_small_and_complete() {
 fn every_revision_is_spoken_and_an_unknown_one_is_answered_with_ours() {
     let world = World::new();
     world.write("a.txt", "one\ntwo\n");
-    for revision in ["2025-06-18", "2025-11-25"] {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = Client::introduced(&world, &[], revision, &json!({}));
         let read = client.call("Read", &json!({"path": "a.txt"}));
         assert_eq!(read["isError"], false, "{revision}: {read}");
@@ -289,7 +289,7 @@ fn a_long_command_is_said_to_run_still() {
 #[test]
 fn long_results_are_kept_and_read_on_and_whole_as_a_resource() {
     let world = World::new();
-    world.configure("maxToolResultChars = 2000\n");
+    world.configure("[mcp]\nmaxToolResultChars = 2000\n");
     let mut client = Client::new(&world, &[]);
     let long = client.call("Bash", &json!({"command": "seq 1 3000"}));
     let handle =
@@ -310,7 +310,7 @@ fn long_results_are_kept_and_read_on_and_whole_as_a_resource() {
 fn workspace_files_are_resources_and_skills_are_prompts() {
     let world = World::new();
     let long = "x".repeat(5000);
-    world.configure("maxToolResultChars = 2000\n");
+    world.configure("[mcp]\nmaxToolResultChars = 2000\n");
     for (path, text) in [
         ("SOUL.md", "who I am"),
         ("notes/a b.md", &*long),

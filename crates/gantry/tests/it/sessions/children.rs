@@ -385,6 +385,8 @@ fn what_children_spend_is_spent_by_the_parents_run() {
             let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
             Turn { usage, ..slowly("spent", 1_000) }
         }
+        ("small", 0) => spawn(json!([{"name": "a", "task": "be brief", "max_budget_usd": 0.005}])),
+        ("be brief", _) => Turn::text(format!("at most {}", heard.body["max_tokens"])),
         ("own", 0) => spawn(json!([{"name": "a", "task": "spend", "max_budget_usd": 0.02}])),
         ("spend", done) => {
             let usage = Some(Usage { output_tokens: 1_000, ..Usage::default() });
@@ -403,6 +405,10 @@ fn what_children_spend_is_spent_by_the_parents_run() {
     let up = Up::start(&world);
     let own = post(&up, "main", &json!({"message": "own"}), &[]).json();
     assert!(own["reply"].as_str().unwrap_or_default().contains("the budget of this run is $0.02"), "{own}");
+    // A budget that is too small for the longest answer makes the answer shorter.
+    world.run(&["sessions", "reset", "main"]);
+    let small = post(&up, "main", &json!({"message": "small"}), &[]).json();
+    assert!(small["reply"].as_str().unwrap_or_default().contains("at most 500"), "{small}");
     // Side by side they do not pass together what each would keep.
     world.run(&["sessions", "reset", "main"]);
     post(&up, "main", &json!({"message": "many"}), &[]);

@@ -1,12 +1,14 @@
-//! OpenAI's own client for Python against `/v1/chat/completions`. `cargo xtask setup` installs it.
+//! Clients that others wrote against `/v1/chat/completions`: OpenAI's for Python and Node, and Vercel's AI SDK. `cargo
+//! xtask setup` installs them.
 
 use std::process::Command;
+use std::time::Duration;
 
 use gantry_model::testing::{Failure, Turn};
 use serde_json::{Value, json};
 
 use super::{Model, call, results};
-use crate::gateway::Up;
+use crate::gateway::{Up, eventually};
 use crate::mcp::clients::installed;
 
 const CLIENT: &str = include_str!("openai.py");
@@ -71,10 +73,93 @@ fn openais_python_client_uses_all_of_it() {
     check("unknown_one", "NotFoundError", json!(404), "did you mean \"main\"?");
     assert_eq!(seen["unknown"]["code"], "model_not_found");
     check("tools", "BadRequestError", json!(400), "leave \"tools\" out");
-    check("failed", "InternalServerError", json!(502), "the lab is closed");
+    check("failed", "UnprocessableEntityError", json!(422), "the lab is closed");
+    assert_eq!(seen["failed"]["code"], "agent_failed");
     check("failed_streamed", "APIError", json!(null), "the lab is closed");
-    // The client repeats what fails with 5xx by itself; a run may have had effects.
     let notes = std::fs::read_to_string(world.workspace().join("notes")).unwrap();
     assert_eq!(notes, "ran\nran\n", "each of the two runs had its effect once");
+    model.check();
+}
+
+#[test]
+fn clients_for_node_do_not_repeat_a_run_that_failed() {
+    let model = model();
+    let world = model.world("autonomy = \"guided\"");
+    world.write("a.txt", "x\n");
+    let up = Up::start(&world);
+    let mut node = Command::new(installed("node_modules/node/bin/node"));
+    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sessions/openai.mjs"));
+    node.arg(installed("node_modules")).arg(format!("{}/v1", up.url)).env("TOKEN", &up.token);
+    let output = node.current_dir(world.workspace()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for client in ["openai", "vercel"] {
+        let seen = &seen[client];
+        assert_eq!(seen["whole"], "the file is a.txt", "{client}: {seen}");
+        assert_eq!(seen["streamed"], "the file is a.txt", "{client}: {seen}");
+        assert_eq!(seen["failed"]["status"], 422, "{client}: {seen}");
+        assert!(seen["failed"]["message"].to_string().contains("the lab is closed"), "{client}: {seen}");
+    }
+    let notes = std::fs::read_to_string(world.workspace().join("notes")).unwrap();
+    assert_eq!(notes, "ran\nran\n", "each client's run had its effect once");
+    model.check();
+}
+
+fn ask(up: &Up, text: &str, session: &str, stream: bool) -> crate::gateway::Response {
+    let body = json!({"model": "main", "messages": [{"role": "user", "content": text}], "stream": stream});
+    let headers = [("Content-Type", "application/json"), ("Gantry-Session", session)];
+    up.ask("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes())
+}
+
+/// The text of an answer, whole or streamed, and its last finish reason.
+fn said(answer: &crate::gateway::Response, stream: bool) -> (String, Value) {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    if !stream {
+        let choice = answer.json()["choices"][0].clone();
+        return (choice["message"]["content"].as_str().unwrap().to_owned(), choice["finish_reason"].clone());
+    }
+    let text = answer.text();
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let frames = text.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let frames: Vec<Value> = frames.map(|rest| serde_json::from_str(&format!("{{{rest}")).unwrap()).collect();
+    let choices = || frames.iter().map(|frame| &frame["choices"][0]);
+    let content = choices().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
+    (content, choices().next_back().unwrap()["finish_reason"].clone())
+}
+
+#[test]
+fn an_open_question_is_answered_with_how_to_answer_it() {
+    let model = Model::deciding(|heard| match (heard.body["messages"].to_string(), results(heard)) {
+        (said, _) if said.contains("and now?") => Turn::text("as before"),
+        (_, 0) => call("Bash", json!({"command": "echo ran >> notes"})),
+        (said, _) => Turn::text(if said.contains("the user said no") { "denied" } else { "done" }),
+    });
+    let world = model.world("autonomy = \"supervised\"");
+    let up = Up::start(&world);
+    for stream in [false, true] {
+        let notes = || std::fs::read_to_string(world.workspace().join("notes")).unwrap_or_default();
+        let before = notes();
+        // A conversation without a name waits too, although its client has gone.
+        let session = if stream { "named" } else { "" };
+        let answer = ask(&up, "run it", session, stream);
+        let (text, finish) = said(&answer, stream);
+        assert_eq!(finish, "stop");
+        assert!(text.contains("\n    $ echo ran >> notes\n"), "{text}");
+        let key = answer.header("gantry-session").unwrap().to_owned();
+        let command = text.split("`gantry ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+        let args: Vec<&str> = command.split(' ').collect();
+        assert_eq!((args[..3].join(" "), args[5]), (format!("sessions answer {key}"), "yes"), "{text}");
+        // The next message of the session meets the same question.
+        let (again, _) = said(&ask(&up, "and now?", &key, stream), stream);
+        assert_eq!(again, text);
+        assert_eq!(notes(), before, "nothing ran yet");
+        let answered = world.run(&args);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let status = || up.get(&format!("/v1/sessions/{key}")).json();
+        eventually("the run is over", Duration::from_secs(30), || status()["running"].is_null());
+        assert_eq!(notes(), format!("{before}ran\n"));
+        let (last, _) = said(&ask(&up, "and now?", &key, stream), stream);
+        assert_eq!(last, "as before");
+    }
     model.check();
 }

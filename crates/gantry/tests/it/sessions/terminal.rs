@@ -1,78 +1,13 @@
-//! `gantry chat` at a terminal: `script` gives it one, keys are typed, and what is on the screen is read.
+//! `gantry chat` at a terminal: keys are typed, and what is on the screen is read.
 
-use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_model::testing::{Say, Turn};
 use serde_json::json;
 
 use super::{Model, call};
-use crate::gateway::{Up, eventually};
-use crate::run::World;
-
-struct Terminal {
-    child: Child,
-    keys: ChildStdin,
-    screen: Arc<Mutex<String>>,
-    /// How much of it was looked at.
-    seen: usize,
-}
-
-impl Terminal {
-    fn open(world: &World, args: &str) -> Terminal {
-        let chat = format!("{} chat {args}", env!("CARGO_BIN_EXE_gantry"));
-        let like = world.command(&[]);
-        let mut command = std::process::Command::new("script");
-        command.args(["-qfec", &chat, "/dev/null"]).current_dir(world.workspace()).env_clear();
-        command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script is installed");
-        let mut output = child.stdout.take().unwrap();
-        let screen = Arc::new(Mutex::new(String::new()));
-        let shown = screen.clone();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = output.read(&mut bytes) {
-                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
-            }
-        });
-        let keys = child.stdin.take().unwrap();
-        Terminal { child, keys, screen, seen: 0 }
-    }
-
-    fn type_keys(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
-    }
-
-    /// Waits for a text that was not there before.
-    fn sees(&mut self, text: &str) {
-        let until = std::time::Instant::now() + Duration::from_secs(20);
-        loop {
-            let screen = self.screen.lock().unwrap().clone();
-            if let Some(at) = screen[self.seen..].find(text) {
-                self.seen += at + text.len();
-                return;
-            }
-            assert!(std::time::Instant::now() < until, "{text:?} is not on {:?}", &screen[self.seen..]);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn ends(&mut self) {
-        let child = &mut self.child;
-        eventually("the chat ends", Duration::from_secs(20), || child.try_wait().unwrap().is_some());
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::gateway::Up;
+use crate::terminal::Terminal;
 
 fn model() -> Model {
     Model::deciding(|heard| {
@@ -88,9 +23,16 @@ fn model() -> Model {
                     .into(),
                 ..Turn::default()
             },
+            "fail" => call("Bash", json!({"command": "echo tests failed; exit 101"})),
             "read it" => call("Read", json!({"path": "nothing.txt"})),
             "for long" => Turn {
                 say: vec![Say::Text("a long answer ".repeat(200))],
+                piece: Some(5),
+                pause_ms: 50,
+                ..Turn::default()
+            },
+            "for a while" => Turn {
+                say: vec![Say::Text(format!("{}the end of it", "some words ".repeat(40)))],
                 piece: Some(5),
                 pause_ms: 50,
                 ..Turn::default()
@@ -105,7 +47,7 @@ fn a_conversation_at_a_terminal() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
     let up = Up::start(&world);
-    let mut terminal = Terminal::open(&world, "");
+    let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("/help shows the commands");
     terminal.sees("> ");
     // Edited, of several lines, and brought back.
@@ -114,9 +56,9 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("> ");
     // What goes wrong is one line.
     terminal.type_keys("/nosuch\r");
-    terminal.sees("is no command");
+    terminal.sees("unknown command /nosuch");
     terminal.sees("> ");
-    assert!(!terminal.screen.lock().unwrap().contains("invalid_input\""), "an object is for programs");
+    assert!(!terminal.screen().contains("invalid_input\""), "an object is for programs");
     terminal.type_keys("one\x1b\rtwo\\\rthree\r");
     terminal.sees("heard <one|two|three>");
     terminal.sees("> ");
@@ -140,7 +82,7 @@ fn a_conversation_at_a_terminal() {
     terminal.type_keys("a 8 hours\r");
     terminal.sees("allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8h any\r");
-    terminal.sees("for these arguments only");
+    terminal.sees("only this exact call can be allowed");
     terminal.sees("allow? [y]es, [n]o, [a]lways");
     terminal.type_keys("a 8h\r");
     terminal.sees("\u{2713} Bash");
@@ -156,7 +98,7 @@ fn a_conversation_at_a_terminal() {
     terminal.sees("\u{2717} Read");
     terminal.sees("nothing.txt");
     // Colours, since this is a terminal.
-    assert!(terminal.screen.lock().unwrap().contains("\x1b[1;31m\u{2717} Read"));
+    assert!(terminal.screen().contains("\x1b[1;31m\u{2717} Read"));
     terminal.sees("> ");
     terminal.type_keys("\x04");
     terminal.ends();
@@ -168,7 +110,7 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
     let model = model();
     let world = model.world("autonomy = \"supervised\"");
     let _up = Up::start(&world);
-    let mut terminal = Terminal::open(&world, "");
+    let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("run both\r");
     for _ in 0..2 {
@@ -191,7 +133,7 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
     let model = model();
     let world = model.world("");
     let up = Up::start(&world);
-    let mut terminal = Terminal::open(&world, "");
+    let mut terminal = Terminal::open(&world, "chat");
     terminal.sees("> ");
     terminal.type_keys("for long\r");
     terminal.sees("a long answer");
@@ -206,5 +148,110 @@ fn an_interrupt_stops_the_run_and_another_one_leaves() {
     terminal.sees("Ctrl-C again leaves");
     terminal.type_keys("\x03");
     terminal.ends();
+    model.check();
+}
+
+#[test]
+fn a_failing_command_has_no_tick() {
+    let model = model();
+    let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
+    let _up = Up::start(&world);
+    let mut terminal = Terminal::open(&world, "chat fail");
+    terminal.sees("\u{2717} Bash");
+    terminal.sees("exit code 101");
+    terminal.sees("heard <");
+    terminal.ends();
+    assert!(!terminal.screen().contains('\u{2713}'), "{}", terminal.screen());
+    model.check();
+}
+
+#[test]
+fn an_open_chat_reconnects_after_a_restart() {
+    let model = model();
+    let world = model.world("");
+    let mut up = Up::start(&world);
+    let mut terminal = Terminal::open(&world, "chat");
+    terminal.sees("> ");
+    terminal.type_keys("before\r");
+    terminal.sees("heard <before>");
+    terminal.sees("> ");
+    up.signal(rustix::process::Signal::TERM);
+    assert_eq!(up.wait(Duration::from_secs(30)), Some(0));
+    terminal.type_keys("after\r");
+    terminal.sees("reconnecting");
+    // It may listen on another port.
+    let up = Up::start(&world);
+    terminal.sees("reconnected");
+    terminal.sees("heard <after>");
+    terminal.sees("> ");
+    // In the middle of an answer: the run goes on in the next gateway, and is heard to its end.
+    terminal.type_keys("for a while\r");
+    terminal.sees("some words");
+    up.kill();
+    terminal.sees("reconnecting");
+    let _up = Up::start(&world);
+    terminal.sees("reconnected");
+    terminal.sees("the end of it");
+    terminal.sees("> ");
+    terminal.type_keys("\x04");
+    terminal.ends();
+    assert_eq!(terminal.screen().matches("reconnecting").count(), 2, "{}", terminal.screen());
+    model.check();
+}
+
+#[test]
+fn one_message_whose_gateway_is_lost_names_where_the_answer_will_be() {
+    let model = model();
+    let world = model.world("");
+    let up = Up::start(&world);
+    let mut terminal = Terminal::open(&world, "chat 'for long'");
+    terminal.sees("a long answer");
+    up.kill();
+    terminal.sees("\r\n\u{1b}[1;31merror:");
+    terminal.sees("gantry sessions show agent:main:main");
+    terminal.ends();
+    // Over in both places, so that no other run of this test is disturbed.
+    let _up = Up::start(&world);
+    assert_eq!(world.run(&["sessions", "stop", "main"]).code, 0);
+}
+
+#[test]
+fn a_chat_works_where_it_is_started() {
+    let model = Model::deciding(|heard| match super::results(heard) {
+        0 => call("Read", json!({"path": "a.txt"})),
+        _ if heard.last_text().contains("from elsewhere") => Turn::text("elsewhere"),
+        _ => Turn::text("not there"),
+    });
+    let world = model.world("autonomy = \"guided\"\nflow = \"off\"");
+    let up = Up::start(&world);
+    let elsewhere = world.folder.path().canonicalize().unwrap().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("a.txt"), "from elsewhere\n").unwrap();
+    let chat = |session: &str, folder: &std::path::Path| {
+        let ran =
+            world.command(&["chat", "--session", session, "read it"]).current_dir(folder).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert_eq!(chat("one", &elsewhere), "elsewhere\n");
+    assert_eq!(chat("two", &world.workspace()), "not there\n");
+    assert_eq!(up.get("/v1/sessions/one").json()["workspace"].as_str(), elsewhere.to_str());
+    // The conversation moves with its user, and says so.
+    let mut terminal = Terminal::open(&world, "chat --session one");
+    terminal.sees(world.workspace().to_str().unwrap());
+    terminal.sees(&format!("(before: {}", elsewhere.display()));
+    terminal.type_keys("\x04");
+    terminal.ends();
+    chat("one", &world.workspace());
+    assert_eq!(up.get("/v1/sessions/one").json()["workspace"].as_str(), world.workspace().to_str());
+    // Others than the operator do not choose.
+    let token = up.client_token(&world, "friend", &["--agents", "main"]);
+    let body = json!({"message": "hi", "workspace": "/"});
+    let refused = up.ask(
+        "POST",
+        "/v1/sessions/one/messages",
+        &[("Authorization", &format!("Bearer {token}"))],
+        body.to_string().as_bytes(),
+    );
+    assert_eq!(refused.status, 403, "{:?}", refused.json());
     model.check();
 }

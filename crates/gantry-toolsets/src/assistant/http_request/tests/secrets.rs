@@ -172,6 +172,8 @@ async fn a_secret_stored_while_tools_run_is_masked_in_all_of_them() {
     let echo = || async { bench.call("bash", json!({"command": "echo stored-later-value"})).await.unwrap() };
     assert_eq!(echo().await, json!("stored-later-value\n"));
     bench.secrets().set("LATER", "stored-later-value", &["a.example".into()], 1).unwrap();
+    // The tools have their own view of the secrets, as another process would: it looks at the file every 10 ms.
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     assert_eq!(echo().await, json!("[masked]\n"));
 }
 

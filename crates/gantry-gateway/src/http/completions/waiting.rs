@@ -1,0 +1,79 @@
+//! What a client of OpenAI's interface reads while a run waits for a person: the question, and how to
+//! answer it. The client could not answer by itself, and would wait for nothing it can see.
+
+use gantry_agent::{Event, Question, SessionKey, Sessions, UserAsked};
+use gantry_tool::without_hidden;
+
+/// What a run waits for.
+pub(super) enum Waiting {
+    Approval(Question),
+    Asked(UserAsked),
+}
+
+impl Waiting {
+    /// The question that an event asks, if it asks one.
+    pub(super) fn of(event: &Event) -> Option<Waiting> {
+        match event {
+            Event::Approval { question, .. } => Some(Waiting::Approval(question.clone())),
+            Event::Asked { asked, .. } => Some(Waiting::Asked(asked.clone())),
+            _ => None,
+        }
+    }
+
+    /// A question that is open in a session.
+    pub(super) async fn open(sessions: &Sessions, key: &SessionKey) -> Option<Waiting> {
+        let status = sessions.status(key).await.ok()?;
+        let approval = status.questions.into_iter().next().map(Waiting::Approval);
+        approval.or_else(|| status.asks.into_iter().next().map(Waiting::Asked))
+    }
+
+    /// The question as an assistant's message, in Markdown. What the agent wrote is indented, so that
+    /// clients show it as it is.
+    pub(super) fn message(&self, key: &SessionKey) -> String {
+        let (asked, id, answer) = match self {
+            Waiting::Approval(question) => (approval(question), &question.id, "yes` (or `no`)"),
+            Waiting::Asked(asked) => (questions(asked), &asked.id, "ANSWER`"),
+        };
+        let key = &key.key;
+        format!(
+            "{asked}\n\nThe run waits for the answer. Give it with `gantry sessions answer {key} --question {id} {answer}, \
+             or with POST /v1/sessions/{key}/answers. `gantry sessions show {key}` then shows the result. The \
+             header `Gantry-Session: {key}` continues this conversation."
+        )
+    }
+}
+
+fn approval(question: &Question) -> String {
+    let call = match question.input.get("command").and_then(|command| command.as_str()) {
+        Some(command) => format!("$ {command}"),
+        None => question.input.to_string(),
+    };
+    let who = question.child.as_ref().map_or("The agent", |child| &child.name);
+    format!(
+        "{} asks for an approval to run {}:\n\n{}\n\nReason: {} (rule {}).",
+        plain(who),
+        question.tool,
+        indented(&call),
+        plain(&question.reason),
+        question.rule
+    )
+}
+
+fn questions(asked: &UserAsked) -> String {
+    let who = asked.child.as_ref().map_or("The agent", |child| &child.name);
+    let each = asked.questions.iter().map(|one| {
+        let options = one.options.iter().map(|option| format!("\n- {option}"));
+        indented(&format!("{}{}", one.question, options.collect::<String>()))
+    });
+    format!("{} asks:\n\n{}", plain(who), each.collect::<Vec<_>>().join("\n\n"))
+}
+
+fn plain(text: &str) -> String {
+    without_hidden(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn indented(text: &str) -> String {
+    let text = without_hidden(text);
+    let lines = text.lines().map(|line| format!("    {}", line.replace(|c: char| c.is_control(), " ")));
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,52 @@
+//! Numbers that a schema lets pass and a tool's own type does not take.
+
+use gantry_toolsets::testing::Bench;
+use serde_json::{Value, json};
+
+/// 2^64, which JSON Schema calls an integer and no type of ours holds.
+const HUGE: f64 = 18_446_744_073_709_551_616.0;
+
+#[tokio::test]
+async fn a_number_beyond_its_type_is_an_invalid_input_that_is_named() {
+    let bench = Bench::new();
+    bench.write("f", "text");
+    for (tool, field, mut input) in [
+        ("Read", "offset", json!({"path": "f"})),
+        ("Read", "limit", json!({"path": "f"})),
+        ("Process", "offset", json!({"action": "list"})),
+        ("Process", "limit", json!({"action": "list"})),
+        ("Process", "waitMs", json!({"action": "list"})),
+        ("Bash", "timeout", json!({"command": "true"})),
+        ("tool::file_read", "maxBytes", json!({"path": "f"})),
+        ("tool::shell_exec", "timeout", json!({"argv": ["ls"]})),
+        ("read", "offset", json!({"path": "f"})),
+        ("read", "limit", json!({"path": "f"})),
+        ("write", "start_line", json!({"path": "f", "data": "x"})),
+        ("exec", "timeout", json!({"command": "true"})),
+        ("bash", "timeout_ms", json!({"command": "true"})),
+        ("http_request", "timeout_ms", json!({"url": "http://127.0.0.1:1/"})),
+        ("gsv__SessionsList", "limit", json!({})),
+        ("gsv__SessionSend", "waitSeconds", json!({"sessionKey": "k", "message": "m"})),
+        ("result_read", "offset", json!({"handle": "res_1"})),
+    ] {
+        input[field] = json!(HUGE);
+        let error: Value = bench.call(tool, input.clone()).await.unwrap_err();
+        assert_eq!(error["error"]["code"], "invalid_input", "{tool} {input}: {error}");
+        let violation = &error["error"]["violations"][0];
+        assert_eq!(violation["path"], field, "{tool} {input}: {error}");
+    }
+    assert_eq!(bench.read("f"), "text");
+}
+
+#[tokio::test]
+async fn a_fraction_of_what_a_design_calls_a_number_is_rounded() {
+    let bench = Bench::new();
+    bench.write("f", "1\n2\n3\n");
+    let answer = bench.call("Read", json!({"path": "f", "limit": 1.6})).await.unwrap();
+    assert_eq!(answer["lines"], 2, "{answer}");
+    let answer = bench.call("Bash", json!({"command": "echo x", "timeout": 15_000.5})).await.unwrap();
+    assert_eq!(answer["exitCode"], 0, "{answer}");
+    // This design says integer.
+    let error = bench.call("read", json!({"path": "f", "limit": 1.5})).await.unwrap_err();
+    assert_eq!(error["error"]["code"], "invalid_input", "{error}");
+}
