@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use gantry_model::{Effort, Money, Thinking};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 
 use crate::child::ToolLimits;
 
@@ -17,22 +19,82 @@ pub struct Role {
     pub tools: ToolLimits,
 }
 
-/// What a child is to be and to do.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// One child.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Spec {
+    /// Its name, for people; at most 64 characters.
     pub name: String,
+    /// What it is to do, with everything it needs to know.
     pub task: String,
+    /// researcher (finds out, changes nothing), creator (makes things, runs no commands), operator (checks, changes
+    /// nothing), collector (gathers only), or one that is configured. Sets model, effort, prompt and tools.
     pub role: Option<String>,
+    /// More to know, told before the task.
     pub context: Option<String>,
+    /// It sees nothing of what you remember (default false).
+    #[serde(default)]
     pub isolated_memory: bool,
+    /// In place of the role's prompt, or yours.
     pub system_prompt: Option<String>,
+    /// fast, balanced or deep (also haiku, sonnet, opus), or provider/model; in place of the role's.
     pub model: Option<String>,
+    /// Whether it thinks before it answers: "off", "adaptive", or a number of tokens.
+    #[serde(default, deserialize_with = "thinking")]
+    #[schemars(with = "Option<ThinkingInput>")]
     pub thinking: Option<Thinking>,
+    /// How hard its model tries.
+    #[schemars(with = "Option<EffortInput>")]
     pub effort: Option<Effort>,
+    /// The only tools it has, of yours, in place of the role's: names, globs (local__*) and toolsets (node).
     pub tools: Option<Vec<String>>,
+    /// How often its model may be asked.
+    #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
+    /// The longest answer of its model, in tokens.
+    #[schemars(range(min = 1))]
     pub max_tokens: Option<u32>,
+    /// What it may cost, in US dollars. It counts against your own budget in any case.
+    #[serde(default, rename = "max_budget_usd", deserialize_with = "dollars")]
+    #[schemars(with = "Option<f64>", extend("exclusiveMinimum" = 0))]
     pub max_budget: Option<Money>,
+}
+
+/// How a model writes `thinking`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ThinkingInput {
+    Word(ThinkingWord),
+    Tokens(u32),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ThinkingWord {
+    Off,
+    Adaptive,
+}
+
+/// The schema of [`Effort`].
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum EffortInput {
+    Low,
+    Medium,
+    High,
+}
+
+fn thinking<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Thinking>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(|thinking| match thinking {
+        ThinkingInput::Word(ThinkingWord::Off) => Thinking::Off,
+        ThinkingInput::Word(ThinkingWord::Adaptive) => Thinking::Adaptive,
+        ThinkingInput::Tokens(tokens) => Thinking::Budget(tokens),
+    }))
+}
+
+fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Money>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(Money::from_dollars))
 }
 
 /// What a spec comes to with its role.

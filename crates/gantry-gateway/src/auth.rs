@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_agent::OPERATOR;
+use gantry_domain::{Identity, wait_until};
 use gantry_store::{ClientCheck, ClientToken, Database, DatabaseError};
 use tokio_util::sync::CancellationToken;
 
@@ -17,57 +17,9 @@ const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are remembered for their failures; the oldest make room.
 const MAX_ADDRESSES: usize = 4096;
-/// How long a change of the clock may go unnoticed.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
 /// Client tokens that need not be looked up again for a while.
 const CACHED_FOR: Duration = Duration::from_secs(10);
 const MAX_CACHED: usize = 1024;
-
-/// Somebody whose token is good.
-#[derive(Debug, Clone)]
-pub(crate) enum Identity {
-    Operator,
-    Client(Arc<ClientToken>),
-}
-
-impl Identity {
-    pub(crate) fn is_operator(&self) -> bool {
-        matches!(self, Identity::Operator)
-    }
-
-    /// Tells one from another.
-    pub(crate) fn owner(&self) -> String {
-        match self {
-            Identity::Operator => OPERATOR.to_owned(),
-            Identity::Client(token) => format!("client:{}", token.owner()),
-        }
-    }
-
-    /// Whether the token's time is over.
-    pub(crate) fn is_expired(&self) -> bool {
-        matches!(self, Identity::Client(token) if token.expires.is_some_and(|expires| expires <= now_ms()))
-    }
-
-    /// Returns when the token is no longer good: nothing must outlive what it was let in with.
-    pub(crate) async fn expired(&self) {
-        let expires = match self {
-            Identity::Client(token) => token.expires,
-            Identity::Operator => None,
-        };
-        match expires {
-            Some(expires) => passed(expires).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Tells a token from one that had its name before.
-    pub(crate) fn id(&self) -> &str {
-        match self {
-            Identity::Operator => "operator",
-            Identity::Client(token) => &token.id,
-        }
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
@@ -202,14 +154,7 @@ impl Auth {
 /// Ends the calls of a token with it, however they were made; at most one such task for each token.
 async fn end_at(expires: i64, ending: CancellationToken) {
     tokio::select! {
-        () = passed(expires) => ending.cancel(),
+        () = wait_until(expires) => ending.cancel(),
         () = ending.cancelled() => {}
-    }
-}
-
-/// Returns at a time in milliseconds since 1970. The clock may be set, so it is asked again now and then.
-async fn passed(time: i64) {
-    while let Ok(left @ 1..) = u64::try_from(time.saturating_sub(now_ms())) {
-        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AT_CLOCK)).await;
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gantry_domain::Identity;
 use gantry_mcp::RESULT_READ;
 use gantry_store::DatabaseError;
 use gantry_tool::{Autonomy, Call, Principal, Refusal, RefusalCode, Surface, ToolScope, nearest};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Identity;
 use crate::gateway::Gateway;
 
 pub(crate) const MAIN_AGENT: &str = "main";

@@ -7,20 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use gantry_agent::Sessions;
+use gantry_domain::{
+    Domain, DuplicateMethod, GatewayServices, Identity, MemoryQuota, Methods, RequestContext, Running,
+    ToolsHandle,
+};
 use gantry_link::Link;
 use gantry_protocol::ProcessEnd;
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore};
+use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore, Surface};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::accounts::Accounts;
-use crate::answers::Answers;
-use crate::auth::{Auth, Identity};
-use crate::callers::{Agent, MAIN_AGENT};
+use crate::auth::Auth;
+use crate::callers::{Agent, MAIN_AGENT, Wanted};
 use crate::ends::Ends;
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
@@ -42,8 +43,8 @@ pub struct GatewayParts {
     pub nodes: Arc<Nodes>,
     pub database: Database,
     pub results: Arc<dyn ResultStore>,
-    /// Of the agents that this gateway runs itself.
-    pub sessions: Option<Sessions>,
+    /// Feature areas, in the order in which they start.
+    pub domains: Vec<Arc<dyn Domain>>,
     pub operator_token: String,
     /// By name; `main` is always there.
     pub agents: BTreeMap<String, Agent>,
@@ -70,10 +71,14 @@ pub struct Gateway {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) database: Database,
     pub(crate) results: Arc<dyn ResultStore>,
-    pub(crate) sessions: Option<Sessions>,
-    pub(crate) answers: Answers,
+    pub(crate) domains: Vec<Arc<dyn Domain>>,
+    /// The protocol methods of all domains.
+    pub(crate) methods: Methods,
+    /// Workers of domains.
+    workers: TaskTracker,
+    workers_stop: CancellationToken,
     /// Room for messages under way.
-    pub(crate) accounts: Accounts,
+    pub(crate) quota: Arc<MemoryQuota>,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
@@ -103,7 +108,11 @@ struct ClientLink {
 }
 
 impl Gateway {
-    pub fn new(parts: GatewayParts) -> Arc<Gateway> {
+    /// Fails when two domains answer the same method.
+    pub fn new(parts: GatewayParts) -> Result<Arc<Gateway>, DuplicateMethod> {
+        let none = Ok(Methods::default());
+        let methods =
+            parts.domains.iter().fold(none, |all, domain| all.and_then(|all| all.merge(domain.methods())))?;
         let mut agents = parts.agents;
         agents.entry(MAIN_AGENT.to_owned()).or_default();
         let (calls, ending) = (TaskTracker::new(), CancellationToken::new());
@@ -114,9 +123,11 @@ impl Gateway {
             nodes: parts.nodes,
             database: parts.database,
             results: parts.results,
-            sessions: parts.sessions,
-            answers: Answers::default(),
-            accounts: Accounts::default(),
+            domains: parts.domains,
+            methods,
+            workers: TaskTracker::new(),
+            workers_stop: CancellationToken::new(),
+            quota: Arc::default(),
             agents,
             hosts: parts.hosts,
             workspace: parts.workspace,
@@ -134,7 +145,27 @@ impl Gateway {
             next_link: AtomicU64::new(0),
             revoked: broadcast::channel(REVOCATIONS).0,
         };
-        Arc::new(gateway)
+        Ok(Arc::new(gateway))
+    }
+
+    /// Starts the domains in order. The first failure ends it, and names the domain.
+    pub(crate) async fn start_domains(self: &Arc<Self>) -> Result<(), (&'static str, anyhow::Error)> {
+        let running = Running {
+            gate: self.gate.clone(),
+            tools: ToolsHandle::new(self.gate.registry().clone()),
+            services: self.clone(),
+            tasks: self.workers.clone(),
+            stopping: self.workers_stop.clone(),
+        };
+        for domain in &self.domains {
+            domain.start(&running).await.map_err(|err| (domain.name(), err))?;
+        }
+        Ok(())
+    }
+
+    /// The state of every route of a domain.
+    pub(crate) fn request_context(self: &Arc<Self>) -> RequestContext {
+        RequestContext { gate: self.gate.clone(), quota: self.quota.clone(), services: self.clone() }
     }
 
     /// Calls a tool for a surface: the one way from here to the gate.
@@ -176,9 +207,9 @@ impl Gateway {
         // Their callers hear that they go on later; waiting for them could take days.
         self.nodes.stopping.cancel();
         self.calls.close();
-        let runs = async {
-            if let Some(sessions) = &self.sessions {
-                sessions.stop(drain).await;
+        let work = async {
+            for domain in self.domains.iter().rev() {
+                domain.drain(drain).await;
             }
         };
         let calls = async {
@@ -187,8 +218,9 @@ impl Gateway {
                 let _ = tokio::time::timeout(Duration::from_secs(5), self.calls.wait()).await;
             }
         };
-        tokio::join!(runs, calls);
+        tokio::join!(work, calls);
         self.ending.cancel();
+        self.workers_stop.cancel();
         let links: Vec<Link> = self.links().values().map(|client| client.link.clone()).collect();
         let answered = async {
             for link in &links {
@@ -198,11 +230,19 @@ impl Gateway {
         let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
         links.iter().for_each(|link| link.close(STOPPING));
         self.nodes.close_all(STOPPING);
+        for domain in self.domains.iter().rev() {
+            domain.stop().await;
+        }
+    }
+
+    /// A number for a connection, which no other has.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.next_link.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Remembers a client's link, so that it can be closed when its token is revoked or the gateway stops.
     pub(crate) fn add_link(&self, link: &Link, identity: &Identity) -> u64 {
-        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_connection();
         let token = match identity {
             Identity::Operator => None,
             Identity::Client(token) => Some(token.name.clone()),
@@ -231,4 +271,21 @@ impl Gateway {
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
+}
+
+impl GatewayServices for Gateway {
+    fn call(&self, identity: &Identity, agent: Option<&str>, surface: Surface) -> Result<Call, Refusal> {
+        Gateway::call(self, identity, &Wanted { agent, ..Wanted::default() }, surface)
+    }
+
+    fn run<'a>(&'a self, call: Call, tool: &'a str, input: Value) -> BoxFuture<'a, Outcome> {
+        Box::pin(Gateway::run(self, call, tool, input))
+    }
+
+    fn ending_of_token<'a>(
+        &'a self,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CancellationToken>, DatabaseError>> {
+        Box::pin(Gateway::ending_of_token(self, owner))
+    }
 }

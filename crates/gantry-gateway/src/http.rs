@@ -3,31 +3,30 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{ConnectInfo, FromRequestParts, Path, Request, State};
-use axum::http::request::Parts;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use axum::{Extension, Router};
+use gantry_domain::Identity;
+use gantry_domain::http::held;
+pub(crate) use gantry_domain::http::{Named, json_response, problem};
 use serde_json::json;
 
-use crate::auth::{AuthError, Identity};
+use crate::auth::AuthError;
 use crate::gateway::Gateway;
 use crate::server::{MAX_HEAD_BYTES, Peer};
 use crate::ws;
 
 pub use protected::ProtectedResource;
 
-mod body;
 mod call;
-mod completions;
 mod listing;
 mod mcp;
 mod protected;
+mod public;
 mod results;
-mod sessions;
 
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
@@ -42,52 +41,23 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/tools/{name}", get(listing::tool).post(call::call))
         .route("/v1/results/{handle}", get(results::read))
         .route("/v1/nodes", get(nodes))
-        .route("/v1/agents", get(sessions::agents))
-        .route("/v1/models", get(completions::models))
-        .route("/v1/models/{name}", get(completions::model))
-        .route("/v1/chat/completions", post(completions::complete))
-        .route("/v1/sessions", get(sessions::list))
-        .route("/v1/sessions/{key}", get(sessions::status))
-        .route("/v1/sessions/{key}/events", get(sessions::history))
-        .route("/v1/sessions/{key}/messages", post(sessions::message))
-        .route("/v1/sessions/{key}/answers", post(sessions::answer))
         .route("/mcp", any(mcp::mcp))
+        .merge(domain_routes(&gateway))
         .layer(Extension(mcp::Mcp::new(&gateway)))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), authenticate));
-    open.merge(closed)
+    open.merge(public::routes(&gateway))
+        .merge(closed)
         .layer(middleware::from_fn_with_state(gateway.clone(), only_our_names))
         .layer(middleware::from_fn(only_short_heads))
         .with_state(gateway)
 }
 
-/// The one name in a path.
-pub(crate) struct Named(pub(crate) String);
-
-impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Response> {
-        match Path::from_request_parts(parts, state).await {
-            Ok(Path(name)) => Ok(Named(name)),
-            Err(err) => Err(problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None)),
-        }
-    }
-}
-
-/// `{"error":{"code","message","hint"?}}`, for what is not a tool's own.
-pub(crate) fn problem(status: StatusCode, code: &str, message: &str, hint: Option<&str>) -> Response {
-    let mut error = json!({"code": code, "message": message});
-    if let Some(hint) = hint {
-        error["hint"] = json!(hint);
-    }
-    json_response(status, &json!({ "error": error }))
-}
-
-pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
-    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (status, headers, Body::from(value.to_string())).into_response()
+/// The routes of all domains, behind authentication.
+fn domain_routes(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    let routes = gateway.domains.iter().map(|domain| domain.routes());
+    routes.fold(Router::new(), Router::merge).with_state(gateway.request_context())
 }
 
 /// What is read of a head that is too long depends on how it arrives; what is answered must not.
@@ -165,9 +135,9 @@ async fn authenticate(
     }
     match identify(&gateway, request.headers(), peer.address).await {
         Ok(identity) => {
-            let account = gateway.accounts.of(&identity);
+            let account = gateway.quota.of(&identity);
             request.extensions_mut().insert(identity);
-            body::held(&account, next.run(request).await)
+            held(&account, next.run(request).await)
         }
         Err(err) => {
             let mut response = refused(&err);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use gantry_agent::NodeLine;
 use gantry_link::{Link, LinkError};
 use gantry_protocol::{
     CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, is_valid_platform,
@@ -549,6 +550,24 @@ impl Node {
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The known machines, as agents' prompts list them.
+pub fn node_lines(
+    registry: Registry,
+    nodes: Arc<Nodes>,
+    version: String,
+) -> Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync> {
+    Arc::new(move || {
+        let infos = local_info(&registry, &version).into_iter().chain(nodes.infos());
+        let known = infos.filter(|info| !info.revoked).map(|info| NodeLine {
+            id: info.id,
+            platform: info.client_platform,
+            online: info.online,
+            capabilities: info.host_capabilities,
+        });
+        known.collect()
+    })
 }
 
 /// The gateway's own machine, as listings show it.

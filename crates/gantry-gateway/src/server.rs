@@ -61,6 +61,8 @@ pub enum ServeError {
     Tls(String),
     #[error("cannot use {}: {reason}", file.display())]
     Pem { file: PathBuf, reason: String },
+    #[error("cannot start {domain}: {reason}")]
+    Domain { domain: &'static str, reason: String },
 }
 
 /// What a connection knows of its other end.
@@ -83,7 +85,7 @@ pub struct Serving {
     sockets: TaskTracker,
 }
 
-/// Listens, and serves until [`Serving::stop`]. At most so many `connections` are open at a time; others wait.
+/// Listens, starts the domains, and serves until [`Serving::stop`]. At most so many `connections` are open at a time; others wait.
 pub async fn serve(
     gateway: Arc<Gateway>,
     address: SocketAddr,
@@ -94,6 +96,10 @@ pub async fn serve(
     let failed = |source| ServeError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
+    gateway
+        .start_domains()
+        .await
+        .map_err(|(domain, err)| ServeError::Domain { domain, reason: format!("{err:#}") })?;
     let room = Arc::new(Semaphore::new(connections.clamp(1, MAX_CONNECTIONS)));
     let (stop, connections, sockets) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
     let accepting = Accepting {
@@ -112,7 +118,7 @@ pub async fn serve(
     });
     connections.spawn({
         let (gateway, stop) = (gateway.clone(), stop.clone());
-        async move { gateway.accounts.settle(stop).await }
+        async move { gateway.quota.settle(stop).await }
     });
     Ok(Serving { address, gateway, stop, accepting, connections, sockets })
 }

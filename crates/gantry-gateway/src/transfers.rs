@@ -1,15 +1,16 @@
 //! Transfers between nodes, the gateway's own machine and the workspaces: each is driven to its end over as many
-//! connections, and as many starts of the gateway, as that takes. Tools ask for them through [`Hub`].
+//! connections, and as many starts of the gateway, as that takes. Tools ask for them through [`NodeServices`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use gantry_protocol::{Caller, ErrorCode, WireError};
 use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects, TransferRow};
 use gantry_tool::{Call, Gate, Message, Progress, Refusal, ResumedWork, ToolError, ToolScope};
-use gantry_toolsets::{Endpoint, Hub, HubFuture, LOCAL_NODE, NodeLogs, Transferred};
+use gantry_toolsets::{Endpoint, LOCAL_NODE, NodeLogs, NodeServices, ToolFuture, Transferred};
 use gantry_transfer::Desk;
 use serde_json::json;
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use crate::gateway::now_ms;
 use crate::node_logs::shown_to;
 use crate::nodes::Nodes;
 
+mod domain;
 mod drive;
 mod ledger;
 pub(crate) mod leftovers;
@@ -29,6 +31,7 @@ mod session;
 mod standing;
 mod storage;
 
+pub use domain::TransfersDomain;
 use leftovers::{End, remove_leftovers};
 use meter::{Meter, Meters};
 use round::Errand;
@@ -68,6 +71,7 @@ pub struct Transfers {
     nodes: Arc<Nodes>,
     gate: Arc<Gate>,
     database: Database,
+    objects: Objects,
     own: OwnDesks,
     meters: Meters,
     idle_limit: Duration,
@@ -107,6 +111,13 @@ struct Job {
     waiting: AtomicUsize,
 }
 
+/// Looks up what ends the work of a client token; `None` when the token is no longer valid.
+pub type TokenEnding<'a> = &'a (
+        dyn for<'t> Fn(&'t str) -> BoxFuture<'t, Result<Option<CancellationToken>, DatabaseError>>
+            + Send
+            + Sync
+    );
+
 /// Transfers that go on, once it is known what ends them.
 pub struct Unfinished<'a> {
     transfers: &'a Arc<Transfers>,
@@ -116,14 +127,11 @@ pub struct Unfinished<'a> {
 
 impl Unfinished<'_> {
     /// Goes on with them; returns how many. `ending` says what ends the work of a client token, if that is still good.
-    pub async fn resume(
-        self,
-        ending: impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
-    ) -> Result<usize, DatabaseError> {
+    pub async fn resume(self, ending: TokenEnding<'_>) -> Result<usize, DatabaseError> {
         let count = self.rows.len();
         for row in self.rows {
             let going_on = match resumed_errand(&row) {
-                Ok(errand) => self.transfers.going_on(errand, row.ledger, &ending).await?,
+                Ok(errand) => self.transfers.going_on(errand, row.ledger, ending).await?,
                 Err(reason) => Err(reason),
             };
             match going_on {
@@ -140,11 +148,13 @@ impl Unfinished<'_> {
 impl Transfers {
     pub fn new(parts: TransfersParts) -> Arc<Transfers> {
         let meters = Meters::default();
+        let objects = parts.objects.clone();
         let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
         let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
             gate: parts.gate,
             database: parts.database,
+            objects,
             own: OwnDesks { storage, local: parts.local },
             meters,
             idle_limit: parts.idle_limit,
@@ -185,7 +195,7 @@ impl Transfers {
         &self,
         errand: Errand,
         ledger: Option<String>,
-        ending: &impl AsyncFn(&str) -> Result<Option<CancellationToken>, DatabaseError>,
+        ending: TokenEnding<'_>,
     ) -> Result<Result<(Job, ResumedWork), String>, DatabaseError> {
         let ends =
             json!({"source": errand.source.to_string(), "destination": errand.destination.to_string()});
@@ -444,11 +454,11 @@ impl Drop for Waiting {
     }
 }
 
-/// What the native tools ask of the gateway.
-pub struct GatewayHub(pub Arc<Transfers>);
+/// What the native tools ask of the gateway's nodes.
+pub struct GatewayNodes(pub Arc<Transfers>);
 
-impl Hub for GatewayHub {
-    fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+impl NodeServices for GatewayNodes {
+    fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> ToolFuture<'_, NodeLogs> {
         Box::pin(async move {
             let (node_id, logs) = self.0.nodes.logs(node.as_deref(), lines).await?;
             let lines = shown_to(&call.principal, logs.lines);
@@ -461,7 +471,7 @@ impl Hub for GatewayHub {
         call: Arc<Call>,
         source: Endpoint,
         destination: Endpoint,
-    ) -> HubFuture<'_, Transferred> {
+    ) -> ToolFuture<'_, Transferred> {
         Box::pin(async move {
             self.0.check_view(&call, &source, "Read")?;
             self.0.check_view(&call, &destination, "Write")?;

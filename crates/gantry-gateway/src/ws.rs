@@ -17,14 +17,13 @@ use gantry_protocol::{
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 
-use crate::auth::{AuthError, Identity};
+use crate::auth::AuthError;
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{not_allowed, problem};
 use crate::server::Peer;
 
 mod client;
 mod node;
-mod sessions;
 
 /// A connection that has not introduced itself by then is closed.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);

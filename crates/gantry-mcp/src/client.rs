@@ -8,6 +8,7 @@ mod connection;
 mod content;
 mod credentials;
 mod definition;
+mod domain;
 mod http;
 mod oauth;
 mod server;
@@ -19,6 +20,7 @@ mod wire;
 mod words;
 
 pub use definition::{difference, hash as definition_hash, unchecked};
+pub use domain::{McpServerSpecs, McpServersDomain};
 pub use oauth::flow::{BROWSER_LIMIT, Registered};
 pub use oauth::{Login, LoginError};
 pub use server::ServerError;

@@ -1,9 +1,24 @@
-//! The shape in which each toolset reports an error.
+//! The shapes in which toolsets report success and errors.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::ToolError;
 use crate::tool::{Reply, Tool, Toolset};
+
+/// The shape of every success of the native toolset.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done<T> {
+    /// Always true; an error has `ok: false` and `error`.
+    ok: bool,
+    /// What the tool found or did.
+    result: T,
+}
+
+pub fn done<T>(result: T) -> Done<T> {
+    Done { ok: true, result }
+}
 
 /// Renders a tool's error as its toolset promises. `read` of the basic set has no `success`.
 pub(crate) fn error(tool: &Tool, error: &ToolError) -> Reply {

@@ -66,6 +66,11 @@ impl ToolError {
         ToolError::Failed(Message::new(text))
     }
 
+    /// For tools whose work only a running gateway can do.
+    pub fn needs_gateway() -> ToolError {
+        ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
+    }
+
     pub fn denied(text: impl Into<String>) -> Self {
         ToolError::Denied(Message::new(text))
     }

@@ -44,6 +44,7 @@ pub use call::{
     Autonomy, Call, Ctx, Found, Principal, PrincipalKind, Progress, ProgressSink, Surface, UnknownPrincipal,
 };
 pub use effect::Effect;
+pub use envelope::{Done, done};
 pub use error::{Message, Refusal, RefusalCode, ToolError, Violation};
 pub use gate::{Answer, Gate, GateParts, Outcome, ResumedWork};
 pub use hidden::{is_hidden, without_hidden};

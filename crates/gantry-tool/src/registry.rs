@@ -75,6 +75,15 @@ impl Registry {
         self.change(|entries| entries.tools.insert(tool.name().to_owned(), Arc::new(tool)))
     }
 
+    /// Removes the tools of these names. Unknown names are ignored.
+    pub fn remove(&self, names: &[&str]) {
+        self.change(|entries| {
+            for name in names {
+                entries.tools.remove(*name);
+            }
+        });
+    }
+
     /// Registers all tools of a node in place of those it had, and says how it is.
     pub fn set_node(&self, node: &str, state: NodeState, tools: Vec<Tool>) {
         self.change(|entries| {

@@ -10,7 +10,6 @@ mod memory_store;
 mod namespace;
 mod paths;
 mod read_file;
-mod spawn_agent;
 mod web_research;
 mod write_file;
 
@@ -19,12 +18,11 @@ use std::sync::Arc;
 use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
-pub use spawn_agent::{SpawnEffort, SpawnSpec, SpawnThinking, SpawnThinkingWord};
 
 use crate::{Machine, Native};
 
 /// They work on what the gateway keeps, wherever it runs.
-pub(crate) const KEPT_TOOLS: [&str; 4] = ["memory_store", "memory_recall", "ask_user", "spawn_agent"];
+pub(crate) const KEPT_TOOLS: [&str; 3] = ["memory_store", "memory_recall", "ask_user"];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let mut tools = vec![
@@ -43,10 +41,5 @@ pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
 }
 
 pub(crate) fn kept_tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![
-        memory_store::tool(native),
-        memory_recall::tool(native),
-        ask_user::tool(native),
-        spawn_agent::tool(native),
-    ]
+    vec![memory_store::tool(native), memory_recall::tool(native), ask_user::tool(native)]
 }

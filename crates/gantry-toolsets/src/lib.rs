@@ -22,14 +22,13 @@ use std::sync::Arc;
 
 use gantry_tool::{Tool, Toolset};
 
-pub use assistant::{SpawnEffort, SpawnSpec, SpawnThinking, SpawnThinkingWord, TokenCache, missing_secrets};
+pub use assistant::{TokenCache, missing_secrets};
 pub use gantry_tool::LOCAL_NODE;
-pub use guarded::AgentSpawned;
 pub use machine::{Isolation, IsolationLevel, Machine, MachineParts, SandboxMode, ShellSettings};
 pub use model_tools::{ANTHROPIC_WEB_SEARCH, MODEL_TOOLS, ModelTool};
 pub use native::{
-    AgentDesk, Endpoint, Ends, Hub, HubFuture, ListedMessage, ListedSession, Native, NodeLogs, SessionDesk,
-    SessionSent, SessionsListed, SkillSource, SpawnEnd, StoredTree, Transferred, WorkspacePath,
+    Endpoint, Ends, Native, NodeLogs, NodeServices, SkillSource, StoredTree, ToolFuture, Transferred,
+    WorkspacePath, gateway_tools,
 };
 pub use node::{CommandNote, process_end};
 pub use transfer::{PartsFolder, transfer_desk};
@@ -45,7 +44,6 @@ pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     tools.extend(basic::tools(machine));
     tools.extend(assistant::tools(machine));
     tools.extend(assistant::kept_tools(native));
-    tools.extend(guarded::agent_tools(native));
     tools.extend(gantry::tools(machine));
     tools
 }
@@ -54,7 +52,6 @@ pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
 pub fn needs_no_machine(tool: &Tool) -> bool {
     matches!(tool.toolset(), Toolset::Native | Toolset::Gantry)
         || assistant::KEPT_TOOLS.contains(&tool.name())
-        || guarded::AGENT_TOOLS.contains(&tool.name())
 }
 
 /// The tools that a node contributes, under their bare names: the gateway puts the node's own before them.

@@ -1,36 +1,28 @@
 //! The `native` toolset: an agent's workspace in object storage, and a look at the gateway. Success is
 //! `{"ok": true, "result": …}`, an error `{"ok": false, "error": …}`.
 
-mod agent_desk;
 mod config_get;
 mod delete_file;
 mod edit_file;
 mod endpoint;
 mod ends;
-mod hub;
 mod logs_get;
+mod node_services;
 mod read_file;
-mod session_desk;
-mod session_send;
-mod sessions_list;
 mod stored_tree;
 mod transfer;
 mod workspace;
 mod write_file;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{Tool, ToolError};
-use schemars::JsonSchema;
-use serde::Serialize;
+use gantry_tool::{Done, Tool, ToolError, done};
 use serde_json::Value;
 
-pub use agent_desk::{AgentDesk, SpawnEnd};
 pub use endpoint::Endpoint;
 pub use ends::Ends;
-pub use hub::{Hub, HubFuture, NodeLogs, Transferred};
-pub use session_desk::{ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
+pub use node_services::{NodeLogs, NodeServices, ToolFuture, Transferred, gateway_tools};
 pub use stored_tree::StoredTree;
 pub(crate) use workspace::check_agent;
 pub use workspace::{SkillSource, WorkspacePath};
@@ -43,68 +35,17 @@ pub struct Native {
     /// The configuration in force, secrets masked before it came here.
     config: Value,
     pub(crate) memories: Memories,
-    hub: OnceLock<Arc<dyn Hub>>,
-    session_desk: OnceLock<Arc<dyn SessionDesk>>,
-    agent_desk: OnceLock<Arc<dyn AgentDesk>>,
 }
 
 impl Native {
     /// `config` is shown to agents: secrets must be masked in it.
     pub fn new(objects: Objects, config: Value, memories: Memories) -> Native {
-        Native {
-            objects,
-            config,
-            memories,
-            hub: OnceLock::new(),
-            session_desk: OnceLock::new(),
-            agent_desk: OnceLock::new(),
-        }
-    }
-
-    /// Connects the tools with a gateway, once; without one they tell that they need it.
-    pub fn connect(&self, hub: Arc<dyn Hub>) {
-        // A second gateway in one process would be a mistake in its wiring; the first stays.
-        let _ = self.hub.set(hub);
-    }
-
-    /// Connects the tools with the agents of a gateway, once.
-    pub fn connect_sessions<D: SessionDesk + AgentDesk + 'static>(&self, desk: Arc<D>) {
-        let _ = self.session_desk.set(desk.clone());
-        let _ = self.agent_desk.set(desk);
+        Native { objects, config, memories }
     }
 
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
-
-    fn hub(&self) -> Result<&Arc<dyn Hub>, ToolError> {
-        self.hub.get().ok_or_else(no_gateway)
-    }
-
-    fn session_desk(&self) -> Result<&Arc<dyn SessionDesk>, ToolError> {
-        self.session_desk.get().ok_or_else(no_gateway)
-    }
-
-    pub(crate) fn agent_desk(&self) -> Result<&Arc<dyn AgentDesk>, ToolError> {
-        self.agent_desk.get().ok_or_else(no_gateway)
-    }
-}
-
-fn no_gateway() -> ToolError {
-    ToolError::failed("this needs a running gateway").with_hint("start one with `gantry up`")
-}
-
-/// The shape of every success.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Done<T> {
-    /// Always true; an error has `ok: false` and `error`.
-    ok: bool,
-    /// What the tool found or did.
-    result: T,
-}
-
-fn done<T>(result: T) -> Done<T> {
-    Done { ok: true, result }
 }
 
 /// A failure of the object store in a tool's words.
@@ -141,9 +82,5 @@ pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
         edit_file::tool(native),
         delete_file::tool(native),
         config_get::tool(native),
-        logs_get::tool(native),
-        transfer::tool(native),
-        sessions_list::tool(native),
-        session_send::tool(native),
     ]
 }

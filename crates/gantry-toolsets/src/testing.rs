@@ -22,7 +22,10 @@ use serde_json::Value;
 
 pub mod site;
 
-use crate::{Endpoint, Hub, HubFuture, Machine, MachineParts, Native, NodeLogs, ShellSettings, Transferred};
+use crate::{
+    Endpoint, Machine, MachineParts, Native, NodeLogs, NodeServices, ShellSettings, ToolFuture, Transferred,
+    gateway_tools,
+};
 
 /// What `gsv__ConfigGet` shows on a bench: a configuration as the binary hands it over, masked.
 pub const MASKED_CONFIG: &str =
@@ -106,7 +109,8 @@ impl Bench {
         let objects = Objects::folder(&DataDir::new(data.clone()));
         let memories = Memories::new(DataDir::new(data));
         let native = Arc::new(Native::new(objects, serde_json::from_str(MASKED_CONFIG).unwrap(), memories));
-        for tool in crate::all(&Arc::new(Machine::new(parts)), &native) {
+        let own = crate::all(&Arc::new(Machine::new(parts)), &native);
+        for tool in own.into_iter().chain(gateway_tools(native.objects(), None)) {
             registry.register(tool).unwrap();
         }
         let audit = Arc::new(MemoryAudit::default());
@@ -118,6 +122,13 @@ impl Bench {
             ..GateParts::new(audit.clone(), results.clone())
         });
         Bench { folder, gate, audit, results, native, processes }
+    }
+
+    /// Gives the tools a gateway whose nodes these are.
+    pub fn connect(&self, nodes: Arc<dyn NodeServices>) {
+        for tool in gateway_tools(self.native.objects(), Some(nodes)) {
+            self.gate.registry().replace(tool);
+        }
     }
 
     /// The workspace of every call, by its real path.
@@ -192,10 +203,10 @@ impl Bench {
 
 /// A gateway that answers by rote and tells what it was asked.
 #[derive(Debug, Default)]
-pub struct ScriptedHub;
+pub struct ScriptedNodes;
 
-impl Hub for ScriptedHub {
-    fn logs(&self, _call: Arc<Call>, node: Option<String>, lines: usize) -> HubFuture<'_, NodeLogs> {
+impl NodeServices for ScriptedNodes {
+    fn logs(&self, _call: Arc<Call>, node: Option<String>, lines: usize) -> ToolFuture<'_, NodeLogs> {
         let node_id = node.unwrap_or_else(|| "only".to_owned());
         let lines = vec!["a line".to_owned(); lines];
         Box::pin(async { Ok(NodeLogs { node_id, lines, truncated: true }) })
@@ -206,7 +217,7 @@ impl Hub for ScriptedHub {
         call: Arc<Call>,
         source: Endpoint,
         destination: Endpoint,
-    ) -> HubFuture<'_, Transferred> {
+    ) -> ToolFuture<'_, Transferred> {
         let approved: Vec<_> =
             call.approved.iter().map(|asked| format!("{}: {}", asked.tool, asked.rule)).collect();
         let said = format!("{} {source} {destination} {}", call.agent, approved.join(", "));

@@ -29,7 +29,7 @@ use crate::cli::{Cli, Command};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::places::Places;
-use crate::served::LocalNode;
+use crate::running_gateway::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gantry_domain::ConfigSection;
 use gantry_tool::{
     Condition, DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS, Decision, Masker, Operator,
     PrincipalKind, Rule, RuleError, Touching, Violation,
@@ -60,17 +61,43 @@ pub(crate) struct Config {
     pub(crate) roles: BTreeMap<String, RoleConfig>,
     /// Agents by name.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
+    #[cfg(feature = "gantry-example")]
+    pub(crate) example: gantry_example::ExampleConfig,
+}
+
+/// Lists the sections that describe themselves. A new one is a field above, a default below and a line here.
+macro_rules! sections {
+    ($config:ident, $($reference:tt)+) => {
+        vec![
+            ("shell", $($reference)+ $config.shell),
+            ("isolation", $($reference)+ $config.isolation),
+            ("policy", $($reference)+ $config.policy),
+            ("node", $($reference)+ $config.node),
+            ("storage", $($reference)+ $config.storage),
+            ("web", $($reference)+ $config.web),
+            ("models", $($reference)+ $config.models),
+            #[cfg(feature = "gantry-example")]
+            ("example", $($reference)+ $config.example),
+        ]
+    };
 }
 
 impl Config {
+    fn sections(&self) -> Vec<(&'static str, &dyn ConfigSection)> {
+        sections!(self, &)
+    }
+
+    fn sections_mut(&mut self) -> Vec<(&'static str, &mut dyn ConfigSection)> {
+        sections!(self, &mut)
+    }
+
     /// What the types cannot say: rules that parse, selectors that mean something, paths that do not depend on where
     /// one stands.
     fn check(&self) -> Result<(), ConfigError> {
         self.policy.build_rules()?;
-        let mut violations = self.storage.violations();
-        violations.extend(self.web.violations());
-        violations.extend(self.models.violations());
-        violations.extend(self.isolation.violations("isolation"));
+        let sections = self.sections().into_iter();
+        let mut violations: Vec<Violation> =
+            sections.flat_map(|(key, section)| section.violations(key)).collect();
         for (name, server) in &self.mcp_servers {
             violations.extend(server.violations(name));
         }
@@ -95,33 +122,18 @@ impl Config {
         {
             violations.push(Violation { path: "userTimezone".into(), message: err.to_string() });
         }
-        let lists = [
-            ("policy.sensitivePaths", &self.policy.sensitive_paths),
-            ("shell.path", &self.shell.path),
-            ("shell.readable", &self.shell.readable),
-            ("shell.caches", &self.shell.caches),
-        ];
-        let token_file = self.node.token_file.iter().filter(|path| !is_placed(path));
-        violations.extend(token_file.map(|path| misplaced("node.tokenFile", path)));
-        for (key, paths) in lists {
-            violations.extend(paths.iter().filter(|path| !is_placed(path)).map(|path| misplaced(key, path)));
-        }
         if violations.is_empty() { Ok(()) } else { Err(ConfigError::Invalid { violations }) }
     }
 
     /// Puts the home in place of `~` and real places in place of links, so that what is configured is what is compared.
     pub(crate) fn resolve_paths(&mut self, resolve: impl Fn(&Path) -> PathBuf) {
-        let lists = [
-            &mut self.policy.sensitive_paths,
-            &mut self.shell.path,
-            &mut self.shell.readable,
-            &mut self.shell.caches,
-        ];
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
-        let token_file = self.node.token_file.as_mut();
         let servers = self.mcp_servers.values_mut().filter_map(|server| server.cwd.as_mut());
-        for path in lists.into_iter().flatten().chain(workspaces).chain(token_file).chain(servers) {
+        for path in workspaces.chain(servers) {
             *path = resolve(path);
+        }
+        for (_, section) in self.sections_mut() {
+            section.paths_mut().into_iter().for_each(|path| *path = resolve(path));
         }
     }
 
@@ -131,20 +143,18 @@ impl Config {
             .agents
             .iter()
             .filter_map(|(id, agent)| Some((format!("agents.{id}.isolation"), agent.isolation.as_ref()?)));
-        let common = std::iter::once(("isolation".to_owned(), &self.isolation));
-        common.chain(agents).filter_map(|(key, isolation)| isolation.warning(&key)).collect()
+        let agents = agents.flat_map(|(key, isolation)| isolation.warnings(&key));
+        self.sections().into_iter().flat_map(|(key, section)| section.warnings(key)).chain(agents).collect()
     }
 
     /// Configured values that must not be shown: the node's token, keys of the store, of search and model providers, variables
     /// of commands with secret-looking names, keys in addresses and arguments of MCP servers.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let agents = self.agents.values().filter_map(|agent| agent.isolation.as_ref());
-        let variables = agents.chain([&self.isolation]).flat_map(|isolation| isolation.env_vars());
-        let variables =
-            variables.filter(|(name, _)| Masker::is_secret_name(name)).map(|(_, value)| value.clone());
-        let services = self.storage.secrets().chain(self.web.secrets()).chain(self.models.secrets());
+        let agents = agents.flat_map(IsolationConfig::secrets);
+        let sections = self.sections().into_iter().flat_map(|(_, section)| section.secrets());
         let servers = self.mcp_servers.values().flat_map(McpServerConfig::secrets);
-        variables.chain(services).chain(servers).chain(self.node.token.clone())
+        sections.chain(agents).chain(servers)
     }
 
     /// Everything that is configured, for people and agents to see. Masked as a whole, so no path leads around the mask.
@@ -201,11 +211,14 @@ fn is_placed(path: &Path) -> bool {
     path.is_absolute() || path.starts_with("~")
 }
 
-fn misplaced(key: &str, path: &Path) -> Violation {
-    Violation {
+/// Paths that depend on the current directory.
+fn misplaced<'a>(key: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<Violation> {
+    let relative = paths.into_iter().filter(|path| !is_placed(path));
+    let violation = |path: &PathBuf| Violation {
         path: key.to_owned(),
         message: format!("{} must be absolute, or begin with ~/", path.display()),
-    }
+    };
+    relative.map(violation).collect()
 }
 
 impl Default for Config {
@@ -227,6 +240,8 @@ impl Default for Config {
             mcp_servers: BTreeMap::new(),
             roles: BTreeMap::new(),
             agents: BTreeMap::new(),
+            #[cfg(feature = "gantry-example")]
+            example: gantry_example::ExampleConfig::default(),
         }
     }
 }
@@ -328,6 +343,41 @@ impl ShellConfig {
             readable: self.readable.clone(),
             caches: self.caches.clone(),
         }
+    }
+}
+
+impl ConfigSection for ShellConfig {
+    fn violations(&self, at: &str) -> Vec<Violation> {
+        let lists = [("path", &self.path), ("readable", &self.readable), ("caches", &self.caches)];
+        lists.into_iter().flat_map(|(key, paths)| misplaced(&format!("{at}.{key}"), paths)).collect()
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        [&mut self.path, &mut self.readable, &mut self.caches].into_iter().flatten().collect()
+    }
+}
+
+impl ConfigSection for PolicyConfig {
+    fn violations(&self, at: &str) -> Vec<Violation> {
+        misplaced(&format!("{at}.sensitivePaths"), &self.sensitive_paths)
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.sensitive_paths.iter_mut().collect()
+    }
+}
+
+impl ConfigSection for NodeConfig {
+    fn violations(&self, at: &str) -> Vec<Violation> {
+        misplaced(&format!("{at}.tokenFile"), &self.token_file)
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        self.token_file.iter_mut().collect()
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.token.iter().cloned().collect()
     }
 }
 

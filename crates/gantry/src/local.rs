@@ -8,16 +8,16 @@ use anyhow::{Context, Result};
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, AuditLimits, AuditLog, DataDir, KeptResults, Memories};
+use gantry_store::{Apis, AuditLimits, AuditLog, DataDir, KeptResults, Memories, Objects};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
-    Registry, SensitivePaths, Surface, nearest,
+    Registry, SensitivePaths, Surface, Tool, nearest,
 };
 use gantry_toolsets::{Machine, MachineParts, Native, Web};
 
 use crate::config::{AgentConfig, Config};
 use crate::exit::UsageError;
-use crate::mcp_servers;
+use crate::live_config;
 use crate::places::{Places, own_program};
 
 /// `gantry __exec` is the keeper of one command.
@@ -66,10 +66,11 @@ impl Local {
         let registry = Registry::default();
         let memories = Memories::new(data.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
-        for tool in gantry_toolsets::all(&Arc::new(machine), &native) {
+        let own = gantry_toolsets::all(&Arc::new(machine), &native);
+        for tool in own.into_iter().chain(domain_tools(native.objects())) {
             registry.register(tool)?;
         }
-        let servers = mcp_servers::open(&places, &config, processes.clone(), registry.clone())?;
+        let servers = live_config::open_mcp_servers(&places, &config, processes.clone(), registry.clone())?;
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
@@ -117,6 +118,11 @@ impl Local {
         };
         Err(UsageError(format!("unknown agent \"{id}\"; {hint}")).into())
     }
+}
+
+/// The tools of the domains, without a gateway: they are listed and described, and say that they need one.
+fn domain_tools(objects: &Objects) -> Vec<Tool> {
+    gantry_toolsets::gateway_tools(objects, None).into_iter().chain(gantry_agent::tools(None)).collect()
 }
 
 pub(crate) const MAIN_AGENT: &str = "main";

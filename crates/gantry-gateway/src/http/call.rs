@@ -9,14 +9,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use gantry_domain::Identity;
+use gantry_domain::http::{Taken, read_body, refusal_response};
 use gantry_store::{Begun, DatabaseError, StoredAnswer};
-use gantry_tool::{Answer, Call, Outcome, Refusal, RefusalCode, Reply, Surface};
+use gantry_tool::{Answer, Call, Outcome, RefusalCode, Reply, Surface};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::body::{Taken, read_body};
 use super::{Named, json_response, problem};
-use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
 
@@ -54,7 +54,7 @@ async fn prepare(
         let ms: u64 = ms.parse().map_err(|_| bad_header("gantry-deadline-ms"))?;
         call.deadline = Instant::now().checked_add(Duration::from_millis(ms));
     }
-    let body = read_body(&gateway.accounts.of(identity), body).await?;
+    let body = read_body(&gateway.quota.of(identity), body).await?;
     let key = key.map(|key| Key { text: key.to_owned(), hash: hash_of(name, &call, workspace, &body.bytes) });
     Ok((call, body, key))
 }
@@ -269,19 +269,6 @@ fn reply_response(status: StatusCode, reply: &Reply) -> Response {
             (status, headers, text.clone()).into_response()
         }
     }
-}
-
-pub(super) fn refusal_response(refusal: &Refusal) -> Response {
-    let status = match refusal.code {
-        RefusalCode::UnknownTool => StatusCode::NOT_FOUND,
-        RefusalCode::InvalidInput => StatusCode::BAD_REQUEST,
-        RefusalCode::Denied => StatusCode::FORBIDDEN,
-        RefusalCode::ApprovalNeeded => StatusCode::CONFLICT,
-        RefusalCode::Unaudited | RefusalCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        RefusalCode::Deadline => StatusCode::GATEWAY_TIMEOUT,
-        RefusalCode::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    json_response(status, &refusal.to_json())
 }
 
 pub(super) fn agent_of(headers: &HeaderMap) -> Result<Option<&str>, Box<Response>> {

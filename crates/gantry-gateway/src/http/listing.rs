@@ -8,12 +8,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use gantry_domain::Identity;
+use gantry_domain::http::refusal_response;
 use gantry_tool::{Surface, Toolset, View};
 use serde_json::json;
 
-use super::call::{agent_of, refusal_response};
+use super::call::agent_of;
 use super::{Named, json_response, problem};
-use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
 

@@ -15,6 +15,8 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use gantry_domain::Identity;
+use gantry_domain::http::{Taken, read_body, refusal_response};
 use gantry_link::Share;
 use gantry_mcp::{
     Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
@@ -26,10 +28,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, watch};
 
-use super::body::{Taken, read_body};
-use super::call::{agent_of, refusal_response};
+use super::call::agent_of;
 use super::{json_response, problem};
-use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
 use sessions::{MAX_OF_ONE, MAX_SESSIONS, Room, Sessions};
@@ -151,7 +151,7 @@ async fn answer(
         scoped.map_err(|refusal| Box::new(refusal_response(&refusal)))?;
     }
     let in_use = session.map(|session| mcp.sessions.in_use(session));
-    let Taken { bytes: body, share } = read_body(&gateway.accounts.of(identity), body).await?;
+    let Taken { bytes: body, share } = read_body(&gateway.quota.of(identity), body).await?;
     let opens = session.is_none() && is_initialize(&body);
     if opens {
         no_room(&mcp.room(owner).await)?;

@@ -6,11 +6,12 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gantry_domain::Identity;
+use gantry_domain::http::refusal_response;
 use gantry_tool::{ResultError, Surface};
 
-use super::call::{agent_of, refusal_response};
+use super::call::agent_of;
 use super::{Named, problem};
-use crate::auth::Identity;
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gantry_link::{Event, Link, Request, ServeFuture, Service};
+use gantry_domain::{Identity, MethodContext};
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
     method, raw,
@@ -17,8 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ConnectRequest, Gateway, Identity, ServerSocket, sessions, welcome};
-use crate::accounts::paid_by;
+use super::{ConnectRequest, Gateway, ServerSocket, welcome};
 use crate::callers::Wanted;
 use crate::ends::HEARD_AFTER;
 
@@ -30,7 +30,8 @@ struct Client {
     identity: Identity,
     /// Whether it wants to hear of changed tools.
     follows: watch::Sender<bool>,
-    listens: sessions::Listens,
+    /// Tells this connection from others.
+    connection: u64,
 }
 
 pub(super) async fn serve(
@@ -49,9 +50,9 @@ pub(super) async fn serve(
         gateway: gateway.clone(),
         identity: identity.clone(),
         follows,
-        listens: sessions::Listens::default(),
+        connection: gateway.next_connection(),
     });
-    let options = paid_by(gateway.accounts.of(&identity));
+    let options = LinkOptions { account: Some(gateway.quota.of(&identity)), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     // In a task of its own: what happens rarely is not looked at with every message.
@@ -168,14 +169,16 @@ impl Client {
     }
 
     async fn answer_other(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
+        let context = MethodContext { identity: self.identity.clone(), link, connection: self.connection };
+        let request = match self.gateway.methods.answer(context, request) {
+            Ok(answering) => return answering.await,
+            Err(request) => request,
+        };
         match request.method.as_str() {
             method::TOOLS_LIST | method::TOOLS_GET => self.list(&request),
             method::RESULTS_READ => self.read_result(&request).await,
             method::CONNECT => {
                 Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
-            }
-            name if name.starts_with("sessions.") || name == method::AGENTS_LIST => {
-                sessions::answer(&self.gateway, &self.identity, &self.listens, &link, &request).await
             }
             _ if self.identity.is_operator() => match self.gateway.administer(&request).await {
                 Some(answer) => answer,

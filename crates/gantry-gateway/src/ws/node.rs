@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gantry_link::{Event, Link, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
     CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
     method, raw,
@@ -13,7 +13,6 @@ use gantry_store::{DatabaseError, TokenCheck};
 use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
-use crate::accounts::paid_by;
 use crate::auth::AuthError;
 use crate::nodes::{Joining, Live, Node};
 use crate::remote_tools::check_hello;
@@ -57,7 +56,7 @@ pub(super) async fn serve(
         joined: OnceLock::new(),
     };
     let service = Arc::new(service);
-    let options = paid_by(gateway.accounts.of_node(node.id()));
+    let options = LinkOptions { account: Some(gateway.quota.of_node(node.id())), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, service.clone(), options);
     let dismissed = async {
         let reason = node.dismissed().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_files::{Files, FilesOptions};
 use gantry_gateway::{
-    Gateway, GatewayHub, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
+    Gateway, GatewayNodes, GatewayParts, Hosts, Nodes, Serving, Transfers, TransfersParts, serve,
 };
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
@@ -21,8 +21,8 @@ use gantry_tool::{
     Call, Gate, GateParts, Policy, Principal, Registry, Rule, SensitivePaths, Surface, ToolError,
 };
 use gantry_toolsets::{
-    Endpoint, Hub, LOCAL_NODE, Machine, MachineParts, PartsFolder, ShellSettings, Transferred, node_tools,
-    transfer_desk,
+    Endpoint, LOCAL_NODE, Machine, MachineParts, NodeServices, PartsFolder, ShellSettings, Transferred,
+    node_tools, transfer_desk,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -113,7 +113,7 @@ impl Fleet {
         let gateway = Gateway::new(GatewayParts {
             status: None,
             public_url: None,
-            sessions: None,
+            domains: Vec::new(),
             gate,
             nodes: nodes.clone(),
             database: database.clone(),
@@ -125,7 +125,8 @@ impl Fleet {
             version: "0".into(),
             protected: None,
             mcp_idle: Duration::from_secs(1800),
-        });
+        })
+        .unwrap();
         let serving =
             serve(gateway.clone(), "127.0.0.1:0".parse().unwrap(), None, gantry_gateway::MAX_CONNECTIONS)
                 .await
@@ -151,7 +152,13 @@ impl Fleet {
     /// Goes on with what is not finished, as a gateway that was started anew.
     pub(crate) async fn resume(&self) -> Result<usize, gantry_store::DatabaseError> {
         let unfinished = self.transfers.unfinished().await?;
-        unfinished.resume(async |token| self.gateway.ending_of_token(token).await).await
+        let gateway = self.gateway.clone();
+        unfinished
+            .resume(&move |token| {
+                let gateway = gateway.clone();
+                Box::pin(async move { gateway.ending_of_token(token).await })
+            })
+            .await
     }
 
     /// Stops the gateway in order.
@@ -299,7 +306,7 @@ impl Fleet {
         destination: &str,
     ) -> Result<Transferred, ToolError> {
         let (source, destination) = (Endpoint::parse(source).unwrap(), Endpoint::parse(destination).unwrap());
-        GatewayHub(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
+        GatewayNodes(self.transfers.clone()).transfer(Arc::new(call), source, destination).await
     }
 
     /// What the gateway holds of files on their way into storage.

@@ -84,12 +84,13 @@ async fn a_node_that_is_renamed_is_gone_on_with_under_its_new_name() {
     let stop = fleet.start_process("b", "b", None).await;
     fleet.write("a", "large", content());
     fleet.wire.slow_down(Duration::from_millis(20));
-    let hub = gantry_gateway::GatewayHub(fleet.transfers.clone());
+    let hub = gantry_gateway::GatewayNodes(fleet.transfers.clone());
     let (call, to) = (Arc::new(fleet.call()), fleet.at("b", "large"));
     let destination = gantry_toolsets::Endpoint::parse(&format!("b:{}", to.display())).unwrap();
     let source = gantry_toolsets::Endpoint::parse("a:large").unwrap();
-    let transfer =
-        tokio::spawn(async move { gantry_toolsets::Hub::transfer(&hub, call, source, destination).await });
+    let transfer = tokio::spawn(async move {
+        gantry_toolsets::NodeServices::transfer(&hub, call, source, destination).await
+    });
     until("a part comes", || fleet.names("b").iter().any(|name| name.ends_with(".part"))).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     fleet.rename("b", "c").await;

@@ -150,6 +150,6 @@ async fn who_asks_while_the_gateway_starts_waits_until_it_knows_what_is_under_wa
     let asks = tokio::spawn(async move { asking.transfer("a:file", "b:file").await });
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!asks.is_finished() && fleet.names("b").is_empty(), "it is not begun beside what goes on");
-    unfinished.resume(async |_| Ok(None)).await.unwrap();
+    unfinished.resume(&|_| Box::pin(std::future::ready(Ok(None)))).await.unwrap();
     asks.await.unwrap().unwrap();
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use gantry_protocol::check_node_id;
-use gantry_tool::{Label, Tool, ToolError, Toolset};
+use gantry_tool::{Ctx, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Ctx, Done, Native, NodeLogs, done};
+use super::node_services::GatewayTools;
+use super::{Done, NodeLogs, done};
 
 const DEFAULT_LINES: usize = 100;
 
@@ -41,17 +42,17 @@ struct Output {
     truncated: bool,
 }
 
-pub(super) fn tool(native: &Arc<Native>) -> Tool {
+pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("gsv__LogsGet", Toolset::Native, native, run).read_only().labels(labels)
+    Tool::new("gsv__LogsGet", Toolset::Native, state, run).read_only().labels(labels)
 }
 
-async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
+async fn run(ctx: Ctx<GatewayTools>, input: Input) -> Result<Done<Output>, ToolError> {
     if let Some(node) = &input.node_id {
         check_node_id(node).map_err(|err| ToolError::input(err.to_string()))?;
     }
     let NodeLogs { node_id, lines, truncated } =
-        ctx.state.hub()?.logs(ctx.call.clone(), input.node_id, input.lines).await?;
+        ctx.state.nodes()?.logs(ctx.call.clone(), input.node_id, input.lines).await?;
     let count = lines.len();
     Ok(done(Output { node_id, lines, count, truncated }))
 }
@@ -60,12 +61,12 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
 mod tests {
     use serde_json::json;
 
-    use crate::testing::{Bench, ScriptedHub};
+    use crate::testing::{Bench, ScriptedNodes};
 
     #[tokio::test]
     async fn asks_the_gateway_for_a_node_or_the_only_one() {
         let bench = Bench::new();
-        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.connect(std::sync::Arc::new(ScriptedNodes));
         for (input, node, count) in [
             (json!({}), "only", 100),
             (json!({"nodeId": "box", "lines": 2}), "box", 2),

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_store::Objects;
-use gantry_tool::{Call, Effect, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Call, Ctx, Effect, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::node_services::GatewayTools;
 use super::workspace::{WorkspacePath, check_agent};
-use super::{Ctx, Done, Endpoint, Ends, Native, StoredTree, Transferred, done, object_error};
+use super::{Done, Endpoint, Ends, StoredTree, Transferred, done, object_error};
 
 /// Send a file or a directory between nodes and your workspace, and wait until it has arrived whole. A broken transfer goes
 /// on where it was when it is asked for again. A file at the destination is replaced once everything has arrived. A directory is
@@ -53,9 +54,9 @@ struct Touched {
     destination: String,
 }
 
-pub(super) fn tool(native: &Arc<Native>) -> Tool {
+pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
     // What was left out is told by name, with where its links lead.
-    Tool::new("gsv__Transfer", Toolset::Native, native, run)
+    Tool::new("gsv__Transfer", Toolset::Native, state, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
         .touches(|_, input: Touched| {
@@ -78,7 +79,7 @@ pub(super) fn tool(native: &Arc<Native>) -> Tool {
         })
 }
 
-async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
+async fn run(ctx: Ctx<GatewayTools>, input: Input) -> Result<Done<Output>, ToolError> {
     let source = Endpoint::parse(&input.source).map_err(ToolError::input)?;
     let destination = Endpoint::parse(&input.destination).map_err(ToolError::input)?;
     if [&source, &destination].into_iter().any(|end| matches!(end, Endpoint::Workspace { .. })) {
@@ -89,9 +90,9 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     }
     let sent = match (&source, &destination) {
         (Endpoint::Workspace { .. }, Endpoint::Workspace { .. }) => {
-            copy(ctx.state.objects(), &ctx.call, Ends { source: &source, destination: &destination }).await?
+            copy(&ctx.state.objects, &ctx.call, Ends { source: &source, destination: &destination }).await?
         }
-        _ => ctx.state.hub()?.transfer(ctx.call.clone(), source, destination).await?,
+        _ => ctx.state.nodes()?.transfer(ctx.call.clone(), source, destination).await?,
     };
     let Transferred { bytes_transferred, mime, files, skipped } = sent;
     let Input { source, destination } = input;
@@ -149,7 +150,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use crate::testing::{Bench, ScriptedHub};
+    use crate::testing::{Bench, ScriptedNodes};
 
     async fn transfer(bench: &Bench, source: &str, destination: &str) -> Result<Value, Value> {
         let input = json!({"source": source, "destination": destination});
@@ -206,7 +207,7 @@ mod tests {
         let bench = Bench::new();
         let error = transfer(&bench, "box:/a", "gsv:a").await.unwrap_err();
         assert!(error["error"].as_str().unwrap().contains("needs a running gateway"), "{error}");
-        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.connect(std::sync::Arc::new(ScriptedNodes));
         for (source, destination) in [("box:/a", "gsv:a"), ("gsv:a", "box:rel"), ("box:/a", "other:/a")] {
             let done = transfer(&bench, source, destination).await.unwrap();
             assert_eq!(done["bytesTransferred"], 42);
@@ -284,7 +285,7 @@ mod tests {
             ("local__Write", "gsv:f.md", "local:a", true),
         ] {
             let bench = ruled(Bench::new(), vec![rule(tool, Decision::Deny)]);
-            bench.native.connect(std::sync::Arc::new(ScriptedHub));
+            bench.connect(std::sync::Arc::new(ScriptedNodes));
             bench.put_object("agents/a/f.md", "four").await;
             let what = format!("{tool}: {source} → {destination}");
             match transfer(&bench, source, destination).await {
@@ -311,7 +312,7 @@ mod tests {
                 rule("box__Write", Decision::Ask),
             ],
         );
-        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.connect(std::sync::Arc::new(ScriptedNodes));
         bench.put_object("agents/a/dir/closed/x", "1").await;
         bench.put_object("agents/a/dir/b", "2").await;
         let code = async |source: &str, destination: &str| match transfer(&bench, source, destination).await {
@@ -334,7 +335,7 @@ mod tests {
     async fn a_yes_is_asked_for_once_and_known_to_the_gateway() {
         let rules = vec![rule("box__Read", Decision::Ask), rule("other__Write", Decision::Ask)];
         let bench = ruled(Bench::new(), rules);
-        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.connect(std::sync::Arc::new(ScriptedNodes));
         let input = json!({"source": "box:/a", "destination": "other:/b"});
         let mut call = bench.agent_call("a");
         call.approver = Some(Approver::new(|approval| {
@@ -370,7 +371,7 @@ mod tests {
     #[tokio::test]
     async fn keys_on_a_node_are_sensitive_there_too() {
         let bench = Bench::new();
-        bench.native.connect(std::sync::Arc::new(ScriptedHub));
+        bench.connect(std::sync::Arc::new(ScriptedNodes));
         for (source, destination) in
             [("box:/home/u/.ssh/id_ed25519", "gsv:a"), ("gsv:a", "box:.ssh/authorized_keys")]
         {

@@ -14,7 +14,7 @@ use crate::commands::{call, interrupted};
 use crate::exit::{Exit, Refused, UsageError};
 use crate::output::{Output, Tone, question};
 use crate::places::Places;
-use crate::served::{LocalNode, Served};
+use crate::running_gateway::{LocalNode, RunningGateway};
 use crate::typing::Typing;
 
 mod connection;
@@ -117,7 +117,11 @@ fn workspace(address: &Address, places: &Places, args: &ChatArgs) -> Result<Opti
 }
 
 /// The gateway that runs; else one of our own, for as long as this takes.
-async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Address, Option<Served>)> {
+async fn reach(
+    places: &Places,
+    output: &Output,
+    args: &ChatArgs,
+) -> Result<(Address, Option<RunningGateway>)> {
     match Target::find(places, output, false)? {
         Target::Gateway(address) => Ok((address, None)),
         Target::InProcess => {
@@ -126,7 +130,8 @@ async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Add
             let workspace = args.workspace.clone().unwrap_or_default();
             let workspace = places.resolve(&places.current_dir.join(workspace));
             let served =
-                Served::start(&places, LocalNode::Included, workspace, output.running_notes()).await?;
+                RunningGateway::start(&places, LocalNode::Included, workspace, output.running_notes())
+                    .await?;
             let address = Target::gateway(&places, output)?;
             Ok((address, Some(served)))
         }

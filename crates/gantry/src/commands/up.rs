@@ -13,7 +13,7 @@ use crate::commands::interrupted;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
-use crate::served::{LocalNode, Served};
+use crate::running_gateway::{LocalNode, RunningGateway};
 
 pub(crate) const SERVE_EXAMPLES: &str = "Examples:\n  \
     gantry serve                                     on 127.0.0.1:7770; tools are those of machines that join\n  \
@@ -67,7 +67,7 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_all().build().context("cannot start")?;
     let exit = runtime.block_on(async {
-        let served = match Served::start(&places, local, workspace, output.running_notes()).await {
+        let served = match RunningGateway::start(&places, local, workspace, output.running_notes()).await {
             Ok(served) => served,
             Err(err) => return refuse(output, err),
         };
@@ -108,7 +108,7 @@ fn refuse(output: &Output, err: anyhow::Error) -> Result<Exit> {
     }
 }
 
-fn announce(output: &Output, places: &Places, served: &Served, local: LocalNode) {
+fn announce(output: &Output, places: &Places, served: &RunningGateway, local: LocalNode) {
     let token = places.data.operator_token_file();
     served.warnings.iter().for_each(|warning| output.warning(warning));
     if output.json {

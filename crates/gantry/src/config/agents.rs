@@ -6,6 +6,7 @@ use std::time::Duration;
 use gantry_agent::{
     ALWAYS_HOURS, APPROVAL_MINUTES, DmScope, FlowRule, MAX_ALWAYS_HOURS, MAX_REQUESTS, ResetPolicy,
 };
+use gantry_domain::ConfigSection;
 use gantry_model::{Effort, Thinking};
 use gantry_protocol::check_node_id;
 use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gantry_domain::ConfigSection;
 use gantry_net::{HostPattern, HostPatternError, NetworkPolicy};
-use gantry_tool::Violation;
+use gantry_tool::{Masker, Violation};
 use gantry_toolsets::{Isolation, IsolationLevel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,30 +66,33 @@ impl From<NetworkConfig> for String {
     }
 }
 
+impl ConfigSection for IsolationConfig {
+    fn violations(&self, at: &str) -> Vec<Violation> {
+        let wrong = self.hosts().filter_map(Result::err);
+        let wrong =
+            wrong.map(|err| Violation { path: format!("{at}.allowedHosts"), message: err.to_string() });
+        wrong.collect()
+    }
+
+    /// Variables of commands with secret-looking names.
+    fn secrets(&self) -> Vec<String> {
+        let secret = self.env_vars.iter().filter(|(name, _)| Masker::is_secret_name(name));
+        secret.map(|(_, value)| value.clone()).collect()
+    }
+
+    fn warnings(&self, at: &str) -> Vec<String> {
+        match &self.network_policy {
+            NetworkConfig::Unknown(text) => vec![format!(
+                "{at}.networkPolicy is {text:?}, which is not allow-all, allow-list or deny-all: no network is allowed"
+            )],
+            NetworkConfig::AllowAll | NetworkConfig::AllowList | NetworkConfig::DenyAll => Vec::new(),
+        }
+    }
+}
+
 impl IsolationConfig {
     fn hosts(&self) -> impl Iterator<Item = Result<HostPattern, HostPatternError>> {
         self.allowed_hosts.iter().map(|host| HostPattern::parse(host))
-    }
-
-    pub(super) fn env_vars(&self) -> &BTreeMap<String, String> {
-        &self.env_vars
-    }
-
-    /// A network policy that nobody knows, and what comes of it.
-    pub(super) fn warning(&self, key: &str) -> Option<String> {
-        match &self.network_policy {
-            NetworkConfig::Unknown(text) => Some(format!(
-                "{key}.networkPolicy is {text:?}, which is not allow-all, allow-list or deny-all: no network is allowed"
-            )),
-            NetworkConfig::AllowAll | NetworkConfig::AllowList | NetworkConfig::DenyAll => None,
-        }
-    }
-
-    pub(super) fn violations(&self, key: &str) -> Vec<Violation> {
-        let wrong = self.hosts().filter_map(Result::err);
-        let wrong =
-            wrong.map(|err| Violation { path: format!("{key}.allowedHosts"), message: err.to_string() });
-        wrong.collect()
     }
 
     pub(crate) fn settings(&self) -> Isolation {
@@ -141,9 +145,9 @@ mod tests {
         for policy in ["", "allow", "Allow-All", "allow_all", " allow-all", "allowall", "none"] {
             assert_eq!(network(policy), NetworkPolicy::DenyAll, "{policy}");
             let config: IsolationConfig = serde_json::from_value(json!({ "networkPolicy": policy })).unwrap();
-            assert!(config.warning("isolation").unwrap().contains("no network is allowed"), "{policy}");
+            assert!(config.warnings("isolation")[0].contains("no network is allowed"), "{policy}");
             assert_eq!(serde_json::to_value(&config).unwrap()["networkPolicy"], policy, "shown as it stands");
         }
-        assert_eq!(IsolationConfig::default().warning("isolation"), None);
+        assert!(IsolationConfig::default().warnings("isolation").is_empty());
     }
 }

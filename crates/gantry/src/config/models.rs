@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_domain::ConfigSection;
 use gantry_model::{
     Budgets, Key, ModelEntry, Money, Price, Provider, ProviderKind, Rates, RetryPolicy, Tier, Unpriced,
 };
@@ -127,6 +128,16 @@ const KNOWN: [(&str, KindConfig, &str, &str); 2] = [
     ("anthropic", KindConfig::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     ("openai", KindConfig::Openai, "https://api.openai.com/v1", "OPENAI_API_KEY"),
 ];
+
+impl ConfigSection for ModelsConfig {
+    fn violations(&self, _: &str) -> Vec<Violation> {
+        ModelsConfig::violations(self)
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        ModelsConfig::secrets(self).collect()
+    }
+}
 
 impl ModelsConfig {
     /// `variable` is the environment; `secret` opens what `secret:NAME` names, for one address.

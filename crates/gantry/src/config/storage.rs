@@ -1,5 +1,6 @@
 //! `[storage]`: where agents' workspaces are kept.
 
+use gantry_domain::ConfigSection;
 use gantry_store::{DataDir, ObjectError, Objects, S3Config};
 use gantry_tool::Violation;
 use schemars::JsonSchema;
@@ -36,6 +37,16 @@ fn is_bucket(name: &str) -> bool {
     let ends = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
     let sound = name.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.' | b'_'));
     name.len() <= 63 && ends && sound && !name.contains("..")
+}
+
+impl ConfigSection for StorageConfig {
+    fn violations(&self, _: &str) -> Vec<Violation> {
+        StorageConfig::violations(self)
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        StorageConfig::secrets(self).collect()
+    }
 }
 
 impl StorageConfig {

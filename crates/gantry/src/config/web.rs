@@ -1,5 +1,6 @@
 //! `[web]`: how tools reach the outside, and with whom they search.
 
+use gantry_domain::ConfigSection;
 use gantry_net::{Client, ClientOptions, HostPattern, IpNet, Trust, Url, names_metadata};
 use gantry_tool::Violation;
 use gantry_toolsets::{SearchKey, SearchProvider, SearchSettings, Web};
@@ -34,6 +35,16 @@ struct SearchConfig {
     searxng_url: Option<String>,
     /// Who is asked, in this order, and nobody else.
     order: Option<Vec<SearchProvider>>,
+}
+
+impl ConfigSection for WebConfig {
+    fn violations(&self, _: &str) -> Vec<Violation> {
+        WebConfig::violations(self)
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        WebConfig::secrets(self).collect()
+    }
 }
 
 impl WebConfig {

@@ -12,8 +12,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
-    ("gantry-agent", &["gantry-model", "gantry-store", "gantry-tool"]),
-    ("gantry-mcp", &["gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
+    ("gantry-domain", &["gantry-link", "gantry-protocol", "gantry-store", "gantry-tool"]),
+    ("gantry-example", &["gantry-domain", "gantry-protocol", "gantry-tool"]),
+    ("gantry-agent", &["gantry-domain", "gantry-model", "gantry-protocol", "gantry-store", "gantry-tool"]),
+    ("gantry-mcp", &["gantry-domain", "gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
     ("gantry-store", &["gantry-net", "gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),
     (
@@ -45,6 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "gantry-gateway",
         &[
             "gantry-agent",
+            "gantry-domain",
             "gantry-link",
             "gantry-mcp",
             "gantry-model",
@@ -59,6 +62,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "gantry",
         &[
             "gantry-agent",
+            "gantry-domain",
+            "gantry-example",
             "gantry-files",
             "gantry-gateway",
             "gantry-link",

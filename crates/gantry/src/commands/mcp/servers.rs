@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::client::runtime;
 use crate::config::Config;
 use crate::exit::{Exit, Refused, UsageError};
+use crate::live_config;
 use crate::local;
-use crate::mcp_servers;
 use crate::output::{Output, printable};
 use crate::places::Places;
 
@@ -37,7 +37,7 @@ pub(crate) struct ShowArgs {
 /// The servers of a configuration, by themselves: for commands that call no tool.
 pub(super) fn open(places: &Places, config: &Config) -> Result<Servers> {
     places.data.create()?;
-    mcp_servers::open(places, config, local::processes(&places.data)?, Registry::default())
+    live_config::open_mcp_servers(places, config, local::processes(&places.data)?, Registry::default())
 }
 
 pub(super) fn load(places: &Places) -> Result<Config> {

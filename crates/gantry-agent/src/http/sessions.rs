@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_agent::{Event, Sent, SessionKey, Sessions};
-use gantry_link::Share;
+use gantry_domain::http::{Named, Share, Taken, json_response, problem, read_body, refusal_response};
+use gantry_domain::{Identity, RequestContext};
 use gantry_tool::Refusal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,12 +20,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::body::{Taken, read_body};
-use super::call::refusal_response;
-use super::{Named, json_response, problem};
-use crate::auth::Identity;
-use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settled};
-use crate::gateway::Gateway;
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::sessions::{Sent, Sessions};
+use crate::sessions_api::{AnswerParams, MAX_HISTORY, MessageParams, Part, SessionsApi, settled};
 
 /// A comment on a stream that is silent, so that nobody on the way gives it up.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -43,36 +41,36 @@ pub(super) struct Page {
 type PageQuery = Result<Query<Page>, QueryRejection>;
 
 pub(super) async fn agents(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
 ) -> Response {
-    answered(gateway.list_agents(&identity))
+    answered(api.list_agents(&identity))
 }
 
 pub(super) async fn list(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     page: PageQuery,
 ) -> Response {
     match page {
         Ok(Query(page)) => {
             let (limit, offset) = (page.limit.unwrap_or(LISTED), page.offset.unwrap_or(0));
-            answered(gateway.list_sessions(&identity, limit, offset).await)
+            answered(api.list_sessions(&identity, limit, offset).await)
         }
         Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
     }
 }
 
 pub(super) async fn status(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     Named(key): Named,
 ) -> Response {
-    answered(gateway.session_status(&identity, &key).await)
+    answered(api.session_status(&identity, &key).await)
 }
 
 pub(super) async fn history(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     Named(key): Named,
     page: PageQuery,
@@ -80,42 +78,44 @@ pub(super) async fn history(
     match page {
         Ok(Query(page)) => {
             let (from, limit) = (page.from.unwrap_or(0), page.limit.unwrap_or(MAX_HISTORY));
-            answered(gateway.session_history(&identity, &key, from, limit).await)
+            answered(api.session_history(&identity, &key, from, limit).await)
         }
         Err(err) => problem(StatusCode::BAD_REQUEST, "bad_params", &err.body_text(), None),
     }
 }
 
 pub(super) async fn answer(
-    State(gateway): State<Arc<Gateway>>,
+    State(context): State<RequestContext>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     Named(key): Named,
     request: Request,
 ) -> Response {
-    match parsed::<AnswerParams>(&gateway, &identity, request).await {
-        Ok((params, _, _share)) => answered(gateway.answer_question(&identity, &key, params).await),
+    match parsed::<AnswerParams>(&context, &identity, request).await {
+        Ok((params, _, _share)) => answered(api.answer_question(&identity, &key, params).await),
         Err(refused) => *refused,
     }
 }
 
 /// Takes a message in. With `Accept: text/event-stream` the answer is what happens, as it happens; else what settled it.
 pub(super) async fn message(
-    State(gateway): State<Arc<Gateway>>,
+    State(context): State<RequestContext>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     Named(key): Named,
     request: Request,
 ) -> Response {
-    let (params, headers, share) = match parsed::<MessageParams>(&gateway, &identity, request).await {
+    let (params, headers, share) = match parsed::<MessageParams>(&context, &identity, request).await {
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };
-    let (sessions, key) = match gateway.session(&identity, &key, Part::Speaks) {
+    let (sessions, key) = match api.session(&identity, &key, Part::Speaks) {
         Ok(found) => found,
         Err(refusal) => return refusal_response(&refusal),
     };
     let events = sessions.listen(&key);
     let streams = wants_stream(&headers);
-    let said = gateway.say(&identity, sessions, &key, params).await;
+    let said = api.say(&identity, sessions, &key, params).await;
     drop(share);
     match said {
         Ok(Sent::Accepted { message }) if streams => {
@@ -148,12 +148,12 @@ fn answered(answer: Result<Value, Refusal>) -> Response {
 
 /// What was sent, and the room that it takes.
 pub(super) async fn parsed<T: DeserializeOwned>(
-    gateway: &Gateway,
+    context: &RequestContext,
     identity: &Identity,
     request: Request,
 ) -> Result<(T, HeaderMap, Option<Share>), Box<Response>> {
     let (parts, body) = request.into_parts();
-    let Taken { bytes, share } = read_body(&gateway.accounts.of(identity), body).await?;
+    let Taken { bytes, share } = read_body(&context.quota.of(identity), body).await?;
     let params = serde_json::from_slice(&bytes).map_err(|err| {
         let message = format!("the body is not what is expected here: {err}");
         Box::new(problem(StatusCode::BAD_REQUEST, "invalid_input", &message, None))

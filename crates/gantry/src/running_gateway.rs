@@ -1,4 +1,4 @@
-//! The gateway's gate: this machine's tools, those of the nodes, and the gateway's own, over one data directory.
+//! A running gateway: the gate over one data directory, and the one list of domains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{NodeLine, Role, Sessions, SessionsParts};
+use gantry_agent::{AgentsDomain, NodeLine, Role, Sessions, SessionsParts};
+use gantry_domain::Domain;
 use gantry_gateway::{
-    Agent, Certificate, Gateway, GatewayDesk, GatewayHub, GatewayParts, Hosts, IDLE_LIMIT, Maintenance,
-    Nodes, PemFile, ProtectedResource, Serving, TlsFiles, Transfers, TransfersParts, node_lines, serve,
+    Agent, Certificate, Gateway, GatewayParts, Hosts, IDLE_LIMIT, Maintenance, Nodes, PemFile,
+    ProtectedResource, Serving, TlsFiles, Transfers, TransfersDomain, TransfersParts, node_lines, serve,
 };
-use gantry_mcp::client::Servers;
+use gantry_mcp::client::McpServersDomain;
 use gantry_net::GatewayUrl;
 use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
@@ -25,14 +26,14 @@ use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::exit::UsageError;
 use crate::gateway_log;
+use crate::live_config::{self, LiveConfig};
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
-use crate::mcp_servers;
 use crate::open_files;
 use crate::output::RunningNotes;
 use crate::places::{Places, own_program, restored_modes};
 
 /// A gateway that listens, and everything it was made of.
-pub(crate) struct Served {
+pub(crate) struct RunningGateway {
     pub(crate) url: GatewayUrl,
     /// How others reach it, if that was said.
     pub(crate) public_url: Option<String>,
@@ -45,7 +46,6 @@ pub(crate) struct Served {
     gate: Arc<Gate>,
     drain: Duration,
     telling: tokio::task::JoinHandle<()>,
-    servers: Servers,
     following: tokio::task::JoinHandle<()>,
     log: Option<NodeLog>,
     // Last: the directory is free when all else is gone.
@@ -59,13 +59,13 @@ pub(crate) enum LocalNode {
     LeftOut,
 }
 
-impl Served {
+impl RunningGateway {
     pub(crate) async fn start(
         places: &Places,
         local: LocalNode,
         workspace: PathBuf,
         notes: RunningNotes,
-    ) -> Result<Served> {
+    ) -> Result<RunningGateway> {
         let mut config = places.layers.load()?;
         config.resolve_paths(|path| places.resolve(path));
         let data = &places.data;
@@ -113,7 +113,7 @@ impl Served {
         if let Some(log) = &log {
             nodes.set_local_log(gateway_log::reader(log));
         }
-        let servers = mcp_servers::open(places, &config, processes.clone(), registry.clone())?;
+        let servers = live_config::open_mcp_servers(places, &config, processes.clone(), registry.clone())?;
         let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits())
             .context("cannot open the audit log")?;
         let gate = Arc::new(Gate::new(GateParts {
@@ -136,7 +136,6 @@ impl Served {
             local: (local == LocalNode::Included).then(desk).transpose()?,
             idle_limit: IDLE_LIMIT,
         });
-        native.connect(Arc::new(GatewayHub(transfers.clone())));
         let models = Arc::new(AgentModels::new(places, &config, database.clone(), zone(&config)?)?);
         let sessions = sessions(SessionsOf {
             models: models.clone(),
@@ -148,9 +147,15 @@ impl Served {
             native: &native,
             workspace: &workspace,
         })?;
-        native.connect_sessions(Arc::new(GatewayDesk::new(sessions.clone())));
+        let domains: Vec<Arc<dyn Domain>> = vec![
+            Arc::new(McpServersDomain(servers)),
+            Arc::new(TransfersDomain(transfers)),
+            Arc::new(AgentsDomain::new(sessions)),
+            #[cfg(feature = "gantry-example")]
+            Arc::new(gantry_example::ExampleDomain::new(config.example.clone())),
+        ];
         let gateway = Gateway::new(GatewayParts {
-            sessions: Some(sessions.clone()),
+            domains: domains.clone(),
             gate: gate.clone(),
             nodes: nodes.clone(),
             database: database.clone(),
@@ -167,17 +172,14 @@ impl Served {
                 let models = models.clone();
                 Box::pin(async move { models.status().await })
             })),
-        });
+        })
+        .map_err(|method| anyhow::anyhow!("two domains answer {}", method.0))?;
         let tls = tls_files(places, &config.gateway)?;
         let secure = tls.is_some();
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
         let (connections, low_limit) = open_files::room_for_connections();
-        // Known before anybody can ask for one of them again.
-        let unfinished = transfers.unfinished().await?;
         let serving = serve(gateway.clone(), config.gateway.listen, tls, connections).await?;
-        unfinished.resume(async |token| gateway.ending_of_token(token).await).await?;
-        sessions.resume().await.context("cannot go on with the agents' runs")?;
         let url = GatewayUrl { secure, host: reachable(serving.address.ip()), port: serving.address.port() };
         let fingerprint = certificate.as_ref().map(Certificate::fingerprint);
         lock.announce(&url.to_string(), fingerprint)
@@ -193,7 +195,7 @@ impl Served {
                 "{path} was empty, and a new one was made: nodes, tokens and sessions of before are not in it"
             )
         }));
-        warnings.extend(servers.problems());
+        warnings.extend(live_config::problems(&domains).await);
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
@@ -203,15 +205,13 @@ impl Served {
             warnings.iter().for_each(|warning| log.warning("warning", json!({ "message": warning })));
         }
         let following = Following {
-            places: places.clone(),
-            servers: servers.clone(),
-            transfers,
+            config: LiveConfig { places: places.clone(), domains, notes },
             maintenance: Maintenance { database: database.clone(), results: kept },
             lines: node_lines(gate.registry().clone(), nodes, env!("CARGO_PKG_VERSION").to_owned()),
             log: log.clone(),
         };
         let following = tokio::spawn(following.run(gate.registry().changes(), notes));
-        Ok(Served {
+        Ok(RunningGateway {
             url,
             public_url: config.gateway.public_url,
             workspace,
@@ -222,7 +222,6 @@ impl Served {
             gate,
             drain,
             telling,
-            servers,
             following,
             log,
             _lock: lock,
@@ -233,7 +232,6 @@ impl Served {
     pub(crate) async fn stop(self) {
         self.serving.stop(self.drain).await;
         self.following.abort();
-        self.servers.stop().await;
         self.processes.shutdown().await;
         self.telling.abort();
         self.database.close().await;
@@ -299,12 +297,10 @@ fn roles(config: &Config) -> BTreeMap<String, Role> {
     roles
 }
 
-/// What a gateway follows while it runs: servers whose tools change, a configuration that does, what transfers leave, what
-/// is past its retention, and nodes that come and go.
+/// What a gateway follows while it runs: its configuration, data past its retention, and nodes that
+/// connect and disconnect. Domains have workers of their own.
 struct Following {
-    places: Places,
-    servers: Servers,
-    transfers: Arc<Transfers>,
+    config: LiveConfig,
     maintenance: Maintenance,
     lines: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
     log: Option<NodeLog>,
@@ -312,15 +308,7 @@ struct Following {
 
 impl Following {
     async fn run(self, changes: watch::Receiver<u64>, notes: RunningNotes) {
-        let configuration = mcp_servers::follow_configuration(&self.places, &self.servers, notes);
-        let nodes = self.note_nodes(changes, notes);
-        tokio::join!(
-            self.servers.follow(),
-            configuration,
-            self.transfers.keep_tidy(),
-            self.maintenance.run(),
-            nodes
-        );
+        tokio::join!(self.config.follow(), self.maintenance.run(), self.note_nodes(changes, notes));
     }
 
     /// Says in the gateway's terminal and in its log when a node connects and when it is gone.

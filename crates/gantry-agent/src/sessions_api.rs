@@ -1,41 +1,25 @@
-//! Who may take part in which session, and how a session's answers are told on every surface.
+//! Sessions for programs and people: who may take part in which session, and what each request
+//! answers. HTTP routes and protocol methods share it.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use gantry_agent::{
-    Always, Answer, Event, GrantScope, NodeLine, Said, Sent, SessionError, SessionKey, Sessions, Status,
-};
+use gantry_domain::Identity;
 use gantry_store::JournalEvent;
-use gantry_tool::{Label, Refusal, RefusalCode, Registry};
+use gantry_tool::{Label, Refusal, RefusalCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::auth::Identity;
-use crate::callers::chosen_workspace;
-use crate::gateway::Gateway;
-use crate::nodes::{Nodes, local_info};
+use crate::always::Always;
+use crate::answer_labels::AnswerLabels;
+use crate::driver::Status;
+use crate::entry::{Answer, GrantScope};
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::sessions::{Said, Sent, SessionError, Sessions};
 
-/// Events that are told at once, of a session's past.
+/// Events of a session's history that one answer holds.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
 const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
-
-/// The machines there are, as agents are told of them.
-pub fn node_lines(
-    registry: Registry,
-    nodes: Arc<Nodes>,
-    version: String,
-) -> Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync> {
-    Arc::new(move || {
-        let infos = local_info(&registry, &version).into_iter().chain(nodes.infos());
-        let known = infos.filter(|info| !info.revoked).map(|info| NodeLine {
-            id: info.id,
-            platform: info.client_platform,
-            online: info.online,
-            capabilities: info.host_capabilities,
-        });
-        known.collect()
-    })
-}
 
 /// What somebody answers to a question.
 #[derive(Debug, Deserialize)]
@@ -85,10 +69,15 @@ pub(crate) enum Part {
     Speaks,
 }
 
-impl Gateway {
-    pub(crate) fn sessions(&self) -> Result<&Sessions, Refusal> {
-        let none = || Refusal::new(RefusalCode::Unavailable, "this gateway runs no agents");
-        self.sessions.as_ref().ok_or_else(none)
+/// The sessions of a gateway, as its surfaces use them.
+pub(crate) struct SessionsApi {
+    pub(crate) sessions: Sessions,
+    pub(crate) answers: AnswerLabels,
+}
+
+impl SessionsApi {
+    pub(crate) fn new(sessions: Sessions) -> SessionsApi {
+        SessionsApi { sessions, answers: AnswerLabels::default() }
     }
 
     /// The session of that key, if this somebody may take part in it. An agent has no token, so it never does.
@@ -98,10 +87,10 @@ impl Gateway {
         key: &str,
         part: Part,
     ) -> Result<(&Sessions, SessionKey), Refusal> {
-        let sessions = self.sessions()?;
+        let sessions = &self.sessions;
         let key = sessions.key(key, None).map_err(session_refusal)?;
         let Identity::Client(token) = identity else { return Ok((sessions, key)) };
-        if !token.agents.iter().any(|allowed| *allowed == key.agent || allowed == "*") {
+        if !identity.may_act_as(&key.agent) {
             let message = format!("the token \"{}\" may not act as the agent \"{}\"", token.name, key.agent);
             return Err(Refusal::new(RefusalCode::Denied, message));
         }
@@ -127,7 +116,7 @@ impl Gateway {
         limit: u32,
         offset: u32,
     ) -> Result<Value, Refusal> {
-        let sessions = self.sessions()?;
+        let sessions = &self.sessions;
         let limit = limit.clamp(1, 1_000);
         let listed = match identity {
             Identity::Client(token) if !token.agents.iter().any(|allowed| allowed == "*") => {
@@ -152,11 +141,8 @@ impl Gateway {
     }
 
     pub(crate) fn list_agents(&self, identity: &Identity) -> Result<Value, Refusal> {
-        let sessions = self.sessions()?;
-        let agents = sessions.agents().iter().filter(|(id, _)| match identity {
-            Identity::Operator => true,
-            Identity::Client(token) => token.agents.iter().any(|allowed| allowed == *id || allowed == "*"),
-        });
+        let sessions = &self.sessions;
+        let agents = sessions.agents().iter().filter(|(id, _)| identity.may_act_as(id));
         let agents = agents.map(|(id, agent)| {
             json!({
                 "id": id, "model": agent.model, "autonomy": agent.autonomy, "workspace": agent.workspace,
@@ -207,7 +193,7 @@ impl Gateway {
         self.say_with(identity, sessions, key, params, Vec::new()).await
     }
 
-    /// As [`Gateway::say`], of what is not all the caller's own.
+    /// As [`SessionsApi::say`], of what is not all the caller's own.
     pub(crate) async fn say_with(
         &self,
         identity: &Identity,
@@ -298,4 +284,15 @@ pub(crate) fn session_refusal(err: SessionError) -> Refusal {
         SessionError::Stopping | SessionError::Store(_) => RefusalCode::Unavailable,
     };
     Refusal::new(code, err.to_string())
+}
+
+/// The workspace that a caller asks for. Only the operator may choose one.
+pub(crate) fn chosen_workspace(identity: &Identity, path: &str) -> Result<PathBuf, Refusal> {
+    if !identity.is_operator() {
+        return Err(Refusal::new(RefusalCode::Denied, "only the operator chooses a workspace"));
+    }
+    if !path.starts_with('/') {
+        return Err(Refusal::new(RefusalCode::InvalidInput, "a workspace is an absolute path"));
+    }
+    Ok(PathBuf::from(path))
 }

@@ -1,8 +1,12 @@
 //! What a client of OpenAI's interface reads while a run waits for a person: the question, and how to
 //! answer it. The client could not answer by itself, and would wait for nothing it can see.
 
-use gantry_agent::{Event, Question, SessionKey, Sessions, UserAsked};
 use gantry_tool::without_hidden;
+
+use crate::entry::{Question, UserAsked};
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::sessions::Sessions;
 
 /// What a run waits for.
 pub(super) enum Waiting {

@@ -1,53 +1,60 @@
-//! Who may have how much of the room for messages under way. The operator, clients and nodes have room of their own each, so
-//! that none of them is kept waiting by the others; one client or node may have half of theirs.
+//! How much memory the messages of each caller may take.
+//!
+//! The operator, clients and nodes have one pool each, so that none of them waits for the others. A
+//! single client or node may take half of its pool.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gantry_link::{Account, LinkOptions, Pool};
+use gantry_link::{Account, Pool};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Identity;
+use crate::identity::Identity;
 
-/// Accounts that nobody uses are forgotten when there are more than this.
-const REMEMBERED: usize = 1024;
+/// Unused accounts are dropped when there are more than this.
+const MAX_ACCOUNTS: usize = 1024;
 
-/// How often, and how much later, freed memory is looked after.
+/// How often, and how long after a burst, the allocator is asked to return memory.
 const SETTLING_TIMES: usize = 3;
 const SETTLING_PAUSE: Duration = Duration::from_millis(1_200);
 const LARGE_BLOCK: usize = 8 << 20;
 
-pub(crate) struct Accounts {
+pub struct MemoryQuota {
     operator: Pool,
     clients: Pool,
     nodes: Pool,
     known: Mutex<HashMap<String, Account>>,
 }
 
-impl Default for Accounts {
+impl Default for MemoryQuota {
     fn default() -> Self {
         let operator = Pool::default();
-        Accounts { clients: operator.beside(), nodes: operator.beside(), operator, known: Mutex::default() }
+        MemoryQuota {
+            clients: operator.beside(),
+            nodes: operator.beside(),
+            operator,
+            known: Mutex::default(),
+        }
     }
 }
 
-impl Accounts {
-    /// Over all connections and requests with one token.
-    pub(crate) fn of(&self, identity: &Identity) -> Account {
+impl MemoryQuota {
+    /// The account of one token, shared by all its connections and requests.
+    pub fn of(&self, identity: &Identity) -> Account {
         match identity {
             Identity::Operator => self.find("operator", || self.operator.whole()),
             Identity::Client(token) => self.find(&format!("client {}", token.id), || self.clients.half()),
         }
     }
 
-    pub(crate) fn of_node(&self, id: &str) -> Account {
+    pub fn of_node(&self, id: &str) -> Account {
         self.find(&format!("node {id}"), || self.nodes.half())
     }
 
-    /// After a burst the memory it took goes back to the system also if nothing else happens: an allocator that waits a while
-    /// before it does so looks at the clock when a large block is freed.
-    pub(crate) async fn settle(&self, stop: CancellationToken) {
+    /// Returns memory to the system after a burst, also when the process is idle afterwards. The
+    /// allocator returns freed memory after a delay, and checks that delay when a large block is freed.
+    pub async fn settle(&self, stop: CancellationToken) {
         let settling = async {
             loop {
                 self.operator.given_back().await;
@@ -68,14 +75,9 @@ impl Accounts {
         if let Some(account) = known.get(name) {
             return account.clone();
         }
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_ACCOUNTS {
             known.retain(|_, account| !account.is_unused());
         }
         known.entry(name.to_owned()).or_insert_with(open).clone()
     }
-}
-
-/// For a link that is paid for by somebody.
-pub(crate) fn paid_by(account: Account) -> LinkOptions {
-    LinkOptions { account: Some(account), ..LinkOptions::default() }
 }

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use gantry_tool::Label;
 
-/// Answers that are remembered; the oldest make room.
+/// AnswerLabels that are remembered; the oldest make room.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct AnswerLabels {
     known: Mutex<Known>,
 }
 
@@ -21,7 +21,7 @@ struct Known {
     order: VecDeque<blake3::Hash>,
 }
 
-impl Answers {
+impl AnswerLabels {
     pub(crate) fn note(&self, text: &str, labels: &[Label]) {
         let hash = hash(text);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_labels_and_a_strange_one_all() {
-        let answers = Answers::default();
+        let answers = AnswerLabels::default();
         let labels = |texts: &[&str]| answers.labels(texts.iter().map(|&text| text.to_owned()));
         assert_eq!(labels(&[]), []);
         assert_eq!(labels(&["hello"]), [Label::Untrusted, Label::Private]);

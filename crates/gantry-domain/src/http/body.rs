@@ -1,5 +1,7 @@
-//! Bodies: those of requests are bounded in length and time, and large ones are paid for with room that all connections
-//! share; so are answers until the peer has taken them.
+//! Bodies of requests and answers.
+//!
+//! A request's body is bounded in length and time. Large bodies and large answers count against the
+//! memory quota of their caller until they are no longer needed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -29,12 +31,12 @@ const STEP: usize = 1 << 20;
 const PIECE: usize = 64 << 10;
 
 /// What was sent, and the room that it takes.
-pub(super) struct Taken {
-    pub(super) bytes: Bytes,
-    pub(super) share: Option<Share>,
+pub struct Taken {
+    pub bytes: Bytes,
+    pub share: Option<Share>,
 }
 
-pub(super) async fn read_body(account: &Account, body: Body) -> Result<Taken, Box<Response>> {
+pub async fn read_body(account: &Account, body: Body) -> Result<Taken, Box<Response>> {
     // A length that is declared need not be waited for.
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
@@ -108,10 +110,10 @@ fn no_room(message: &str) -> Response {
 /// Marks an answer to a run that may have had effects. Its client repeats what fails with 503 by
 /// itself, so the lack of room is reported with 422.
 #[derive(Clone, Copy)]
-pub(super) struct AfterRun;
+pub struct AfterRun;
 
 /// A large answer has its room until the peer has taken all of it.
-pub(super) fn held(account: &Account, response: Response) -> Response {
+pub fn held(account: &Account, response: Response) -> Response {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     match length {
         Some(length) if length > FREE_BYTES => match account.try_take(length) {

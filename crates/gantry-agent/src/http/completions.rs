@@ -17,7 +17,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_agent::{Event, MAX_MESSAGE_BYTES, Sent, SessionKey, Sessions, Slash};
+use gantry_domain::http::{AfterRun, Named, json_response, problem, refusal_response};
+use gantry_domain::{Identity, RequestContext};
 use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,13 +26,12 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use uuid::Uuid;
 
-use super::body::AfterRun;
-use super::call::refusal_response;
 use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response};
-use super::{Named, json_response, problem};
-use crate::auth::Identity;
-use crate::conversations::{MessageParams, Part};
-use crate::gateway::{Gateway, now_ms};
+use crate::event::Event;
+use crate::key::SessionKey;
+use crate::sessions::{MAX_MESSAGE_BYTES, Sent, Sessions};
+use crate::sessions_api::{MessageParams, Part, SessionsApi};
+use crate::slash::Slash;
 use waiting::Waiting;
 
 /// What is understood of a request; what else a client sends is passed over, but for tools.
@@ -83,10 +83,10 @@ struct ContentPart {
 }
 
 pub(super) async fn models(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
 ) -> Response {
-    match gateway.list_agents(&identity) {
+    match api.list_agents(&identity) {
         Ok(agents) => {
             let agents = agents["agents"].as_array().into_iter().flatten();
             let data: Vec<Value> = agents.map(|agent| as_model(&agent["id"])).collect();
@@ -97,16 +97,16 @@ pub(super) async fn models(
 }
 
 pub(super) async fn model(
-    State(gateway): State<Arc<Gateway>>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     Named(name): Named,
 ) -> Response {
-    match gateway.list_agents(&identity) {
+    match api.list_agents(&identity) {
         Ok(agents) => {
             let mut agents = agents["agents"].as_array().into_iter().flatten();
             match agents.find(|agent| agent["id"] == name.as_str()) {
                 Some(agent) => json_response(StatusCode::OK, &as_model(&agent["id"])),
-                None => no_such_model(&gateway, &name),
+                None => no_such_model(&api, &name),
             }
         }
         Err(refusal) => refusal_response(&refusal),
@@ -118,20 +118,17 @@ fn as_model(agent: &Value) -> Value {
 }
 
 pub(super) async fn complete(
-    State(gateway): State<Arc<Gateway>>,
+    State(context): State<RequestContext>,
+    Extension(api): Extension<Arc<SessionsApi>>,
     Extension(identity): Extension<Identity>,
     request: Request,
 ) -> Response {
-    let (asked, headers, _room) = match parsed::<Asked>(&gateway, &identity, request).await {
+    let (asked, headers, _room) = match parsed::<Asked>(&context, &identity, request).await {
         Ok(parsed) => parsed,
         Err(refused) => return *refused,
     };
-    match gateway.sessions() {
-        Ok(sessions) if !sessions.agents().contains_key(&asked.model) => {
-            return no_such_model(&gateway, &asked.model);
-        }
-        Ok(_) => {}
-        Err(refusal) => return refusal_response(&refusal),
+    if !api.sessions.agents().contains_key(&asked.model) {
+        return no_such_model(&api, &asked.model);
     }
     let session = headers.get("gantry-session").map(|value| value.to_str().unwrap_or_default());
     let (key, kept) = match session {
@@ -143,7 +140,7 @@ pub(super) async fn complete(
         Ok(text) => text,
         Err(why) => return problem(StatusCode::BAD_REQUEST, "invalid_input", &why, None),
     };
-    let (sessions, key) = match gateway.session(&identity, &key, Part::Speaks) {
+    let (sessions, key) = match api.session(&identity, &key, Part::Speaks) {
         Ok(found) => found,
         Err(refusal) => return refusal_response(&refusal),
     };
@@ -159,8 +156,8 @@ pub(super) async fn complete(
     let before = Tokens::of(sessions, &key).await;
     let events = sessions.listen(&key);
     let params = MessageParams { message: text, ..MessageParams::default() };
-    let labels = if kept { Vec::new() } else { gateway.answers.labels(earlier(&asked)) };
-    let message = match gateway.say_with(&identity, sessions, &key, params, labels).await {
+    let labels = if kept { Vec::new() } else { api.answers.labels(earlier(&asked)) };
+    let message = match api.say_with(&identity, sessions, &key, params, labels).await {
         Ok(Sent::Accepted { message }) => message,
         Ok(_) => {
             return problem(StatusCode::BAD_REQUEST, "invalid_input", "commands are not taken here", None);
@@ -168,9 +165,9 @@ pub(super) async fn complete(
         Err(refusal) => return refusal_response(&refusal),
     };
     let guard = Guard { sessions: sessions.clone(), key: key.clone(), is_armed: !kept };
-    let gateway = gateway.clone();
+    let api = api.clone();
     let answer =
-        Answering { gateway, sessions: guard.sessions.clone(), key, message, model: asked.model, before };
+        Answering { api, sessions: guard.sessions.clone(), key, message, model: asked.model, before };
     let session = HeaderValue::from_str(&answer.key.key);
     let mut response = match asked.stream {
         true => streamed(answer, events, guard, asked.stream_options.include_usage),
@@ -183,9 +180,9 @@ pub(super) async fn complete(
     response
 }
 
-fn no_such_model(gateway: &Gateway, name: &str) -> Response {
+fn no_such_model(api: &SessionsApi, name: &str) -> Response {
     let name: String = name.chars().take(80).collect();
-    let known = gateway.sessions().map(|sessions| sessions.agents().keys()).into_iter().flatten();
+    let known = api.sessions.agents().keys();
     let near = nearest(&name, known.map(String::as_str));
     let mean = near.first().map_or(String::new(), |near| format!("; did you mean {near:?}?"));
     let hint = "GET /v1/models lists the agents";
@@ -237,7 +234,7 @@ fn text(content: &Content) -> Result<String, String> {
 }
 
 struct Answering {
-    gateway: Arc<Gateway>,
+    api: Arc<SessionsApi>,
     sessions: Sessions,
     key: SessionKey,
     message: String,
@@ -275,7 +272,7 @@ impl Answering {
     async fn note(&self, text: &str) {
         let status = self.sessions.status(&self.key).await;
         if let Ok(status) = status {
-            self.gateway.answers.note(text, &status.labels);
+            self.api.answers.note(text, &status.labels);
         }
     }
 
@@ -289,7 +286,7 @@ impl Answering {
     fn chunk(&self, delta: Value, finish: Option<&str>) -> String {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
         data(&json!({
-            "id": self.id(), "object": "chat.completion.chunk", "created": now_ms() / 1000, "model": self.model,
+            "id": self.id(), "object": "chat.completion.chunk", "created": jiff::Timestamp::now().as_second(), "model": self.model,
             "choices": [choice],
         }))
     }
@@ -366,7 +363,7 @@ async fn whole(answer: Answering, events: Receiver<Arc<Event>>, mut guard: Guard
     json_response(
         StatusCode::OK,
         &json!({
-            "id": answer.id(), "object": "chat.completion", "created": now_ms() / 1000, "model": answer.model,
+            "id": answer.id(), "object": "chat.completion", "created": jiff::Timestamp::now().as_second(), "model": answer.model,
             "choices": [choice], "usage": answer.usage().await,
         }),
     )
@@ -494,7 +491,7 @@ impl Streaming {
     async fn ended(&self, mut frames: String) -> String {
         if self.with_usage {
             frames += &data(&json!({
-                "id": self.answer.id(), "object": "chat.completion.chunk", "created": now_ms() / 1000,
+                "id": self.answer.id(), "object": "chat.completion.chunk", "created": jiff::Timestamp::now().as_second(),
                 "model": self.answer.model, "choices": [], "usage": self.answer.usage().await,
             }));
         }

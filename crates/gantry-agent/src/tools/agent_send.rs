@@ -1,0 +1,63 @@
+//! `tool::agent_send` puts a message into another agent's inbox.
+
+use std::sync::Arc;
+
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{AgentTools, Ctx, check_caller, check_message, check_self, sender, session_error};
+use crate::sessions::Said;
+
+/// Send a message to another agent. It is kept until the agent takes it up, in the order sent, and the agent sees who sent
+/// it. Does not wait for an answer; one comes as a message to you. At most 100 KB, and 10 messages a minute to the same
+/// agent.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Your own id: your session's key or your agent's name.
+    agent_id: String,
+    /// Who is to get it: the id of an agent that was begun, a session's key, or the name of a configured agent.
+    target_agent_id: String,
+    /// What to say, at most 100 KB.
+    message: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    /// It is in the other one's inbox, on disk.
+    sent: bool,
+    /// Who gets it.
+    target_agent_id: String,
+}
+
+pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
+    Tool::new("tool::agent_send", Toolset::Guarded, state, run).effects(&[Effect::SendsMessages])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let (sessions, call) = (ctx.state.sessions()?, &ctx.call);
+    check_caller(call)?;
+    check_self(call, "agentId", &input.agent_id)?;
+    check_message(&input.message)?;
+    let key = sessions.inbox(&input.target_agent_id).await.map_err(session_error)?;
+    if call.session.as_deref() == Some(key.key.as_str()) {
+        return Err(ToolError::input("this is you yourself; just say it in your answer"));
+    }
+    sessions.may_write(call, &key).map_err(session_error)?;
+    let sender = sender(call);
+    let said = Said {
+        text: format!("[message from {sender}]\n{}", input.message),
+        // The same step after a restart sends the same message.
+        id: call.step.as_ref().map(|step| format!("sent-{step}")),
+        reply_to: json!({"session": sender}),
+        from: sender,
+        labels: call.labels.clone(),
+        payer: sessions.payer(call).await.map_err(session_error)?,
+        workspace: None,
+    };
+    sessions.send(&key, said).await.map_err(session_error)?;
+    Ok(Output { sent: true, target_agent_id: input.target_agent_id })
+}

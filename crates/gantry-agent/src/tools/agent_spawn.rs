@@ -1,0 +1,59 @@
+//! `tool::agent_spawn` begins a child that is made after a configured agent.
+
+use std::sync::Arc;
+
+use gantry_tool::{Effect, Tool, ToolError, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{AgentTools, Ctx, check_caller, check_self, note_labels, session_error};
+use crate::children::MAX_DEPTH;
+
+/// Begin a child agent made after a configured agent, give it a message and wait for its answer. It has at most your own
+/// tools and rights. Agents are begun at most 5 deep, and at most 20 work for one conversation at a time.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// Name of the configured agent that it is made after.
+    template: String,
+    /// Your own id, if you want it checked: your session's key or your agent's name.
+    parent_id: Option<String>,
+    /// What it is to do.
+    message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    /// The child's id: `tool::agent_send` reaches it there.
+    agent_id: String,
+    /// What it answered.
+    response: String,
+    /// How deep it is: 1 for a child of a conversation that is nobody's child.
+    depth: u32,
+}
+
+pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
+    Tool::new("tool::agent_spawn", Toolset::Guarded, state, run).additive().effects(&[Effect::StartsAgents])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
+    let (sessions, call) = (ctx.state.sessions()?, &ctx.call);
+    check_caller(call)?;
+    if let Some(parent) = &input.parent_id {
+        check_self(call, "parentId", parent)?;
+    }
+    let begun = sessions.begin_made_after(call, &input.template, input.message).await;
+    let child = begun.map_err(session_error)?;
+    let (agent_id, depth) = (child.key.key.clone(), child.child.depth.min(MAX_DEPTH));
+    let end = tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
+        end = child.end() => end,
+    };
+    note_labels(call, &end);
+    match end.outcome {
+        Ok(response) => Ok(Output { agent_id, response, depth }),
+        Err(cause) => Err(ToolError::failed(format!("the agent {agent_id} failed: {cause}"))),
+    }
+}

@@ -1,0 +1,112 @@
+//! `gsv__SessionSend` sends a message into another conversation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_tool::{Done, Effect, Label, Tool, ToolError, Toolset, done};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{AgentTools, Ctx, check_caller, check_message, sender, session_error};
+use crate::event::Event;
+use crate::sessions::{Said, Sent};
+
+/// Send a message into another session and wait for the answer to it. The agent there sees who sent it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Input {
+    /// The session, such as "main" or "agent:helper:main".
+    session_key: String,
+    /// What to say.
+    message: String,
+    /// Seconds to wait for the answer, 0 to 120 (default 30); 0 does not wait.
+    #[serde(default = "default_wait")]
+    #[schemars(range(max = 120))]
+    wait_seconds: u64,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    /// The session that was written to.
+    session_key: String,
+    /// The run that took the message up; the message's own id while none has.
+    run_id: String,
+    /// `accepted` (nobody waited), `waiting` (no answer in time; it will come), `final`, `stopped` or `error`.
+    status: &'static str,
+    /// The answer to this very message, or what went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<String>,
+}
+
+fn default_wait() -> u64 {
+    30
+}
+
+pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
+    Tool::new("gsv__SessionSend", Toolset::Native, state, run)
+        .effects(&[Effect::SendsMessages])
+        .labels(&[Label::Private])
+}
+
+async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
+    let (sessions, call) = (ctx.state.sessions()?, &ctx.call);
+    check_caller(call)?;
+    let wait = Duration::from_secs(input.wait_seconds);
+    check_message(&input.message)?;
+    let key = sessions.key(&input.session_key, Some(&call.agent)).map_err(session_error)?;
+    if call.session.as_deref() == Some(key.key.as_str()) {
+        let own = "this is your own session; just say it in your answer";
+        return Err(ToolError::input(own));
+    }
+    sessions.may_write(call, &key).map_err(session_error)?;
+    if call.session.is_some() {
+        sessions.open_to_agents(&key).await.map_err(session_error)?;
+    }
+    let from = sender(call);
+    let mut events = sessions.listen(&key);
+    let said = Said {
+        text: format!("[message from {from}]\n{}", input.message),
+        id: None,
+        from: from.clone(),
+        reply_to: json!({"session": from}),
+        labels: call.labels.clone(),
+        payer: sessions.payer(call).await.map_err(session_error)?,
+        workspace: None,
+    };
+    let Sent::Accepted { message } = sessions.send(&key, said).await.map_err(session_error)? else {
+        return Err(ToolError::failed("the message was not taken in"));
+    };
+    let sent = |status, run_id: String, reply| Output { session_key: key.key.clone(), run_id, status, reply };
+    if wait.is_zero() {
+        return Ok(done(sent("accepted", message, None)));
+    }
+    let settled = async {
+        loop {
+            match events.recv().await {
+                Ok(event) if event.settles(&message) => return Some((*event).clone()),
+                Ok(event) if *event == Event::Suspended => return None,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    };
+    let settled = tokio::select! {
+        settled = tokio::time::timeout(wait, settled) => settled.ok().flatten(),
+        () = call.cancel.cancelled() => return Err(ToolError::Cancelled),
+    };
+    // What the other one has read comes along with its answer.
+    if let Ok(status) = sessions.status(&key).await
+        && status.labels.contains(&Label::Untrusted)
+    {
+        call.found.add(Label::Untrusted);
+    }
+    Ok(done(match settled {
+        Some(Event::Final { run, text, .. }) => sent("final", run, Some(text)),
+        Some(Event::Stopped { run, .. }) => sent("stopped", run, None),
+        Some(Event::Error { run, message: error, .. }) => sent("error", run.unwrap_or(message), Some(error)),
+        _ => sent("waiting", message, None),
+    }))
+}

@@ -1,0 +1,77 @@
+//! Who is calling, once a token has been checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_store::ClientToken;
+
+/// How the operator is named as the owner of sessions and messages.
+pub const LOCAL_OPERATOR: &str = "operator";
+
+/// How long a change of the clock may go unnoticed.
+const CLOCK_CHECK: Duration = Duration::from_secs(60);
+
+/// Somebody whose token is valid.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    Operator,
+    Client(Arc<ClientToken>),
+}
+
+impl Identity {
+    pub fn is_operator(&self) -> bool {
+        matches!(self, Identity::Operator)
+    }
+
+    /// Names the owner of what this caller begins.
+    pub fn owner(&self) -> String {
+        match self {
+            Identity::Operator => LOCAL_OPERATOR.to_owned(),
+            Identity::Client(token) => format!("client:{}", token.owner()),
+        }
+    }
+
+    pub fn is_expired(&self) -> bool {
+        matches!(self, Identity::Client(token) if token.expires.is_some_and(|expires| expires <= now_ms()))
+    }
+
+    /// Returns when the token expires. Nothing may outlive the token that it was begun with.
+    pub async fn expired(&self) {
+        let expires = match self {
+            Identity::Client(token) => token.expires,
+            Identity::Operator => None,
+        };
+        match expires {
+            Some(expires) => wait_until(expires).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells a token from an earlier one with the same name.
+    pub fn id(&self) -> &str {
+        match self {
+            Identity::Operator => "operator",
+            Identity::Client(token) => &token.id,
+        }
+    }
+
+    /// Whether this caller may act as the agent.
+    pub fn may_act_as(&self, agent: &str) -> bool {
+        match self {
+            Identity::Operator => true,
+            Identity::Client(token) => token.agents.iter().any(|allowed| allowed == agent || allowed == "*"),
+        }
+    }
+}
+
+/// Waits for a time in milliseconds since 1970. The clock may be set meanwhile, so this reads it
+/// again every minute.
+pub async fn wait_until(time: i64) {
+    while let Ok(left @ 1..) = u64::try_from(time.saturating_sub(now_ms())) {
+        tokio::time::sleep(Duration::from_millis(left).min(CLOCK_CHECK)).await;
+    }
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,22 @@
+//! How a feature area plugs into the gateway.
+//!
+//! A feature area (agents, transfers, MCP servers) implements [`Domain`] and is listed once, in
+//! `running_gateway.rs` of the binary. Its tools, routes, protocol methods, configuration section and
+//! background workers arrive together. The gateway knows domains only through this trait.
+
+mod config_section;
+mod domain;
+pub mod http;
+mod identity;
+mod memory_quota;
+mod methods;
+mod public_route;
+mod request_context;
+
+pub use config_section::{Checked, ConfigSection, ConfigSections};
+pub use domain::{Domain, Finding, FindingLevel, Running, ToolsHandle};
+pub use identity::{Identity, LOCAL_OPERATOR, wait_until};
+pub use memory_quota::MemoryQuota;
+pub use methods::{DuplicateMethod, MethodContext, Methods};
+pub use public_route::PublicRoute;
+pub use request_context::{GatewayServices, RequestContext};
