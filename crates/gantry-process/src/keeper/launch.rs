@@ -1,4 +1,4 @@
-//! Starts the command as the order says.
+//! Starts the command described by the order.
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Pid;
 
 use super::pump::Pump;
-use crate::order::{Order, Output, Report, Step};
+use crate::keeper::control_protocol::{Order, Output, Report, Step};
 use crate::sandbox::{self, Sandbox};
 
 pub(super) struct Launched {
     pub(super) pid: Pid,
     pub(super) pump: Option<Pump>,
-    /// Of a session that can be detached.
+    /// The folder of a session that can be detached.
     pub(super) folder: Option<OwnedFd>,
     pub(super) feed: Option<OwnedFd>,
 }
@@ -42,11 +42,12 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
         Some(path) => open_directory(path).map_err(|err| refused(Step::Directory, &err))?,
         None => next()?,
     };
-    // Entered here rather than by the child, so that a missing directory is told from a missing program.
+    // The keeper enters the directory itself, so that a missing directory and a missing program
+    // give different errors.
     rustix::process::fchdir(&directory).map_err(|err| refused(Step::Directory, &err.into()))?;
 
-    // The command is the only holder of our copies of the pipes; it goes at the end of this function, so that the
-    // pipes reach their end when the processes behind them do.
+    // `Command` is the only holder of the keeper's copies of the pipes. It is dropped at the end of
+    // this function, so the pipes end when the processes behind them do.
     let mut command = Command::new(&order.program.0);
     command
         .args(order.args.iter().map(|arg| &arg.0))
@@ -63,15 +64,16 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
     Ok(Launched { pid, pump, folder, feed })
 }
 
-fn open_directory(path: &crate::order::Text) -> Result<OwnedFd, Error> {
+fn open_directory(path: &crate::keeper::control_protocol::Text) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
     let flags = (flags - OFlags::RDONLY) | OFlags::PATH;
     Ok(rustix::fs::openat(CWD, path.path(), flags, Mode::empty())?)
 }
 
-/// The sandbox binds one thread and what that thread starts. The keeper itself stays outside, where the command can
-/// neither signal nor trace it and it can still see all processes.
+/// Applies the sandbox on a separate thread, which binds that thread and what it starts. The keeper
+/// stays outside: the command can neither signal nor trace it, and the keeper still sees all
+/// processes.
 fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Report> {
     std::thread::scope(|scope| {
         let bound = || {

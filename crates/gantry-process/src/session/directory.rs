@@ -1,4 +1,5 @@
-//! Where sessions that outlive their engine live: one folder each, and one engine at a time for all of them.
+//! The directory of sessions that outlive their engine. Each session has a folder, and one engine
+//! at a time owns them all.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Error, Read, Seek, Write};
@@ -9,21 +10,21 @@ use rustix::fs::FlockOperation;
 
 use crate::error::ProcessError;
 use crate::session::SessionId;
-use crate::session_folder::SessionFolder;
+use crate::session::folder::SessionFolder;
 
 const NAME: &str = "sessions";
-/// Locked by the engine, whose number it holds.
+/// The engine locks this file, which holds its PID.
 const LOCK: &str = "engine";
 
 #[derive(Debug)]
 pub(crate) struct SessionsDirectory {
     path: PathBuf,
-    /// The kernel drops it with us, however we end.
+    /// The kernel releases the lock when the process ends, however it ends.
     _lock: File,
 }
 
 impl SessionsDirectory {
-    /// Refuses while another engine has it.
+    /// Fails while another engine uses the directory.
     pub(crate) fn open(log_dir: &Path) -> Result<Self, ProcessError> {
         let path = log_dir.join(NAME);
         let failed = |cause| ProcessError::Log { path: path.clone(), cause };
@@ -53,7 +54,7 @@ impl SessionsDirectory {
         self.path.join(id.to_string())
     }
 
-    /// Every folder that goes by the name of a session.
+    /// Lists every folder whose name is a session id.
     pub(crate) fn folders(&self) -> Result<Vec<(SessionId, SessionFolder)>, ProcessError> {
         folders(&self.path).map_err(|cause| ProcessError::Log { path: self.path.clone(), cause })
     }
@@ -71,14 +72,16 @@ fn folders(path: &Path) -> Result<Vec<(SessionId, SessionFolder)>, Error> {
     Ok(folders)
 }
 
-/// How many sessions of a directory have a keeper that lives, whether an engine runs there or not. Nothing is made or taken.
+/// Counts the sessions of a directory whose keeper is alive, whether or not an engine runs there.
+/// It creates and locks nothing.
 pub fn living_sessions(log_dir: &Path) -> usize {
     let folders = folders(&log_dir.join(NAME)).unwrap_or_default();
     folders.iter().filter(|(_, folder)| folder.keeper_lives()).count()
 }
 
-/// Moves sessions that one engine left to the directory of another, and says how many. Refuses while an engine has either
-/// directory. Their keepers do not notice: they hold their folders, not their names.
+/// Moves the sessions of one engine's directory to another directory, and returns how many. Fails
+/// while an engine uses either directory. The keepers do not notice, because they hold handles of
+/// their folders, not names.
 pub fn move_sessions(from: &Path, to: &Path) -> Result<usize, ProcessError> {
     let (from, to) = (SessionsDirectory::open(from)?, SessionsDirectory::open(to)?);
     let folders = from.folders()?;

@@ -1,22 +1,25 @@
-//! How a session's log lies in its file, for the keeper that writes it and the engine that reads it.
+//! Defines the layout of a log file, for the keeper that writes it and the engine that reads it.
 //!
-//! The output up to the log's limit, as it came; then, once there is more, a ring with the newest of the rest, then the
-//! length of all output so far. The limit is the engine's and stays the same for the life of a log.
+//! The file starts with the output up to the log's limit, in order. If there is more, a ring with
+//! the newest of the rest follows, and then the length of all output so far. The engine chooses the
+//! limit, which stays the same for the life of a log.
 
 use std::fs::File;
 use std::io::Error;
 use std::os::unix::fs::FileExt;
 
-/// Holds the longest tail that a tool keeps (200,000 characters of four bytes) and a write in progress.
+/// Holds the longest tail that a tool keeps (200,000 characters of four bytes) and a write in
+/// progress.
 pub(crate) const RING: u64 = 1 << 20;
 
-/// No write to the ring is longer.
+/// The longest write to the ring.
 pub(crate) const MAX_WRITE: usize = 64 * 1024;
 
-/// What a log takes on disk beyond its limit.
+/// How much disk space a log takes beyond its limit.
 pub(crate) const BEYOND_LIMIT: u64 = RING + 8;
 
-/// Stores `bytes`, which lie at `position` (not below the limit) in the output, in the ring.
+/// Stores `bytes` in the ring. They start at `position` in the output, which is not below the
+/// limit.
 pub(crate) fn write_ring(file: &File, limit: u64, position: u64, bytes: &[u8]) -> Result<(), Error> {
     debug_assert!(bytes.len() <= MAX_WRITE && position >= limit);
     let start = (position - limit) % RING;
@@ -24,11 +27,11 @@ pub(crate) fn write_ring(file: &File, limit: u64, position: u64, bytes: &[u8]) -
     let (first, rest) = bytes.split_at(bytes.len().min(room));
     file.write_all_at(first, limit + start)?;
     file.write_all_at(rest, limit)?;
-    // Last, so that a reader never believes in bytes that are not there yet.
+    // The length is written last, so that a reader never relies on bytes that are not there yet.
     file.write_all_at(&(position + bytes.len() as u64).to_le_bytes(), limit + RING)
 }
 
-/// The length of all output so far, whether it is kept or not.
+/// The length of all output so far, whether or not it is kept.
 pub(crate) fn total(file: &File, limit: u64) -> Result<u64, Error> {
     let length = file.metadata()?.len();
     if length < limit.saturating_add(BEYOND_LIMIT) {
@@ -39,18 +42,19 @@ pub(crate) fn total(file: &File, limit: u64) -> Result<u64, Error> {
     Ok(u64::from_le_bytes(total).max(limit))
 }
 
-/// Up to `wanted` bytes of the output's end, and the length of all of it.
+/// Returns up to `wanted` bytes of the end of the output, and the length of all output.
 pub(crate) fn end(file: &File, limit: u64, wanted: u64) -> Result<(Vec<u8>, u64), Error> {
     let end = total(file, limit)?;
     let start = end.saturating_sub(wanted).max(kept_from(limit, end));
     let mut bytes = read(file, limit, start, end)?;
-    // What was overwritten while we read is cut off again.
+    // Discards what was overwritten during the read.
     let safe = kept_from(limit, total(file, limit)?).clamp(start, end);
     bytes.drain(..usize::try_from(safe - start).unwrap_or(usize::MAX).min(bytes.len()));
     Ok((bytes, end))
 }
 
-/// From where on the output up to `end` is there without a gap, whatever a write may be overwriting just now.
+/// Returns the position from which the output up to `end` is complete, even if a write is in
+/// progress.
 fn kept_from(limit: u64, end: u64) -> u64 {
     let ring_start = end.saturating_add(MAX_WRITE as u64).saturating_sub(RING);
     if ring_start <= limit { 0 } else { ring_start }
@@ -78,9 +82,9 @@ fn read(file: &File, limit: u64, start: u64, end: u64) -> Result<Vec<u8>, Error>
 mod tests {
     use super::*;
 
-    /// Whatever the sizes, the end of what was written is the end that is read.
+    /// The bytes read from the end equal the bytes written, for every combination of sizes.
     #[test]
-    fn the_end_is_always_exact() {
+    fn end_of_output_is_exact_for_all_sizes() {
         for limit in [0, 1, 1_000, RING - 1, RING + 77] {
             let file = tempfile::tempfile().unwrap();
             let mut written = Vec::new();

@@ -1,5 +1,7 @@
-//! What lies in the folder of a session that outlives its engine: for the keeper that writes it, and for the engines
-//! that read it. A file under its name here is whole; its folder is locked for as long as its keeper lives.
+//! The records in the folder of a session that outlives its engine. The keeper writes them; engines
+//! read them.
+//!
+//! A file under its final name is always complete. The folder is locked while its keeper lives.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -11,17 +13,17 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::order::LogReport;
+use crate::keeper::control_protocol::LogReport;
 
-/// Says that the session was let go: whoever finds it may adopt it.
+/// Its presence means that the session was detached and may be adopted.
 pub(crate) const SESSION: &str = "session.json";
-/// Says that the session is over, and how.
+/// Its presence means that the session has ended; it says how.
 pub(crate) const ENDED: &str = "ended.json";
 pub(crate) const LOG: &str = "log";
-/// The socket on which its keeper waits for the next engine.
+/// The socket on which the keeper waits for the next engine.
 pub(crate) const CONTROL: &str = "control";
 
-/// No record is longer, so nothing longer is read.
+/// The longest record. Anything longer is not read.
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
 
 pub(crate) const VERSION: u32 = 1;
@@ -29,15 +31,15 @@ pub(crate) const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub(crate) version: u32,
-    /// Names the end of this session, once it comes.
+    /// Identifies the exit of this session in reports.
     pub(crate) event_id: String,
-    /// The caller's, never looked into.
+    /// The caller's note, never interpreted.
     pub(crate) note: String,
-    /// Shortened when it is long.
+    /// The command, shortened if it is long.
     pub(crate) command: Vec<String>,
     pub(crate) process: ProcessName,
     pub(crate) guard: Option<ProcessName>,
-    /// Which start of the machine the processes belong to.
+    /// The boot of the machine that the processes belong to.
     pub(crate) boot: Option<String>,
     pub(crate) started_at: Moment,
     pub(crate) keep_tail: usize,
@@ -51,35 +53,35 @@ impl SessionRecord {
     }
 }
 
-/// A process by its number and its starting time, which together are never given twice.
+/// `ProcessName` is a PID with its start time. Together they are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessName {
     pub(crate) pid: i32,
     pub(crate) started: Option<u64>,
 }
 
-/// How a command ended, as its keeper saw it.
+/// `EndRecord` says how a command ended, as its keeper saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndRecord {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    /// Processes that even SIGKILL did not end in time (stuck in the kernel).
+    /// How many processes even SIGKILL did not end in time, because they are stuck in the kernel.
     pub(crate) survivors: usize,
-    /// What the output log lacks, when the keeper wrote one.
+    /// What the output log lacks, if the keeper wrote one.
     pub(crate) log: LogReport,
     pub(crate) cause: Cause,
     pub(crate) ended_at: Moment,
     pub(crate) duration_ms: u64,
 }
 
-/// Why a command ended.
+/// `Cause` says why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
     Own,
     Terminated,
     Killed,
     TimedOut,
-    /// Its keeper was gone before it.
+    /// The keeper died before the command ended.
     KeeperLost,
 }
 
@@ -104,7 +106,7 @@ impl From<SystemTime> for Moment {
     }
 }
 
-/// Puts a file into a folder, whole or not at all.
+/// Writes a file into a folder, completely or not at all.
 pub(crate) fn write(folder: impl AsFd, name: &str, bytes: &[u8]) -> Result<File, Error> {
     let folder = folder.as_fd();
     let unfinished = format!("{name}.new");
@@ -115,21 +117,22 @@ pub(crate) fn write(folder: impl AsFd, name: &str, bytes: &[u8]) -> Result<File,
     Ok(file)
 }
 
-/// As [`write()`], and on disk when it returns.
+/// Like [`write()`], and durable when it returns.
 pub(crate) fn write_durably(folder: impl AsFd, name: &str, bytes: &[u8]) -> Result<(), Error> {
     sync(&write(&folder, name, bytes)?, folder.as_fd())
 }
 
 pub(crate) fn sync(file: &File, folder: BorrowedFd<'_>) -> Result<(), Error> {
     file.sync_all()?;
-    // A handle that only names the folder cannot be synced; what it holds is then as durable as the system makes it.
+    // A path-only handle of the folder cannot be synced. The record is then as durable as the
+    // system makes it.
     match rustix::fs::fsync(folder) {
         Ok(()) | Err(rustix::io::Errno::BADF) => Ok(()),
         Err(err) => Err(err.into()),
     }
 }
 
-/// The content of a record; `None` when it is not there.
+/// Reads a record; `None` if it does not exist.
 pub(crate) fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, Error> {
     let file = match rustix::fs::open(
         folder.join(name),
@@ -143,7 +146,7 @@ pub(crate) fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, Error> 
     let mut bytes = Vec::new();
     file.take(MAX_RECORD_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_RECORD_BYTES {
-        return Err(Error::new(ErrorKind::InvalidData, "it is longer than any record"));
+        return Err(Error::new(ErrorKind::InvalidData, "the record is too long"));
     }
     Ok(Some(bytes))
 }

@@ -1,17 +1,18 @@
-//! When a keeper was lost: makes sure that its command's processes are gone.
+//! Ends a command's processes after its keeper was lost.
 //!
-//! On Linux that is the work of the keeper's guard (see `keeper/guard.rs`), which reaches exactly the processes below
-//! it; here a keeper that is stuck is killed for the guard to take over. Only when the guard was killed as well, or
-//! where there is none, the engine itself kills the command's group and whatever is in the keeper's session.
+//! On Linux this is the work of the keeper's guard (see `keeper/guard.rs`), which reaches exactly
+//! the processes below it. A stuck keeper is killed here so that its guard takes over. If the guard
+//! was killed too, or on systems without one, the engine itself kills the command's group and every
+//! process in the keeper's session.
 
 use rustix::process::{Pid, Signal};
 
-use crate::link::Link;
-use crate::record::SessionRecord;
+use crate::session::record::SessionRecord;
+use crate::supervise::keeper_link::Link;
 #[cfg(target_os = "linux")]
 use {
-    crate::keeper::KILL_LIMIT, crate::process_table, crate::record::ProcessName, std::time::Duration,
-    tokio::time::Instant,
+    crate::keeper::KILL_LIMIT, crate::os::process_table, crate::session::record::ProcessName,
+    std::time::Duration, tokio::time::Instant,
 };
 
 #[cfg(target_os = "linux")]
@@ -19,19 +20,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[cfg(target_os = "linux")]
 const STRAYS_LIMIT: Duration = KILL_LIMIT.saturating_add(Duration::from_secs(1));
 
-/// Returns when nothing is left, or nothing more can be done.
+/// Returns when no process is left, or when nothing more can be done.
 pub(crate) async fn end_orphans(link: &mut Link, target: Option<i32>) {
     let keeper = link.child_pid();
     #[cfg(target_os = "linux")]
     if let Some(guard) = keeper
-        && guard::took_over(guard).await
+        && guard::has_taken_over(guard).await
     {
         return;
     }
     if let Some(group) = target.and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
-    // Not reaped yet, so the number of its session cannot belong to anybody else.
+    // The keeper is not reaped yet, so its session id cannot have been reused.
     #[cfg(target_os = "linux")]
     for process in process_table::all().filter(|process| Some(process.session) == keeper) {
         process_table::signal(&process, Signal::KILL);
@@ -41,7 +42,8 @@ pub(crate) async fn end_orphans(link: &mut Link, target: Option<i32>) {
     link.kill_keeper();
 }
 
-/// As [`end_orphans`], for a keeper that an engine before us started: by what that one wrote down.
+/// Does the work of [`end_orphans`] for a keeper that a previous engine started, from that engine's
+/// record.
 #[cfg(target_os = "linux")]
 pub(crate) async fn end_strays(record: &SessionRecord) {
     if record.boot.is_some() && record.boot != process_table::boot() {
@@ -54,12 +56,12 @@ pub(crate) async fn end_strays(record: &SessionRecord) {
     while let Some(guard) = record.guard.as_ref().and_then(lives)
         && Instant::now() < deadline
     {
-        // Its only child is a keeper that is stuck, or what a keeper that is gone has left.
+        // The guard's only child is a stuck keeper, or what a dead keeper left.
         let children = process_table::all().filter(|process| process.parent == guard.pid);
         children.for_each(|process| process_table::signal(&process, Signal::KILL));
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    // Somebody has killed the guard as well: what is left is what the command's own process leads.
+    // The guard was killed as well. What is left is led by the command's own process.
     while let Some(leader) = lives(&record.process)
         && Instant::now() < deadline
     {
@@ -73,7 +75,7 @@ pub(crate) async fn end_strays(record: &SessionRecord) {
     }
 }
 
-/// Elsewhere a number alone does not say whose it is by now.
+/// On other systems a PID alone does not identify a process, so nothing is killed.
 #[cfg(not(target_os = "linux"))]
 pub(crate) async fn end_strays(_record: &SessionRecord) {}
 
@@ -83,15 +85,15 @@ mod guard {
     use tokio::time::Instant;
 
     use super::{LOOK_EVERY, STRAYS_LIMIT};
-    use crate::process_table;
+    use crate::os::process_table;
 
-    /// Whether the guard ended all that its keeper left, and then itself.
-    pub(super) async fn took_over(guard: i32) -> bool {
+    /// Reports whether the guard ended everything that its keeper left, and then exited.
+    pub(super) async fn has_taken_over(guard: i32) -> bool {
         let deadline = Instant::now() + STRAYS_LIMIT;
         while Instant::now() < deadline {
             match own_end(guard) {
                 Some(by_itself) => return by_itself,
-                // Its only child is the keeper, or what a keeper that is gone has left.
+                // The guard's only child is the keeper, or what a dead keeper left.
                 None => process_table::all()
                     .filter(|process| process.parent == guard)
                     .for_each(|process| process_table::signal(&process, Signal::KILL)),
@@ -101,7 +103,8 @@ mod guard {
         false
     }
 
-    /// Whether it exited, rather than was killed; `None` while it runs. It stays to be reaped.
+    /// Returns whether the guard exited (true) or was killed (false); `None` while it runs. It is
+    /// not reaped here.
     fn own_end(guard: i32) -> Option<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match rustix::process::waitid(WaitId::Pid(Pid::from_raw(guard)?), options) {

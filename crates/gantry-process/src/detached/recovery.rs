@@ -1,5 +1,7 @@
-//! Finds the sessions that engines before us left: running ones are adopted, ended ones kept for what is left of their
-//! time, and what was never detached is swept once its keeper is gone.
+//! Recovers the sessions that previous engines left.
+//!
+//! Running sessions are adopted. Ended ones are kept for the rest of their retention time. Sessions
+//! that were never detached are removed once their keeper is gone.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,35 +10,36 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::ends::{KEPT_FOR, Pending};
+use crate::detached::exit_reports::{KEPT_FOR, PendingExit};
 use crate::error::ProcessError;
 use crate::log::Log;
 use crate::options::ProcessesOptions;
 use crate::processes::{Inner, Processes};
-use crate::record::{EndRecord, SessionRecord};
+use crate::session::directory::SessionsDirectory;
+use crate::session::folder::SessionFolder;
+use crate::session::record::{EndRecord, SessionRecord};
 use crate::session::{Ended, Kept, Session, SessionId};
-use crate::session_folder::SessionFolder;
-use crate::sessions_directory::SessionsDirectory;
 use crate::supervise::{Adopted, adopt};
 
-/// How long `recover` waits for keepers to answer; those that do not are waited for aside.
+/// How long `recover` waits for keepers to answer. A separate task waits for the others.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// A keeper that was told to detach, or lost its engine before, has decided by then.
+/// By then a keeper has decided: it was asked to detach, or it noticed that its engine is gone.
 const DECISION_LIMIT: Duration = Duration::from_millis(500);
-/// How long a directory may stay locked by an engine that is gone.
+/// How long a directory may stay locked by a dead engine.
 const LOCK_LIMIT: Duration = Duration::from_millis(250);
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a keeper without an engine may take to end its command; after that the next engine looks again.
+/// How long a keeper without an engine may take to end its command. After that the next engine
+/// checks again.
 const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 
 impl Processes {
-    /// An engine whose detached sessions outlive it. Takes over those that engines before it left in the same
-    /// directory, and refuses while another one has them.
+    /// Creates an engine whose detached sessions outlive it. It adopts those that previous engines
+    /// left in the same directory, and fails while another engine uses that directory.
     pub async fn recover(options: ProcessesOptions) -> Result<Self, ProcessError> {
-        let directory = take_directory(&options).await?;
+        let directory = wait_for_directory(&options).await?;
         let folders = directory.folders()?;
         let mut warnings = Vec::new();
         let (mut found, mut undecided) = (Vec::new(), Vec::new());
@@ -46,7 +49,7 @@ impl Processes {
                 Ok(None) if folder.keeper_lives() => undecided.push((id, folder)),
                 Ok(None) => folder.remove(),
                 Err(err) => {
-                    warnings.push(format!("{} was passed over: {err}", folder.path().display()));
+                    warnings.push(format!("skipped {}: {err}", folder.path().display()));
                     if is_old(&folder) && !folder.keeper_lives() {
                         folder.remove();
                     }
@@ -70,18 +73,19 @@ impl Processes {
         for (_, folder, _) in &found {
             if folder.keeper_lives() && matches!(folder.key(), Ok(None)) {
                 let path = folder.path().display();
-                warnings.push(format!("{path} counts as lost, and its command is ended: it has no key that its keeper would hear"));
+                warnings
+                    .push(format!("{path} is lost and its command is ended: the session's key is missing"));
             }
         }
         let processes = Self::with(options, Some(directory), warnings);
-        // Oldest end first, which is the order in which ends are offered.
+        // Sorts by time of exit, which is the order in which exits are offered.
         found.sort_by_key(|(_, folder, record)| folder.end().map_or(record.started_at, |end| end.ended_at));
         let answers: Vec<_> = found
             .into_iter()
-            .filter_map(|(id, folder, record)| processes.take_in(id, folder, record))
+            .filter_map(|(id, folder, record)| processes.restore(id, folder, record))
             .collect();
         for (id, folder) in undecided {
-            tokio::spawn(decide(Arc::downgrade(&processes.inner), id, folder));
+            tokio::spawn(await_orphaned_keeper(Arc::downgrade(&processes.inner), id, folder));
         }
         let answered = async {
             for answer in answers {
@@ -92,13 +96,13 @@ impl Processes {
         Ok(processes)
     }
 
-    /// What could not be recovered, and why.
+    /// Lists what could not be recovered, and why.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }
 
-    /// Gives when its keeper has answered, for a session that runs.
-    fn take_in(
+    /// For a running session, returns a receiver that fires when its keeper has answered.
+    fn restore(
         &self,
         id: SessionId,
         folder: SessionFolder,
@@ -107,14 +111,14 @@ impl Processes {
         let (folder, record) = (Arc::new(folder), Arc::new(record));
         match folder.end() {
             Some(end) => {
-                self.take_in_ended(id, folder, record, &end);
+                self.restore_ended(id, folder, record, &end);
                 None
             }
-            None => self.take_in_running(id, folder, record),
+            None => self.restore_running(id, folder, record),
         }
     }
 
-    fn take_in_ended(
+    fn restore_ended(
         &self,
         id: SessionId,
         folder: Arc<SessionFolder>,
@@ -127,31 +131,31 @@ impl Processes {
         let log = self.log_of(&folder, &record).filter(|_| age < self.inner.keepers.options.retention);
         if let Some(event_id) = record.event_id().filter(|_| !acknowledged && age < KEPT_FOR) {
             let (folder, record, ended) = (Arc::clone(&folder), Arc::clone(&record), ended.clone());
-            self.inner.offer(Pending { event_id, id, folder, record, ended });
+            self.inner.offer(PendingExit { event_id, id, folder, record, ended });
         } else if log.is_none() {
             return folder.remove();
         }
         match log {
             Some(log) => {
-                let (asks, _) = mpsc::channel(1);
+                let (requests, _) = mpsc::channel(1);
                 let (_, ended) = watch::channel(Some(ended));
-                let session = found(id, log, &folder, &record, asks, ended);
+                let session = session_from_record(id, log, &folder, &record, requests, ended);
                 self.inner.sessions().insert(id, Arc::new(session));
                 self.retain(id);
             }
             None => {
-                self.inner.keep_only_the_end(id);
+                self.inner.keep_exit_only(id);
             }
         }
     }
 
-    fn take_in_running(
+    fn restore_running(
         &self,
         id: SessionId,
         folder: Arc<SessionFolder>,
         record: Arc<SessionRecord>,
     ) -> Option<oneshot::Receiver<()>> {
-        // Somebody may have removed it; the session must be in reach all the same.
+        // Somebody may have removed the log. The session must still be reachable.
         let log = self.log_of(&folder, &record).or_else(|| {
             folder.create_log().ok()?;
             self.log_of(&folder, &record)
@@ -159,10 +163,10 @@ impl Processes {
         let (ended_tx, ended_rx) = watch::channel(None);
         let stdin = Arc::new(tokio::sync::Mutex::new(None));
         let feeding = Arc::clone(&stdin).try_lock_owned().ok()?;
-        let Adopted { ended, asks, ready } = adopt(Arc::clone(&folder), Arc::clone(&record), feeding);
-        let session = Session { stdin, ..found(id, log, &folder, &record, asks, ended_rx) };
+        let Adopted { ended, requests, ready } = adopt(Arc::clone(&folder), Arc::clone(&record), feeding);
+        let session = Session { stdin, ..session_from_record(id, log, &folder, &record, requests, ended_rx) };
         self.inner.sessions().insert(id, Arc::new(session));
-        // Beyond the limit it runs all the same.
+        // A recovered session runs even beyond the session limit.
         let permit: Option<OwnedSemaphorePermit> = Arc::clone(&self.inner.live).try_acquire_owned().ok();
         self.record_end(id, ended, ended_tx, permit);
         Some(ready)
@@ -174,8 +178,9 @@ impl Processes {
     }
 }
 
-/// An engine that was killed while it started a process leaves its lock to that process for a moment.
-async fn take_directory(options: &ProcessesOptions) -> Result<SessionsDirectory, ProcessError> {
+/// Retries for a moment: an engine that was killed while it started a process leaves its lock to
+/// that process.
+async fn wait_for_directory(options: &ProcessesOptions) -> Result<SessionsDirectory, ProcessError> {
     let deadline = Instant::now() + LOCK_LIMIT;
     loop {
         match SessionsDirectory::open(&options.log_dir) {
@@ -187,12 +192,12 @@ async fn take_directory(options: &ProcessesOptions) -> Result<SessionsDirectory,
     }
 }
 
-fn found(
+fn session_from_record(
     id: SessionId,
     log: Arc<Log>,
     folder: &Arc<SessionFolder>,
     record: &Arc<SessionRecord>,
-    asks: mpsc::Sender<crate::supervise::Ask>,
+    requests: mpsc::Sender<crate::supervise::SupervisorRequest>,
     ended: watch::Receiver<Option<Ended>>,
 ) -> Session {
     Session {
@@ -203,7 +208,7 @@ fn found(
         keep_tail: record.keep_tail,
         log,
         stdin: Arc::default(),
-        asks,
+        requests,
         ended,
         polled: AtomicU64::new(0),
         kept: Some(Kept {
@@ -215,15 +220,15 @@ fn found(
     }
 }
 
-/// Waits for a keeper that has lost its engine and may not have heard it say to detach.
-async fn decide(engine: Weak<Inner>, id: SessionId, folder: SessionFolder) {
+/// Waits for a keeper that lost its engine and may not have received the request to detach.
+async fn await_orphaned_keeper(engine: Weak<Inner>, id: SessionId, folder: SessionFolder) {
     let deadline = Instant::now() + SWEEP_LIMIT;
     while Instant::now() < deadline {
         let lives = folder.keeper_lives();
         let Some(inner) = engine.upgrade() else { return };
         match folder.record() {
             Ok(Some(record)) => {
-                Processes { inner }.take_in(id, folder, record);
+                Processes { inner }.restore(id, folder, record);
                 return;
             }
             _ if lives => {}

@@ -1,4 +1,5 @@
-//! The engine's view of one session's folder: made for a session that can be detached, read by the engines after it.
+//! The engine's view of one session's folder. It is created for a session that can be detached, and
+//! read by later engines.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Error, ErrorKind, IoSliceMut};
@@ -14,16 +15,16 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
-use crate::order::WELCOME;
-use crate::record::{self, CONTROL, ENDED, EndRecord, LOG, SESSION, SessionRecord, VERSION};
-use crate::session_key::SessionKey;
+use crate::keeper::control_protocol::WELCOME;
+use crate::session::key::SessionKey;
+use crate::session::record::{self, CONTROL, ENDED, EndRecord, LOG, SESSION, SessionRecord, VERSION};
 
-/// Says that whoever wanted to know of the end does.
+/// Its presence means that the caller has acknowledged the exit.
 const ACKNOWLEDGED: &str = "acknowledged";
-/// The end of the output, once the log is gone and the end is still to be reported.
+/// The end of the output, kept when the log is removed before the exit is reported.
 const TAIL: &str = "tail";
 
-/// A keeper that is free answers at once.
+/// A keeper that is not busy answers at once.
 const WELCOME_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -36,7 +37,8 @@ impl SessionFolder {
         Self { path }
     }
 
-    /// Makes the folder. The handle holds its lock and is for the keeper, whose life the lock then tells.
+    /// Creates the folder. The handle holds its lock and goes to the keeper; the lock then shows
+    /// that the keeper is alive.
     pub(crate) fn create(path: PathBuf) -> Result<(Self, OwnedFd), Error> {
         DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Self { path };
@@ -61,19 +63,22 @@ impl SessionFolder {
         &self.path
     }
 
-    /// What was left about the session; `None` when it was never detached.
+    /// Reads the session's record; `None` if it was never detached.
     pub(crate) fn record(&self) -> Result<Option<SessionRecord>, Error> {
         let record: Option<SessionRecord> = self.read(SESSION)?;
         match &record {
-            Some(record) if record.version != VERSION => {
-                Err(Error::other(format!("its version is {}, and ours {VERSION}", record.version)))
+            Some(record) if record.version != VERSION => Err(Error::other(format!(
+                "the record has version {}, but this engine needs {VERSION}",
+                record.version
+            ))),
+            Some(record) if record.event_id().is_none() => {
+                Err(Error::other("the record has an invalid event id"))
             }
-            Some(record) if record.event_id().is_none() => Err(Error::other("its event has no proper id")),
             _ => Ok(record),
         }
     }
 
-    /// How the session ended, as far as it is written down.
+    /// Reads how the session ended; `None` if that is not recorded.
     pub(crate) fn end(&self) -> Option<EndRecord> {
         self.read(ENDED).ok().flatten()
     }
@@ -86,7 +91,7 @@ impl SessionFolder {
         record::write_durably(self.open()?, SESSION, &serde_json::to_vec(record)?)
     }
 
-    /// Whether somebody holds the folder's lock. When in doubt, yes.
+    /// Reports whether somebody holds the folder's lock. Errors count as yes.
     pub(crate) fn keeper_lives(&self) -> bool {
         match self.open() {
             Ok(handle) => rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive).is_err(),
@@ -94,15 +99,16 @@ impl SessionFolder {
         }
     }
 
-    /// What its keeper wants to see; `None` when nobody can show it any more.
+    /// Reads the key that the keeper expects; `None` if it is missing.
     pub(crate) fn key(&self) -> Result<Option<SessionKey>, Error> {
-        SessionKey::of(&self.path)
+        SessionKey::read(&self.path)
     }
 
-    /// Goes to the keeper of a detached session. Also gives the end that feeds standard input, if it is still open.
+    /// Connects to the keeper of a detached session. Also returns the write end of standard input,
+    /// if it is still open.
     pub(crate) async fn connect(&self) -> Result<(UnixStream, Option<OwnedFd>), Error> {
-        let key = self.key()?.ok_or_else(|| Error::other("its key is missing"))?;
-        // Through the handle, because the path of a socket must be short.
+        let key = self.key()?.ok_or_else(|| Error::other("the session's key is missing"))?;
+        // Connects through the folder's handle, because the path of a socket must be short.
         #[cfg(target_os = "linux")]
         let handle = self.open()?;
         #[cfg(target_os = "linux")]
@@ -128,20 +134,21 @@ impl SessionFolder {
         self.path.join(ACKNOWLEDGED).exists()
     }
 
-    /// Removes the log, keeping the end of its text for the report.
+    /// Removes the log and keeps the end of its text for the report.
     pub(crate) fn shrink(&self, tail: &str) -> Result<(), Error> {
         record::write(self.open()?, TAIL, tail.as_bytes())?;
         std::fs::remove_file(self.log())
     }
 
-    /// What `shrink` has kept.
+    /// Reads what `shrink` kept.
     pub(crate) fn tail(&self) -> Option<String> {
         let bytes = record::read(&self.path, TAIL).ok().flatten()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     pub(crate) fn remove(&self) {
-        // First what makes it a session, so that half a folder is never taken for one.
+        // Removes the session's record first, so that a half-removed folder is never taken for a
+        // session.
         let _ = std::fs::remove_file(self.path.join(SESSION));
         let _ = std::fs::remove_dir_all(&self.path);
     }
@@ -157,7 +164,7 @@ impl SessionFolder {
     }
 }
 
-/// Takes the keeper's greeting, one byte.
+/// Reads the keeper's greeting, one byte.
 fn welcomed(stream: &UnixStream) -> Result<Option<OwnedFd>, Error> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

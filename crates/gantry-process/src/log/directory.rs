@@ -1,4 +1,5 @@
-//! Where logs live: one directory per engine, locked while the engine lives, swept by the next one when it died.
+//! The directory of logs. Each engine has its own, locked while the engine lives. The next engine
+//! sweeps the directory of a dead one.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Error;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 
 use crate::error::ProcessError;
 use crate::log::Log;
-use crate::log_budget::LogBudget;
+use crate::log::budget::LogBudget;
 use crate::session::SessionId;
 
 const PREFIX: &str = "engine-";
@@ -20,19 +21,19 @@ const PREFIX: &str = "engine-";
 pub(crate) struct LogDirectory {
     root: PathBuf,
     pub(crate) budget: Arc<LogBudget>,
-    /// Made with the first log: an engine that logs nothing leaves no trace.
-    own: Mutex<Option<Own>>,
+    /// Created with the first log, so an engine that logs nothing leaves no trace.
+    own: Mutex<Option<OwnDirectory>>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct OwnDirectory {
     path: PathBuf,
-    /// The lock that says we are alive; the kernel drops it with us.
+    /// The lock shows that this engine is alive. The kernel releases it when the process ends.
     _lock: File,
 }
 
 impl LogDirectory {
-    /// Also removes the logs of engines that are gone; what cannot be removed stays for the next one.
+    /// Also removes the logs of dead engines. What cannot be removed is left for the next engine.
     pub(crate) fn new(root: PathBuf, budget: Arc<LogBudget>) -> Self {
         if let Ok(lock) = File::open(&root)
             && rustix::fs::flock(&lock, FlockOperation::LockExclusive).is_ok()
@@ -42,7 +43,8 @@ impl LogDirectory {
         Self { root, budget, own: Mutex::new(None) }
     }
 
-    /// A new log, private to this user, and the file to write it to. Blocking, but short.
+    /// Creates a log, private to this user, and the file to write it to. This blocks, but only
+    /// briefly.
     pub(crate) fn create(&self, id: SessionId) -> Result<(File, Log), ProcessError> {
         let directory = self.own().map_err(|cause| ProcessError::Log { path: self.root.clone(), cause })?;
         let path = directory.join(format!("{id}.log"));
@@ -59,14 +61,14 @@ impl LogDirectory {
             return Ok(own.path.clone());
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
-        // Held until our directory is locked too, so that no sweep can find it in between.
+        // Held until the engine's own directory is locked too, so that no sweep can run in between.
         let root = File::open(&self.root)?;
         rustix::fs::flock(&root, FlockOperation::LockExclusive)?;
         let path = self.root.join(format!("{PREFIX}{}", Uuid::new_v4()));
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = File::open(&path)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        *own = Some(Own { path: path.clone(), _lock: lock });
+        *own = Some(OwnDirectory { path: path.clone(), _lock: lock });
         Ok(path)
     }
 }
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_the_dead_are_swept_and_those_of_the_living_are_not() {
+    fn logs_of_dead_engines_are_swept_and_live_ones_kept() {
         let root = tempfile::tempdir().unwrap();
         let living = directory(root.path());
         let living_log = living.create(SessionId::new()).unwrap().1.path;

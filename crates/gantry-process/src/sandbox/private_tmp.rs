@@ -1,5 +1,7 @@
-//! A temporary directory of a command's own, gone when the command is; or, when gantry was killed before, swept by the
-//! next one. A directory is in use as long as somebody holds its lock, which the kernel drops with the holder.
+//! A private temporary directory for one command, removed when the command ends. If Gantry is
+//! killed first, the next start sweeps the directory.
+//!
+//! A directory is in use while somebody holds its lock, which the kernel releases with the holder.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, Permissions};
@@ -13,25 +15,26 @@ use uuid::Uuid;
 
 const PREFIX: &str = "gantry-";
 
-/// Removing is tried again when a dying process still puts something into the directory.
+/// How often removal is tried, because a dying process may still create files in the directory.
 const REMOVE_TRIES: usize = 5;
 
-/// A directory that only its owner may enter. Dropping it removes it with everything in it, which may take a while.
+/// `PrivateTmp` is a directory that only its owner may enter. Dropping it removes it with its
+/// content, which may take a while.
 #[derive(Debug)]
 pub struct PrivateTmp {
     path: PathBuf,
-    /// Says that it is in use.
+    /// The lock shows that the directory is in use.
     _lock: File,
 }
 
 impl PrivateTmp {
-    /// The first time for a parent in the life of this process, also removes what killed ones left there.
+    /// The first call for a parent in this process also sweeps what killed processes left there.
     pub fn new_in(parent: &Path) -> Result<PrivateTmp, Error> {
         sweep_once(parent);
         let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Sandboxes and programs compare real paths. In the moment before it is locked a sweep may take it; the lock
-        // or the path then fails, and so does the call.
+        // Sandboxes and programs compare real paths. A sweep may remove the directory before it is
+        // locked; then the lock or the path fails, and so does this call.
         match lock(&path).and_then(|lock| Ok((path.canonicalize()?, lock))) {
             Ok((path, lock)) => Ok(PrivateTmp { path, _lock: lock }),
             Err(err) => {
@@ -62,7 +65,8 @@ fn remove(path: &Path) {
     }
 }
 
-/// Nothing can be removed from a directory that its owner may not write to. Links are not followed.
+/// Adds the owner's write permission, without which nothing can be removed from a directory. Links
+/// are not followed.
 fn make_writable(path: &Path) {
     let mut directories = vec![path.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -80,7 +84,7 @@ fn sweep_once(parent: &Path) {
     }
 }
 
-/// Removes directories of ours, by name and owner, that nobody has locked.
+/// Removes unlocked directories with our prefix and owner.
 fn sweep(parent: &Path) {
     let own_user = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_private_and_vanishes_with_its_content_but_not_with_what_links_lead_to() {
+    fn drop_removes_the_directory_but_not_link_targets() {
         let parent = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("kept"), "").unwrap();
@@ -130,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_left_is_swept_and_what_is_in_use_or_foreign_is_not() {
+    fn sweep_removes_abandoned_directories_only() {
         let parent = tempfile::tempdir().unwrap();
         let living = PrivateTmp::new_in(parent.path()).unwrap();
         let dead = parent.path().join(format!("gantry-{}", Uuid::new_v4().simple()));
@@ -142,9 +146,9 @@ mod tests {
         assert!(!dead.exists() && living.path().exists() && foreign.exists());
     }
 
-    /// On its own, because whoever runs tests as root may write anywhere.
+    /// This is a separate test, because root may write anywhere.
     #[test]
-    fn read_only_folders_become_removable() {
+    fn read_only_folders_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let inner = parent.path().join("a/b");
         std::fs::create_dir_all(&inner).unwrap();

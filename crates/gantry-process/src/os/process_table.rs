@@ -1,4 +1,5 @@
-//! Reads /proc: who is whose child, in which session, since when. Signals exactly those it has read of.
+//! Reads /proc: parents, sessions and start times of processes. Signals exactly the process that
+//! was read.
 
 use std::collections::HashMap;
 
@@ -9,13 +10,13 @@ pub(crate) struct Stat {
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
-    /// Ended, and waiting for its parent to ask how.
+    /// The process has ended and waits to be reaped.
     pub(crate) zombie: bool,
-    /// Numbers are reused; a number and its starting time are not.
+    /// PIDs are reused, but a PID with its start time is unique.
     pub(crate) started: u64,
 }
 
-/// Every process that can be seen.
+/// Iterates over all visible processes.
 pub(crate) fn all() -> impl Iterator<Item = Stat> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?))
@@ -23,7 +24,7 @@ pub(crate) fn all() -> impl Iterator<Item = Stat> {
 
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may itself contain anything, parentheses included.
+    // The name is in parentheses and may itself contain any byte, parentheses included.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
     let mut fields = std::str::from_utf8(text.get(after_name..)?).ok()?.split(' ');
     let zombie = matches!(fields.next()?, "Z" | "X");
@@ -34,7 +35,7 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     Some(Stat { pid, parent, group, session, zombie, started })
 }
 
-/// Every process below these, whatever its distance.
+/// Lists every process below these, at any depth.
 pub(crate) fn below(parents: impl IntoIterator<Item = i32>) -> Vec<Stat> {
     let mut children: HashMap<i32, Vec<Stat>> = HashMap::new();
     for process in all() {
@@ -51,12 +52,13 @@ pub(crate) fn below(parents: impl IntoIterator<Item = i32>) -> Vec<Stat> {
     found
 }
 
-/// Names this start of the machine: numbers from another one mean nothing.
+/// Identifies this boot of the machine. PIDs of another boot are meaningless.
 pub(crate) fn boot() -> Option<String> {
     Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 
-/// Signals through a handle that is taken first and compared then, so that a reused number is never hit.
+/// Opens a pidfd first and compares the start time afterwards, so that a reused PID is never
+/// signalled.
 pub(crate) fn signal(process: &Stat, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
@@ -70,10 +72,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_tells_parent_and_session() {
+    fn entry_has_parent_and_session() {
         let own = stat(rustix::process::getpid().as_raw_nonzero().get()).unwrap();
         assert!(own.started > 0 && all().any(|process| process.pid == own.pid));
-        // Our own session may have begun outside the namespace we see, where it has no number; a new one has.
+        // The test's own session may have begun outside this PID namespace, where it has no number.
+        // A new session has one.
         let mut leader = std::process::Command::new("setsid")
             .args(["sh", "-c", "echo; read _"])
             .stdin(std::process::Stdio::piped())

@@ -1,12 +1,13 @@
-//! Keepers to order from: a fresh one for each command, and one started ahead while the engine is idle.
+//! Provides a new keeper for each command, and starts one ahead while the engine is idle.
 //!
-//! A spare has been told nothing yet, so it fits any command; it hides the time a process takes to start.
+//! The spare keeper is an optimisation: a command does not wait for its keeper to start. A spare
+//! has no order yet, so it fits any command.
 
 use std::io::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::link::Link;
 use crate::options::ProcessesOptions;
+use crate::supervise::keeper_link::Link;
 
 pub(crate) struct Keepers {
     pub(crate) options: ProcessesOptions,
@@ -18,7 +19,7 @@ enum Spare {
     #[default]
     None,
     Ready(Box<Link>),
-    /// The engine is shutting down: there will be no next command.
+    /// The engine is shutting down, so there is no next command.
     Dismissed,
 }
 
@@ -27,7 +28,7 @@ impl Keepers {
         Self { options, spare: Mutex::default() }
     }
 
-    /// The spare if it is there and alive, else a keeper started now.
+    /// Returns the spare if it is alive, or else starts a keeper.
     pub(crate) fn take(&self) -> Result<Link, Error> {
         let mut spare = self.spare();
         match std::mem::take(&mut *spare) {
@@ -42,7 +43,8 @@ impl Keepers {
         Link::start(&self.options)
     }
 
-    /// Starts a spare for the next command. When that fails the next command finds out for itself.
+    /// Starts a spare for the next command. Errors are ignored: the next command starts its own
+    /// keeper and reports them.
     pub(crate) fn start_spare(&self) {
         let mut spare = self.spare();
         if self.options.spare_keeper && matches!(*spare, Spare::None) {
@@ -50,7 +52,7 @@ impl Keepers {
         }
     }
 
-    /// Lets the spare go for good: its control socket closes, and it ends.
+    /// Closes the spare's control socket, which ends it. No other spare follows.
     pub(crate) fn dismiss_spare(&self) {
         *self.spare() = Spare::Dismissed;
     }

@@ -1,4 +1,4 @@
-//! The log of a session that is about to start, in a folder of its own where sessions can be detached.
+//! The log of a session that is starting. If sessions can be detached, the log gets its own folder.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -6,26 +6,28 @@ use std::sync::Arc;
 
 use crate::error::ProcessError;
 use crate::log::Log;
-use crate::log_directory::LogDirectory;
+use crate::log::directory::LogDirectory;
 use crate::session::SessionId;
-use crate::session_folder::SessionFolder;
-use crate::sessions_directory::SessionsDirectory;
+use crate::session::directory::SessionsDirectory;
+use crate::session::folder::SessionFolder;
 
-/// Removed again unless it is kept: a log whose command never started is of no use to anyone.
-pub(crate) struct Provisional {
+/// `StartingLog` removes the log on drop unless it is kept, because a log of a command that never
+/// started is useless.
+pub(crate) struct StartingLog {
     pub(crate) log: Arc<Log>,
     pub(crate) folder: Option<Arc<SessionFolder>>,
     keep: bool,
 }
 
-impl Provisional {
-    /// Also gives the file to write to and, for its keeper, the handle of the folder. Blocking, but short.
+impl StartingLog {
+    /// Also returns the file to write to and the folder's handle for the keeper. This blocks, but
+    /// only briefly.
     pub(crate) fn create(
         logs: &LogDirectory,
-        surviving: Option<&SessionsDirectory>,
+        sessions_directory: Option<&SessionsDirectory>,
         id: SessionId,
     ) -> Result<(File, Option<OwnedFd>, Self), ProcessError> {
-        let Some(directory) = surviving else {
+        let Some(directory) = sessions_directory else {
             let (file, log) = logs.create(id)?;
             return Ok((file, None, Self { log: Arc::new(log), folder: None, keep: false }));
         };
@@ -47,7 +49,7 @@ impl Provisional {
     }
 }
 
-impl Drop for Provisional {
+impl Drop for StartingLog {
     fn drop(&mut self) {
         match &self.folder {
             _ if self.keep => {}

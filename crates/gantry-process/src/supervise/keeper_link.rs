@@ -1,4 +1,5 @@
-//! The engine's end of one keeper: starts it or finds it again, hands over the order, carries requests down and reports up.
+//! The engine's connection to one keeper. It starts the keeper or reconnects to it, sends the order
+//! and requests, and receives reports.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -12,26 +13,26 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 
+use crate::keeper::control_protocol::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, MAX_REPORT_BYTES, Order, Report};
 use crate::options::ProcessesOptions;
-use crate::order::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, MAX_REPORT_BYTES, Order, Report};
 
 pub(crate) struct Link {
-    /// `None` when an engine before us started it.
+    /// `None` if a previous engine started the keeper.
     child: Option<Child>,
-    /// `None` until a keeper that was found has answered.
+    /// `None` until a recovered keeper has answered.
     connection: Option<Connection>,
 }
 
 struct Connection {
     reports: BufReader<OwnedReadHalf>,
     requests: OwnedWriteHalf,
-    /// A report as far as it has arrived; kept here so that `report` may be cancelled.
+    /// The bytes of an incomplete report. They are kept here so that `report` can be cancelled.
     line: Vec<u8>,
 }
 
 impl Link {
-    /// Starts a keeper. Its standard input is the control socket, so that no descriptor has to be moved between fork
-    /// and exec and the fast way of starting a process stays open.
+    /// Starts a keeper. Its standard input is the control socket: no descriptor has to be moved
+    /// between fork and exec, so the standard library can use its fast spawn path.
     pub(crate) fn start(options: &ProcessesOptions) -> Result<Self, Error> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -45,17 +46,17 @@ impl Link {
         Ok(Self { child: Some(child), connection: Some(Connection::new(UnixStream::from_std(ours)?)) })
     }
 
-    /// A keeper that somebody else started and that has to be connected to.
-    pub(crate) fn found() -> Self {
+    /// A keeper that another engine started, not connected yet.
+    pub(crate) fn unconnected() -> Self {
         Self { child: None, connection: None }
     }
 
-    /// Goes on over a new connection.
+    /// Continues over a new connection.
     pub(crate) fn connect(&mut self, stream: UnixStream) {
         self.connection = Some(Connection::new(stream));
     }
 
-    /// Sends the order; the descriptors travel with its first bytes and are closed here afterwards.
+    /// Sends the order. The descriptors travel with its first bytes and are closed here afterwards.
     pub(crate) async fn order(&mut self, order: &Order, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         debug_assert!(descriptors.len() <= MAX_DESCRIPTORS);
         let Some(Connection { requests, .. }) = &mut self.connection else {
@@ -84,7 +85,7 @@ impl Link {
         requests.write_all(&json[json_sent..]).await
     }
 
-    /// The next report, or `None` when the keeper is gone. May be cancelled without losing anything.
+    /// Returns the next report, or `None` when the keeper is gone. Cancelling loses nothing.
     pub(crate) async fn report(&mut self) -> Option<Report> {
         let Connection { reports, line, .. } = self.connection.as_mut()?;
         loop {
@@ -104,31 +105,31 @@ impl Link {
         }
     }
 
-    /// Asks the keeper for something; a keeper that is gone will be noticed by `report`.
+    /// Sends a request. If the keeper is gone, `report` notices it.
     pub(crate) async fn request(&mut self, request: &[u8]) {
         if let Some(connection) = &mut self.connection {
             let _ = connection.requests.write_all(request).await;
         }
     }
 
-    /// Whether the keeper still runs; only a spare may have ended without our noticing.
+    /// Reports whether the keeper still runs. Only a spare can have ended unnoticed.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The number of the process that was started, when we did and have not reaped it.
+    /// The PID of the keeper, if this engine started it and has not reaped it.
     pub(crate) fn child_pid(&self) -> Option<i32> {
         self.child.as_ref()?.id().and_then(|pid| i32::try_from(pid).ok())
     }
 
-    /// Ends a keeper of ours that does not answer.
+    /// Kills a keeper of this engine that does not answer.
     pub(crate) fn kill_keeper(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.start_kill();
         }
     }
 
-    /// Waits until a keeper of ours is reaped.
+    /// Waits until a keeper of this engine is reaped.
     pub(crate) async fn reap(mut self) {
         self.connection = None;
         if let Some(child) = &mut self.child {

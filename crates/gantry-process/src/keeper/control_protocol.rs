@@ -1,8 +1,11 @@
-//! What the engine and a keeper say to each other over the control socket.
+//! The control protocol between the engine and a keeper.
 //!
-//! Down: one [`Order`] (a length and JSON, its descriptors beside it), then requests of one byte; only [`DETACH`] has
-//! more, a length and a record. Up: [`Report`]s, one line of JSON each. An engine that comes later, over the socket of
-//! a detached session, shows the session's key, is greeted with [`WELCOME`] and gives no order.
+//! The engine sends one [`Order`] (a length, then JSON, with descriptors attached), then requests
+//! of one byte. Only [`DETACH`] is longer: a length and a record follow. The keeper sends
+//! [`Report`]s, each one line of JSON.
+//!
+//! A later engine connects to the socket of a detached session, shows the session's key, receives
+//! [`WELCOME`] and sends no order.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,30 +15,32 @@ use std::path::PathBuf;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::record::EndRecord;
 use crate::sandbox::Sandbox;
+use crate::session::record::EndRecord;
 
-/// SIGTERM first, SIGKILL after the grace.
+/// Sends SIGTERM, and SIGKILL after the grace period.
 pub(crate) const TERMINATE: u8 = b'T';
-/// SIGKILL at once.
+/// Sends SIGKILL at once.
 pub(crate) const KILL: u8 = b'K';
 
-/// Closes the keeper's copy of the end that standard input is fed through.
+/// Closes the keeper's copy of the write end of standard input.
 pub(crate) const CLOSE_STDIN: u8 = b'C';
-/// From now on the end of the control connection is not the end of the command. A length follows, and the record to
-/// leave in the session's folder.
+/// From now on the end of the control connection does not end the command. A length follows, then
+/// the record to write into the session's folder.
 pub(crate) const DETACH: u8 = b'D';
 
-/// To an engine that adopts a session; the end that feeds standard input comes with it while that is open.
+/// The keeper's answer to an engine that adopts a session. While standard input is open, its write
+/// end is attached.
 pub(crate) const WELCOME: u8 = b'W';
 
-/// A report longer than this is none.
+/// A longer report is invalid.
 pub(crate) const MAX_REPORT_BYTES: usize = 64 * 1024;
 
-/// An order longer than this cannot be started by any kernel we know (the arguments alone are limited to a few MiB).
+/// No known kernel can start a longer order: the arguments alone are limited to a few MiB.
 pub(crate) const MAX_ORDER_BYTES: usize = 32 << 20;
 
-/// At most stdin, stdout and stderr or log, folder and feed of a kept session, and the directory.
+/// At most: stdin, stdout, and stderr or log; the folder and the standard input of a kept session;
+/// the directory.
 pub(crate) const MAX_DESCRIPTORS: usize = 6;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,20 +48,20 @@ pub(crate) struct Order {
     pub(crate) program: Text,
     pub(crate) args: Vec<Text>,
     pub(crate) env: Vec<(Text, Text)>,
-    /// `None`: the last descriptor is the directory.
+    /// If `None`, the last descriptor is the directory.
     pub(crate) cwd: Option<Text>,
-    /// The first descriptor is standard input; otherwise it is empty.
+    /// If true, the first descriptor is standard input. Otherwise standard input is empty.
     pub(crate) stdin: bool,
     pub(crate) output: Output,
     pub(crate) keep: Option<Keep>,
     pub(crate) sandbox: Sandbox,
 }
 
-/// For a session that can be detached: the next descriptor is its folder, and with standard input the one after that
-/// is the end that feeds it.
+/// `Keep` is present for a session that can be detached. The next descriptor is its folder. If
+/// standard input is a pipe, the descriptor after that is its write end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keep {
-    /// Enforced by the keeper, because the engine may be gone by then.
+    /// The keeper enforces the timeout, because the engine may be gone by then.
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -66,7 +71,8 @@ pub(crate) enum Output {
     Merged,
     /// Two descriptors, stdout then stderr.
     Separate,
-    /// One descriptor is the log: the keeper copies the merged output into it, at most `max` bytes.
+    /// One descriptor is the log. The keeper copies at most `max` bytes of the merged output into
+    /// it.
     Log { max: u64 },
 }
 
@@ -81,7 +87,7 @@ pub(crate) enum Report {
         errno: Option<i32>,
         reason: String,
     },
-    /// The session will survive us.
+    /// The session will outlive the engine.
     Detached,
     NotDetached {
         reason: String,
@@ -92,11 +98,11 @@ pub(crate) enum Report {
 
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogReport {
-    /// Bytes the command wrote.
+    /// How many bytes the command wrote.
     pub(crate) total: u64,
-    /// Bytes that are not in the file.
+    /// How many bytes are not in the file.
     pub(crate) dropped: u64,
-    /// Why, when it was not the size limit.
+    /// Why bytes are missing, if the size limit is not the reason.
     pub(crate) error: Option<String>,
 }
 
@@ -108,7 +114,8 @@ pub(crate) enum Step {
     Program,
 }
 
-/// A string of the operating system: JSON text when it is UTF-8, else an array of bytes.
+/// `Text` is a string of the operating system: JSON text if it is UTF-8, otherwise an array of
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) OsString);
 
@@ -164,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_survives_the_wire_whatever_its_bytes() {
+    fn text_with_any_bytes_survives_serialization() {
         for bytes in [&b"plain"[..], "h\u{e9}llo".as_bytes(), &[0xff, 0x00, b'a'], b""] {
             let text = Text(OsString::from_vec(bytes.to_vec()));
             let wire = serde_json::to_string(&text).unwrap();
