@@ -1,5 +1,5 @@
-//! The files below a directory in path order: each directory's names sorted, depth first. It holds one sorted list per
-//! level, never the whole tree.
+//! Lists the files below a directory in path order: the names of each directory sorted, depth
+//! first. It holds one sorted list per level, never the whole tree.
 
 use std::{ffi::CStr, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -8,25 +8,26 @@ use globset::GlobMatcher;
 use super::File;
 use crate::walk::{Folder, Kind, NotEntered, Skipped, Walk, is_git};
 
-/// Entries of one directory that are sorted and searched.
+/// How many entries of one directory are sorted and searched.
 pub const MAX_DIRECTORY_ENTRIES: usize = 1_000_000;
 
 pub(super) struct Ordered<'a> {
-    /// The base, until it was read.
+    /// The base; `None` once it was read.
     root: Option<Arc<Folder>>,
     levels: Vec<Level>,
     include: Option<&'a GlobMatcher>,
     buffer: Vec<u8>,
 }
 
-/// A directory whose entries are being handed out.
+/// `Level` is a directory whose entries are being returned.
 struct Level {
     folder: Arc<Folder>,
     names: Names,
     next: usize,
 }
 
-/// Sorted entries of a directory, their names one after the other in one buffer, each closed by NUL.
+/// `Names` is the sorted entries of a directory. Their names are in one buffer, each terminated by
+/// NUL.
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
@@ -113,7 +114,8 @@ impl Names {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
-        // NUL closes every name and is smaller than any other byte, so a name comes before those it begins.
+        // NUL ends every name and is smaller than any other byte, so a name sorts before names that
+        // it is a prefix of.
         self.entries
             .sort_unstable_by(|left, right| bytes.get(left.0..left.1).cmp(&bytes.get(right.0..right.1)));
     }

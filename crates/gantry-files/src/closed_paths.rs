@@ -1,8 +1,9 @@
-//! Directories and files that no tool may touch, recognised by handle and not by spelling.
+//! Directories and files that no tool may touch, recognised by handle and not by path text.
 //!
-//! Whatever path led to a directory, walking up from its open handle meets the closed directory's own identity.
-//! Not seen: a bind mount of a directory *inside* a closed one, and a second hard link to a file inside it.
-//! Making either takes access that the sandbox already refuses.
+//! Whatever path led to a directory, walking up from its open handle meets the identity of the
+//! closed directory. Two cases are not detected: a bind mount of a directory *inside* a closed one,
+//! and a second hard link to a file inside it. Creating either takes access that the sandbox
+//! already refuses.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +19,8 @@ use crate::place::Place;
 /// A handle deeper than this is refused, so that the walk up stays bounded.
 const MAX_DEPTH: usize = 4096;
 
-/// One system call a level, instead of the three of opening, asking and closing. The kernel takes no path without end.
+/// How many levels one handle covers. A `../` path costs one system call a level, not three (open,
+/// stat, close). The kernel limits the length of a path.
 const LEVELS_AT_ONCE: usize = 16;
 const UP: &str = "../../../../../../../../../../../../../../../../";
 
@@ -29,11 +31,12 @@ pub(crate) struct Closed {
 
 #[derive(Debug)]
 struct Entry {
-    /// The path as configured; asked again at each check, since the entry may be made or replaced later.
+    /// The path as configured. It is resolved at each check, because the entry may be created or
+    /// replaced later.
     path: PathBuf,
-    /// Held open, so that its inode number cannot be given to something else.
+    /// Held open, so that its inode number cannot be reused.
     held: Option<(OwnedFd, FileId)>,
-    /// Its nearest existing ancestor at the start, and the names from there.
+    /// The nearest existing ancestor at the start, and the names from there.
     ancestor: FileId,
     below: Vec<OsString>,
 }
@@ -43,7 +46,7 @@ impl Closed {
         paths.iter().map(|path| Entry::new(path)).collect::<Result<_, _>>().map(|entries| Closed { entries })
     }
 
-    /// The identities closed at this moment.
+    /// Returns the identities that are closed at this moment.
     pub(crate) fn ids(&self) -> Vec<FileId> {
         let mut ids = Vec::new();
         for entry in &self.entries {
@@ -55,7 +58,7 @@ impl Closed {
         ids
     }
 
-    /// Refuses a place in a closed directory, or one that would be a closed path once made.
+    /// Refuses a place in a closed directory, and one that would become a closed path once created.
     pub(crate) fn check_place(&self, place: &Place) -> Result<(), FileError> {
         if self.entries.is_empty() {
             return Ok(());
@@ -70,7 +73,7 @@ impl Closed {
         self.check(&ids, &place.dir, &names, place.names.len(), &place.path)
     }
 
-    /// Refuses a directory that is closed or lies in a closed one.
+    /// Refuses a directory that is closed or is inside a closed one.
     pub(crate) fn check_dir(&self, dir: &OwnedFd, path: &Path) -> Result<(), FileError> {
         if self.entries.is_empty() {
             return Ok(());
@@ -78,7 +81,7 @@ impl Closed {
         self.check(&self.ids(), dir, &[], 0, path)
     }
 
-    /// Refuses a closed single file, whatever it is called here.
+    /// Refuses a closed single file, whatever its name here is.
     pub(crate) fn check_id(&self, id: FileId, path: &Path) -> Result<(), FileError> {
         if !self.entries.is_empty() && self.ids().contains(&id) {
             return Err(FileError::Closed { path: path.into() });
@@ -86,8 +89,8 @@ impl Closed {
         Ok(())
     }
 
-    /// Refuses to move a directory that holds a closed one.
-    pub(crate) fn check_holds_none(&self, moved: FileId, path: &Path) -> Result<(), FileError> {
+    /// Refuses to move a directory that contains a closed one.
+    pub(crate) fn check_contains_none(&self, moved: FileId, path: &Path) -> Result<(), FileError> {
         for entry in &self.entries {
             if entry.ancestor == moved {
                 return Err(FileError::Closed { path: path.into() });
@@ -102,7 +105,8 @@ impl Closed {
         Ok(())
     }
 
-    /// `ids` are closed; `names` lead from the tree's root to the place, the first `depth` of them to `dir`.
+    /// `ids` are closed. `names` lead from the tree's root to the place, the first `depth` of them
+    /// to `dir`.
     fn check(
         &self,
         ids: &[FileId],
@@ -140,7 +144,8 @@ impl Entry {
             Err(Errno::NOENT) => None,
             Err(err) => return Err(fail(err)),
         };
-        // Also for what exists: should it be removed, the next one of that name is closed too.
+        // This also applies to existing entries: if one is removed, its successor of the same name
+        // is closed too.
         let mut below: Vec<OsString> = Vec::new();
         let mut ancestor = path;
         loop {
@@ -156,12 +161,12 @@ impl Entry {
     }
 }
 
-/// Whether an open directory is one of `closed` or lies in one. What cannot be told counts as closed.
+/// Reports whether an open directory is one of `closed` or inside one. An error counts as closed.
 pub(crate) fn lies_in(closed: &[FileId], dir: impl AsFd) -> bool {
     !closed.is_empty() && ancestors(dir).map_or(true, |above| above.iter().any(|id| closed.contains(id)))
 }
 
-/// The identities of a directory and of everything above it, found by climbing from its handle.
+/// Returns the identities of a directory and of everything above it, by climbing from its handle.
 fn ancestors(dir: impl AsFd) -> Result<Vec<FileId>, Errno> {
     let mut ids = vec![handle::id_of(&dir)?];
     let mut from = None;
@@ -170,7 +175,7 @@ fn ancestors(dir: impl AsFd) -> Result<Vec<FileId>, Errno> {
             let up = &UP[..levels * "../".len() - 1];
             let from = from.as_ref().map_or(dir.as_fd(), OwnedFd::as_fd);
             let id = FileId::of(&rustix::fs::statat(from, up, AtFlags::empty())?);
-            // The top lies above itself.
+            // The top directory is its own parent.
             if ids.last() == Some(&id) {
                 return Ok(ids);
             }
@@ -189,9 +194,9 @@ fn starts_with(names: &[&OsStr], prefix: &[OsString]) -> bool {
 mod tests {
     use super::*;
 
-    /// However deep, every directory on the way is met once, and in order.
+    /// At any depth, every directory on the way is met once, in order.
     #[test]
-    fn climbing_meets_every_directory_on_the_way() {
+    fn climbing_visits_every_parent_in_order() {
         assert_eq!(UP.len(), LEVELS_AT_ONCE * "../".len());
         let dir = tempfile::tempdir().unwrap();
         let mut path = dir.path().canonicalize().unwrap();

@@ -1,8 +1,8 @@
-//! Temp files under way, recorded so that none outlives a killed process.
+//! Records temp files, so that none outlives a killed process.
 //!
-//! Each process keeps one record file in the pending directory, locked while it lives. A temp file's path is written
-//! there before the temp file gets its name. At the next start, records whose lock is free belong to the dead:
-//! what they name is removed, then the record itself.
+//! Each process has one record file in the pending directory, locked while the process lives. The
+//! path of a temp file is recorded before the file gets its name. At the next start a record
+//! without a lock belongs to a dead process: the files that it names are removed, then the record.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -20,12 +20,12 @@ use crate::error::FileError;
 
 const TEMP_PREFIX: &str = ".gantry-";
 const TEMP_SUFFIX: &str = ".tmp";
-/// A record file holds what one process has under way: far less than this.
+/// A record file lists the temp files of one process, which is far less than this.
 const MAX_RECORD_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// None when the caller gave no pending directory.
+    /// `None` if the caller configured no pending directory.
     record: Option<Mutex<Record>>,
     random: RandomState,
 }
@@ -37,7 +37,7 @@ struct Record {
     under_way: usize,
 }
 
-/// A temp file's name, recorded until this is dropped.
+/// `TempName` is the name of a temp file, recorded until this is dropped.
 #[derive(Debug)]
 pub(crate) struct TempName<'a> {
     pending: &'a Pending,
@@ -78,8 +78,8 @@ impl Drop for TempName<'_> {
         let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
         record.under_way -= 1;
         if record.under_way == 0 {
-            // Opened for appending, so the next record starts at the top again. Failing here only keeps
-            // records of files that are gone.
+            // The file is open for appending, so the next record starts at the top. If this fails,
+            // only records of removed files stay.
             let _ = record.file.set_len(0);
         }
     }
@@ -91,7 +91,7 @@ impl Record {
             let path = dir.join(format!("{}-{:016x}", std::process::id(), unique(random)));
             let file = File::options().append(true).create_new(true).mode(0o600).open(&path)?;
             rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-            // A sweep may have taken the file for a dead one between its making and its locking.
+            // Between creation and locking, a sweep may have taken the file for a dead one.
             if rustix::fs::fstat(&file)?.st_nlink > 0 {
                 return Ok(Record { file, path, under_way: 0 });
             }
@@ -130,7 +130,8 @@ fn sweep(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a temp file of ours; false if it is there and stays. A record is only a hint: the name must be one of ours.
+/// Removes a temp file; returns false if it exists and stays. A record is only a hint, so the name
+/// must match ours.
 fn remove_temp(path: &Path) -> bool {
     let ours = path.file_name().and_then(OsStr::to_str).is_some_and(is_temp_name);
     if !ours || !path.is_absolute() {

@@ -1,7 +1,9 @@
-//! Receiving a file in pieces, so that a crash or a cut loses nothing that came and shows nobody a part.
+//! Receives a file in pieces. A crash or a lost connection loses nothing that was received, and
+//! nobody sees an incomplete file.
 //!
-//! The pieces go into a file of their own beside the destination, which outlives this process on purpose. Only
-//! [`Partial::commit`] gives it the final name. Whether the bytes are the right ones is for the receiver to say.
+//! The pieces go into a part file in the destination's directory, which outlives this process on
+//! purpose. Only [`PartialFile::commit`] gives it the final name. The receiver decides whether the
+//! bytes are correct.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -25,42 +27,47 @@ use crate::scope::{FileMeta, SWAP_TRIES, Scope, fill_from};
 const MAX_NAME_BYTES: usize = 64;
 const HASH_BLOCK: usize = 1 << 20;
 
-/// What has come of a file. Dropping it keeps what has come; one at a time may be open for each name.
+/// `PartialFile` is the received part of a file. Dropping it keeps the part. Each name can be open
+/// only once.
 #[derive(Debug)]
-pub struct Partial {
+pub struct PartialFile {
     files: Files,
     dir: OwnedFd,
-    /// The destination's last name.
+    /// The last component of the destination.
     name: OsString,
     part_name: String,
     file: File,
-    /// The destination, real and absolute.
+    /// The real absolute path of the destination.
     path: PathBuf,
     asked: PathBuf,
     length: u64,
 }
 
 impl Scope {
-    /// Opens what has come of a file for `path`, or begins anew. `name` tells one transfer from another.
+    /// Opens the received part of a file for `path`, or starts a new one. `name` identifies the
+    /// transfer.
     ///
-    /// Directories on the way are made. The destination may exist, and stays as it is until the commit.
-    pub fn open_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<Partial, FileError> {
-        self.open_noted_partial(path, name, &|_| Ok(()))
+    /// Missing directories are created. The destination may exist and stays unchanged until the
+    /// commit.
+    pub fn open_partial(&self, path: impl AsRef<Path>, name: &str) -> Result<PartialFile, FileError> {
+        self.open_recorded_partial(path, name, &|_| Ok(()))
     }
 
-    /// The same; `note` hears where the part will be, and it is made once that is written down.
-    pub fn open_noted_partial(
+    /// Like `open_partial`, but first calls `note` with the path of the part file, which is created
+    /// only after `note` succeeds.
+    pub fn open_recorded_partial(
         &self,
         path: impl AsRef<Path>,
         name: &str,
         note: &dyn Fn(&Path) -> Result<(), FileError>,
-    ) -> Result<Partial, FileError> {
+    ) -> Result<PartialFile, FileError> {
         let asked = path.as_ref();
         let part_name = part_name(asked, name)?;
         for _ in 0..SWAP_TRIES {
             let place = self.writable_place(asked, Missing::Make)?;
             let name = file_name(&place, asked)?.to_os_string();
-            // Asked now what the commit will ask again: a transfer should not fail at its last byte.
+            // Runs the commit's check in advance, so that a transfer does not fail at its last
+            // byte.
             if self.check_replaceable(&place, &name, asked)?.is_err() {
                 continue;
             }
@@ -68,7 +75,7 @@ impl Scope {
             let file = open_part(&place.dir, &part_name, asked)?;
             let length = file.metadata().map_err(|err| FileError::io("receive", asked, err))?.len();
             let (path, asked) = (place.path, asked.to_path_buf());
-            return Ok(Partial {
+            return Ok(PartialFile {
                 files: self.files.clone(),
                 dir: place.dir,
                 name,
@@ -83,13 +90,13 @@ impl Scope {
     }
 }
 
-impl Partial {
-    /// How many bytes have come.
+impl PartialFile {
+    /// How many bytes were received.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The destination, real and absolute.
+    /// The real absolute path of the destination.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,10 +105,11 @@ impl Partial {
         self.write_at(self.length, bytes)
     }
 
-    /// Writes at an offset, at most where the bytes that came end: a hole would look like received zeros.
+    /// Writes at an offset that is at most the received length: a hole would look like received
+    /// zeros.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         if offset > self.length {
-            let message = format!("bytes for offset {offset} came when only {} had come", self.length);
+            let message = format!("received bytes for offset {offset} after only {} bytes", self.length);
             return Err(self.failed(io::Error::new(io::ErrorKind::InvalidInput, message)));
         }
         self.file.write_all_at(bytes, offset).map_err(|err| self.failed(err))?;
@@ -109,7 +117,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Forgets what came after the first `length` bytes.
+    /// Discards everything after the first `length` bytes.
     pub fn truncate(&mut self, length: u64) -> Result<(), FileError> {
         let length = length.min(self.length);
         self.file.set_len(length).map_err(|err| self.failed(err))?;
@@ -117,7 +125,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Hashes what has come, in bounded memory. The hasher goes on with what comes next.
+    /// Hashes the received bytes in bounded memory. The hasher can continue with later bytes.
     pub fn hash_prefix(&self) -> Result<blake3::Hasher, FileError> {
         let mut hasher = blake3::Hasher::new();
         let mut block = vec![0; HASH_BLOCK];
@@ -126,7 +134,7 @@ impl Partial {
             let wanted = usize::try_from(self.length - offset).unwrap_or(HASH_BLOCK).min(HASH_BLOCK);
             let read = fill_from(&self.file, &mut block[..wanted], offset).map_err(|err| self.failed(err))?;
             if read < wanted {
-                let message = "the received part was cut by another program";
+                let message = "another program truncated the received part";
                 return Err(self.failed(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
             }
             hasher.update(&block[..read]);
@@ -135,20 +143,20 @@ impl Partial {
         Ok(hasher)
     }
 
-    /// Puts what has come on disk, so that it can be acknowledged as kept.
+    /// Syncs the received bytes to disk, so that they can be acknowledged.
     pub fn sync(&self) -> Result<(), FileError> {
         self.file.sync_data().map_err(|err| self.failed(err))
     }
 
-    /// Gives the file its final name, durably, with the permission bits of `mode`. Owner and access lists of a file
-    /// that was there are kept.
+    /// Gives the file its final name, durably, with the permission bits of `mode`. The owner and
+    /// access lists of an existing file are kept.
     pub fn commit(self, mode: u32) -> Result<PathBuf, FileError> {
         let fail = |err: Errno| FileError::io("write", &self.asked, err);
         let dir_id = handle::id_of(&self.dir).map_err(fail)?;
         let files = self.files.clone();
         let _guard = files.inner.locks.lock(dir_id, &self.name);
         self.keep_attributes()?;
-        // The right to run as somebody else does not travel.
+        // Setuid and setgid are not transferred.
         let mode = Mode::from_raw_mode((mode & 0o777) as rustix::fs::RawMode);
         rustix::fs::fchmod(&self.file, mode).map_err(fail)?;
         self.file.sync_all().map_err(|err| self.failed(err))?;
@@ -162,7 +170,7 @@ impl Partial {
         Ok(self.path)
     }
 
-    /// Removes what has come.
+    /// Removes the received part.
     pub fn discard(self) -> Result<(), FileError> {
         match rustix::fs::unlinkat(&self.dir, &self.part_name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -170,7 +178,8 @@ impl Partial {
         }
     }
 
-    /// Takes over owner and access lists of what is about to be replaced, and refuses what is no file or closed.
+    /// Copies owner and access lists of the file that is about to be replaced. Refuses a closed
+    /// path and anything that is not a file.
     fn keep_attributes(&self) -> Result<(), FileError> {
         let fail = |err: Errno| FileError::io("write", &self.asked, err);
         let flags = handle::FILE_FLAGS | OFlags::RDONLY;
@@ -180,7 +189,7 @@ impl Partial {
         };
         match handle::kind_name(&seen) {
             None => {}
-            // A link that was put there meanwhile is replaced, not followed.
+            // A link that was put there in the meantime is replaced, not followed.
             Some("a symbolic link") => return Ok(()),
             Some(what) => return Err(FileError::NotAFile { path: self.asked.clone(), what }),
         }
@@ -190,7 +199,7 @@ impl Partial {
                 let stat = rustix::fs::fstat(&old).map_err(fail)?;
                 attributes::keep(&old, &stat, &self.file, &self.asked)
             }
-            // Writable but not readable, or gone: its attributes cannot be read either.
+            // The file is writable but not readable, or gone, so its attributes cannot be read.
             Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => Ok(()),
             Err(err) => Err(fail(err)),
         }
@@ -203,13 +212,13 @@ impl Partial {
 
 fn part_name(asked: &Path, name: &str) -> Result<String, FileError> {
     if !is_part_id(name) {
-        let message = format!("{name:?} cannot name a transfer");
+        let message = format!("{name:?} is not a valid transfer name");
         return Err(FileError::io("receive", asked, io::Error::new(io::ErrorKind::InvalidInput, message)));
     }
     Ok(part_file_name(name))
 }
 
-/// Whether something can name a transfer, or a part of one.
+/// Reports whether a string can name a transfer, or a part of one.
 pub(crate) fn is_part_id(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed)
@@ -219,7 +228,7 @@ pub(crate) fn part_file_name(name: &str) -> String {
     format!(".gantry-{name}.part")
 }
 
-/// The name in a part's file name.
+/// Returns the transfer's name in a part's file name.
 pub(crate) fn part_id(file_name: &OsStr) -> Option<&str> {
     file_name.to_str()?.strip_prefix(".gantry-")?.strip_suffix(".part").filter(|name| is_part_id(name))
 }
@@ -231,7 +240,7 @@ fn open_part(dir: &OwnedFd, part_name: &str, asked: &Path) -> Result<File, FileE
     for _ in 0..SWAP_TRIES {
         let fd = match rustix::fs::openat(dir, part_name, flags, Mode::from_raw_mode(0o600)) {
             Ok(fd) => fd,
-            // A link, a socket or a FIFO under our name: not ours.
+            // A link, socket or FIFO with the part's name belongs to somebody else.
             Err(Errno::LOOP | Errno::NXIO) => {
                 rustix::fs::unlinkat(dir, part_name, AtFlags::empty()).map_err(fail)?;
                 continue;
@@ -254,11 +263,11 @@ fn open_part(dir: &OwnedFd, part_name: &str, asked: &Path) -> Result<File, FileE
         let still_named = handle::stat_at(dir, part_name.as_ref())
             .is_ok_and(|named| FileMeta::of(&named).id == FileMeta::of(&stat).id);
         if !still_named {
-            // Committed or discarded by another receiver between our opening and our locking.
+            // Another receiver committed or discarded the part between the open and the lock.
             continue;
         }
         let ours = stat.st_uid == rustix::process::geteuid().as_raw();
-        // Bytes for a file that has a second name, or another owner, would go to somebody else.
+        // Bytes for a file with a second name or another owner would go to somebody else.
         if handle::kind_name(&stat).is_none() && stat.st_nlink == 1 && ours {
             return Ok(File::from(fd));
         }

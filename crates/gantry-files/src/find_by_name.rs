@@ -1,7 +1,8 @@
-//! Files below a directory whose names pass a test, by handle and in the order of their paths.
+//! Finds files below a directory whose names pass a test, by handle and in path order.
 //!
-//! Made for changes to many files at once, so it is careful: links are neither walked through nor found, `.git` and
-//! closed directories are not entered, depth and number are bounded, and what was left out is counted.
+//! It serves changes to many files at once, so it is careful. Links are neither walked through nor
+//! found, and `.git` and closed directories are not entered. Depth and number are bounded, and
+//! everything left out is counted.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,44 +17,44 @@ use crate::error::FileError;
 use crate::handle::{self, FileId};
 use crate::scope::{FileMeta, Scope};
 
-/// A walk looks at no more entries than this.
+/// A walk examines at most this many entries.
 const MAX_SEEN: usize = 1_000_000;
 
 #[derive(Clone, Copy)]
-pub struct NamedOptions<'a> {
-    /// Which file names are wanted. Names that are no UTF-8 are not asked for.
+pub struct FindByName<'a> {
+    /// Decides which file names are wanted. It is not asked about names that are not valid UTF-8.
     pub wanted: &'a dyn Fn(&str) -> bool,
-    /// Files and directories, by real path, that are to be left out.
+    /// Decides which files and directories, by real path, are skipped.
     pub skip: &'a dyn Fn(&Path) -> bool,
     /// How many levels of directories below the first one are entered.
     pub depth: usize,
-    /// The walk ends when it meets one file more.
+    /// The walk ends when it finds more files than this.
     pub limit: usize,
     pub cancelled: &'a AtomicBool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// The directory's real absolute path.
+pub struct FoundFiles {
+    /// The real absolute path of the directory.
     pub directory: PathBuf,
-    pub files: Vec<NamedFile>,
-    /// Not all are there: more than the limit, or too many entries to look at.
+    pub files: Vec<FoundFile>,
+    /// The result is incomplete: there are more files than the limit, or too many entries.
     pub truncated: bool,
-    /// Links whose names are wanted.
+    /// How many links have a wanted name.
     pub links: usize,
-    /// Left out because `skip` said so.
+    /// How many entries `skip` excluded.
     pub skipped: usize,
-    /// Files with names that are no UTF-8.
+    /// How many files have a name that is not valid UTF-8.
     pub odd_names: usize,
-    /// Directories that lie too deep.
+    /// How many directories are too deep.
     pub too_deep: usize,
-    /// Directories that could not be read.
+    /// How many directories could not be read.
     pub unreadable: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct NamedFile {
-    /// Real and absolute.
+pub struct FoundFile {
+    /// The real absolute path.
     pub path: PathBuf,
     pub name: String,
     pub meta: FileMeta,
@@ -61,9 +62,13 @@ pub struct NamedFile {
 
 impl Scope {
     /// Finds the files of a directory, and of those below it, whose names are wanted.
-    pub fn named(&self, directory: impl AsRef<Path>, options: NamedOptions<'_>) -> Result<Named, FileError> {
+    pub fn find_by_name(
+        &self,
+        directory: impl AsRef<Path>,
+        options: FindByName<'_>,
+    ) -> Result<FoundFiles, FileError> {
         let directory = self.open_dir(directory.as_ref())?;
-        let found = Named { directory: directory.path.clone(), ..Named::default() };
+        let found = FoundFiles { directory: directory.path.clone(), ..FoundFiles::default() };
         let mut walk = Walk { options, closed: self.files.closed_ids(), seen: 0, found };
         match walk.directory(&directory.fd, &directory.path, 0) {
             Ok(()) => Ok(walk.found),
@@ -78,10 +83,10 @@ impl Scope {
 }
 
 struct Walk<'a> {
-    options: NamedOptions<'a>,
+    options: FindByName<'a>,
     closed: Vec<FileId>,
     seen: usize,
-    found: Named,
+    found: FoundFiles,
 }
 
 enum Stop {
@@ -96,7 +101,7 @@ impl Walk<'_> {
             if self.options.cancelled.load(Ordering::Relaxed) {
                 return Err(Stop::Cancelled);
             }
-            // Gone since the directory was read.
+            // The entry disappeared since the directory was read.
             let Ok(stat) = handle::stat_at(dir, &name) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => self.below(dir, path, &name, level)?,
@@ -144,7 +149,7 @@ impl Walk<'_> {
         if self.found.files.len() >= self.options.limit {
             return Err(Stop::Full);
         }
-        self.found.files.push(NamedFile { path, name, meta });
+        self.found.files.push(FoundFile { path, name, meta });
         Ok(())
     }
 
@@ -163,7 +168,7 @@ impl Walk<'_> {
         }
         let child = match handle::open_child_dir(dir, name).and_then(handle::readable) {
             Ok(child) => child,
-            // Replaced by something else, or removed, since the directory was read.
+            // The entry was removed or replaced since the directory was read.
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => return Ok(()),
             Err(_) => {
                 self.found.unreadable += 1;
@@ -191,22 +196,22 @@ mod tests {
     use super::*;
     use crate::files::{Files, FilesOptions};
 
-    fn named(root: &Path, closed: &str, depth: usize, limit: usize) -> (Vec<String>, Named) {
+    fn find_by_name(root: &Path, closed: &str, depth: usize, limit: usize) -> (Vec<String>, FoundFiles) {
         let files = Files::new(FilesOptions { closed: vec![root.join(closed)], pending_dir: None }).unwrap();
-        let options = NamedOptions {
+        let options = FindByName {
             wanted: &|name| name.ends_with(".txt"),
             skip: &|path| path.ends_with("private") || path.ends_with("secret.txt"),
             depth,
             limit,
             cancelled: &AtomicBool::new(false),
         };
-        let mut found = files.free(root).unwrap().named(".", options).unwrap();
+        let mut found = files.free(root).unwrap().find_by_name(".", options).unwrap();
         let paths = std::mem::take(&mut found.files).into_iter();
         (paths.map(|file| file.path.strip_prefix(root).unwrap().display().to_string()).collect(), found)
     }
 
     #[test]
-    fn finds_wanted_files_in_order_and_counts_what_it_leaves_out() {
+    fn wanted_files_are_found_in_order_and_others_counted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for file in [
@@ -227,14 +232,20 @@ mod tests {
         symlink("a.txt", root.join("link.txt")).unwrap();
         symlink("sub", root.join("linked")).unwrap();
         std::fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff.txt")), "").unwrap();
-        let rest = Named { directory: root.clone(), links: 1, skipped: 2, odd_names: 1, ..Named::default() };
-        let (paths, found) = named(&root, "closed", 10, 100);
+        let rest = FoundFiles {
+            directory: root.clone(),
+            links: 1,
+            skipped: 2,
+            odd_names: 1,
+            ..FoundFiles::default()
+        };
+        let (paths, found) = find_by_name(&root, "closed", 10, 100);
         assert_eq!(paths, [".hidden.txt", "a.txt", "b.txt", "sub/c.txt", "sub/deep/d.txt"]);
         assert_eq!(found, rest);
-        assert_eq!(named(&root, "closed", 10, 5), (paths.clone(), found), "exactly the limit");
-        let (some, found) = named(&root, "closed", 10, 4);
+        assert_eq!(find_by_name(&root, "closed", 10, 5), (paths.clone(), found), "exactly the limit");
+        let (some, found) = find_by_name(&root, "closed", 10, 4);
         assert_eq!((&some[..], found.truncated), (&paths[..4], true));
-        let (some, found) = named(&root, "closed", 1, 100);
+        let (some, found) = find_by_name(&root, "closed", 1, 100);
         assert_eq!((&some[..], found.too_deep), (&paths[..4], 1));
     }
 }

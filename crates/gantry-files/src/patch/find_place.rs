@@ -1,18 +1,19 @@
-//! Where a hunk goes. The order in which places are tried is GNU `patch`'s: the line the header names, moved by what the
-//! hunks before were off, then outward, one line further down before one line further up.
+//! Finds the place of a hunk. Places are tried in the order of GNU `patch`: first the line in the
+//! header, shifted by the offset of earlier hunks. The search then moves outward, trying a line
+//! below before the line above at the same distance.
 
 use super::{
     lines::{Ending, Lines},
     parse::{Hunk, HunkLine, LineRole},
 };
 
-/// Line comparisons one patch may cost, about a second; five hundred hunks that are each looked for in all of a 10 MiB file
-/// stay below it.
+/// How many line comparisons one patch may cost: about a second. Five hundred hunks that are each
+/// searched in all of a 10 MiB file stay below it.
 const MAX_COMPARISONS: u64 = 100_000_000;
-/// Places named when a hunk without line numbers fits several.
+/// How many places the error names when a hunk without line numbers fits several.
 const MAX_NAMED_PLACES: usize = 5;
 
-/// A hunk's place in the file.
+/// `Placed` is a hunk's place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Placed {
     /// The line, from 0, that the hunk's first old line matches.
@@ -20,9 +21,9 @@ pub(super) struct Placed {
     pub(super) offset: i64,
     pub(super) fuzz: u8,
     pub(super) adapted: bool,
-    /// Whether it matched only without regard to line endings.
+    /// Whether it matched only when line endings were ignored.
     pub(super) adapted_endings: bool,
-    /// Whether hunk and file agree on a final newline, as far as the hunk reaches the end.
+    /// Whether hunk and file agree on a final newline, if the hunk reaches the end.
     pub(super) final_newline_agrees: bool,
 }
 
@@ -30,9 +31,9 @@ pub(super) struct Placed {
 pub(super) enum Found {
     Here(Placed),
     Nowhere,
-    /// Only where an earlier hunk has already been at work.
+    /// The hunk fits only where an earlier hunk was applied.
     Frozen,
-    /// At these lines, counted from 1, with nothing to choose by.
+    /// The hunk fits at these lines, counted from 1, with nothing to choose between them.
     Several(Vec<usize>),
     NoHint,
     TooCostly,
@@ -44,17 +45,18 @@ enum Compare {
     WithoutEndings,
 }
 
-/// Places the hunks of a patch one after the other.
+/// `Search` places the hunks of a patch one after the other.
 pub(super) struct Search<'a> {
     lines: &'a Lines<'a>,
-    /// Lines at the beginning that earlier hunks have settled.
+    /// How many lines at the beginning earlier hunks have fixed.
     frozen: i64,
-    /// How far the last hunk was from where its header said.
+    /// How far the last hunk was from the line in its header.
     drift: i64,
     comparisons: u64,
 }
 
-/// A hunk seen as what it looks for. Line numbers count from 1 and may run out of the file while searching.
+/// `Pattern` is what a hunk searches for. Line numbers count from 1 and may leave the file while
+/// searching.
 struct Pattern<'h, 'p> {
     old: Vec<&'h HunkLine<'p>>,
     prefix: i64,
@@ -121,7 +123,7 @@ impl<'a> Search<'a> {
         if fits_frozen { Found::Frozen } else { Found::Nowhere }
     }
 
-    /// A hunk that only adds lines and gives no context goes where its header says.
+    /// A hunk that only adds lines and has no context goes where its header says.
     fn insertion(&self, guess: Option<i64>) -> Found {
         let end = self.lines.len() as i64 + 1;
         let line = match guess {
@@ -142,7 +144,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Searches outward from `guess`. Less context on one side means that the file begins or ends there.
+    /// Searches outward from `guess`. Less context on one side means that the file begins or ends
+    /// there.
     fn around(
         &mut self,
         hunk: &Hunk<'_>,
@@ -183,7 +186,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Every place where the whole pattern fits.
+    /// Returns every place where the whole pattern fits.
     fn all(&mut self, pattern: &Pattern<'_, '_>, compare: Compare) -> Vec<i64> {
         let last = self.lines.len() as i64 - pattern.old.len() as i64 + 1;
         let first = self.frozen + 1;
@@ -244,7 +247,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The line, from 0, at which most of the hunk's old lines are as it expects; its own line if none are.
+    /// Returns the line, from 0, at which most of the hunk's old lines match; its own line if none
+    /// do.
     pub(super) fn most_alike(&self, hunk: &Hunk<'_>) -> usize {
         let pattern = Pattern::of(hunk);
         let file = self.lines.len();
@@ -264,8 +268,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The lines to try, from `guess` outward within `first..=last`. A guess among the settled lines is searched upward from
-/// well before it, so that a hunk which belongs there is noticed and not applied to a later look-alike.
+/// Returns the lines to try, from `guess` outward within `first..=last`. A guess among the fixed
+/// lines is searched upward from well before it. A hunk that belongs there is then noticed, and not
+/// applied to a similar passage further down.
 fn outward(guess: i64, first: i64, last: i64) -> impl Iterator<Item = i64> {
     let misordered = guess < first;
     let nearest = (guess - last).max(0);
@@ -287,7 +292,8 @@ fn same(lines: &Lines<'_>, index: usize, wanted: &HunkLine<'_>, compare: Compare
         && (compare == Compare::WithoutEndings || line.ending == wanted.ending)
 }
 
-/// Old lines of a hunk up to its last change: they may not be touched again, its trailing context may.
+/// Counts the old lines of a hunk up to its last change. These may not be changed again; its
+/// trailing context may.
 fn settled_lines(hunk: &Hunk<'_>) -> i64 {
     let last_change = hunk.lines.iter().rposition(|line| line.role != LineRole::Context);
     let settled = hunk.lines.iter().take(last_change.map_or(0, |index| index + 1));

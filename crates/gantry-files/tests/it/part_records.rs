@@ -1,4 +1,4 @@
-//! What is written down of parts, and what may be removed because of it.
+//! Part records, and what may be removed because of them.
 
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::symlink;
@@ -36,11 +36,11 @@ impl World {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
-    /// A part of three bytes, as a transfer that was cut leaves it.
+    /// Creates a part of three bytes, as an interrupted transfer leaves it.
     fn part(&self, owner: &str, transfer: &str, name: &str, file: &str) -> PathBuf {
         let records = self.records(owner);
         let note = |part: &Path| records.note(transfer, name, part);
-        let mut partial = self.scope().open_noted_partial(file, name, &note).unwrap();
+        let mut partial = self.scope().open_recorded_partial(file, name, &note).unwrap();
         partial.append(b"abc").unwrap();
         partial.path().with_file_name(format!(".gantry-{name}.part"))
     }
@@ -51,23 +51,26 @@ impl World {
 }
 
 #[test]
-fn what_is_left_to_another_owner_is_gone_on_with() {
+fn records_handed_over_are_continued_by_the_new_owner() {
     let world = World::new();
     let parts = [world.part("old", "t1", "t1", "one"), world.part("old", "t2", "t2", "two")];
     let taken = world.part("new", "t2", "t2-1", "three");
-    let left = world.records("old").leave_to("new");
+    let left = world.records("old").hand_over_to("new");
     assert!(left.is_err(), "the new owner has a transfer of that name");
-    let told = |owner| {
+    let transfers = |owner| {
         let mut transfers = world.records(owner).transfers(10).unwrap();
         transfers.sort();
         transfers
     };
-    assert_eq!((told("old"), told("new")), (vec!["t2".to_owned()], vec!["t1".to_owned(), "t2".to_owned()]));
+    assert_eq!(
+        (transfers("old"), transfers("new")),
+        (vec!["t2".to_owned()], vec!["t1".to_owned(), "t2".to_owned()])
+    );
     assert!(parts.iter().chain([&taken]).all(|part| part.exists()));
     world.records("new").remove("t1").unwrap();
     assert!(!parts[0].exists() && parts[1].exists());
-    assert!(world.records("old").leave_to("../new").is_err());
-    world.records("nobody").leave_to("new").unwrap();
+    assert!(world.records("old").hand_over_to("../new").is_err());
+    world.records("nobody").hand_over_to("new").unwrap();
 }
 
 fn age(path: &Path) {
@@ -81,7 +84,7 @@ fn age(path: &Path) {
 }
 
 #[test]
-fn a_transfer_nobody_wants_leaves_nothing_and_others_stay() {
+fn removing_a_transfer_removes_only_its_parts() {
     let world = World::new();
     let mut gone = Vec::new();
     for number in 0..20 {
@@ -111,32 +114,32 @@ fn a_transfer_nobody_wants_leaves_nothing_and_others_stay() {
 }
 
 #[test]
-fn only_what_nobody_touched_for_long_is_swept_whoever_owns_it() {
+fn sweep_removes_old_parts_of_every_owner() {
     let world = World::new();
     let young = world.part("a", "t1", "t1", "young");
     let old = [world.part("a", "t2", "t2", "old"), world.part("b", "t3", "t3-1", "older")];
     let held = world.part("b", "t4", "t4", "held");
-    // What the records say of their own age counts too, and cannot be set from here: all of them are new.
+    // The age of the records counts too and cannot be set from here: all of them are new.
     old.iter().chain([&held]).for_each(|part| age(part));
     assert_eq!(world.records("a").sweep(WEEK).unwrap(), 0, "their records are young");
     let _receiving = world.scope().open_partial("held", "t4").unwrap();
-    std::thread::sleep(Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(600));
     std::fs::write(&young, "just written").unwrap();
-    assert_eq!(world.records("a").sweep(Duration::from_millis(20)).unwrap(), 2);
+    assert_eq!(world.records("a").sweep(Duration::from_millis(500)).unwrap(), 2);
     assert!(young.exists() && held.exists(), "one is written, the other received");
     assert!(old.iter().all(|part| !part.exists()));
     assert!(world.records("b").transfers(9).unwrap() == ["t4"]);
 }
 
 #[test]
-fn what_is_no_record_is_left_alone_and_links_are_not_entered() {
+fn foreign_entries_stay_and_links_are_not_entered() {
     let world = World::new();
     let victim = world.path("victim");
     std::fs::create_dir_all(victim.join("t3")).unwrap();
     let files = ["file", "t9", ".gantry-t9.part", "t3/file"].map(|name| victim.join(name));
     files.iter().for_each(|file| std::fs::write(file, "v").unwrap());
     symlink(victim.join(".gantry-t9.part"), victim.join("known")).unwrap();
-    // A transfer that is a link, an owner that is one, and a record that is a file.
+    // A transfer that is a link, an owner that is a link, and a record that is a file.
     let parts = world.path("data/parts");
     std::fs::create_dir_all(parts.join("a/t2")).unwrap();
     symlink(&victim, parts.join("a/t1")).unwrap();
@@ -157,7 +160,7 @@ fn what_is_no_record_is_left_alone_and_links_are_not_entered() {
 }
 
 #[test]
-fn nothing_else_is_removed_whatever_a_record_says() {
+fn forged_record_removes_no_other_file() {
     let world = World::new();
     let ws = world.path("ws");
     let precious = ws.join("precious");
@@ -203,7 +206,7 @@ fn nothing_else_is_removed_whatever_a_record_says() {
 }
 
 #[test]
-fn a_part_that_moved_on_to_another_place_is_not_left_at_the_first() {
+fn part_recorded_at_a_new_path_is_removed_from_the_old() {
     let world = World::new();
     let first = world.part("a", "t", "t", "one/file");
     let second = world.part("a", "t", "t", "two/file");

@@ -1,8 +1,12 @@
-//! Parts of transfers, written down before they are made, so that none stays for ever beside somebody's file.
+//! Records the part files of transfers before they are created, so that none is left behind for
+//! ever.
 //!
-//! Each owner (a gateway, for one node) has a folder, in it each transfer, in it a link for each part: named as the part is, leading to it.
-//! A link comes and goes in one step and is never torn. What it says is only a hint: what is removed must be a part by its name, a
-//! regular file, and this user's.
+//! Each owner (for example a gateway, for one node) has a folder. It has a folder for each
+//! transfer, which has a link for each part: named like the part and pointing to it. A link is
+//! created and removed in one step, so a record is never torn.
+//!
+//! A record is only a hint. What is removed must have the name of a part, be a regular file and
+//! belong to this user.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
@@ -17,10 +21,10 @@ use rustix::io::Errno;
 use crate::error::FileError;
 use crate::files::Files;
 use crate::handle;
-use crate::partial::{is_part_id, part_file_name, part_id};
+use crate::partial_file::{is_part_id, part_file_name, part_id};
 use crate::scope::SWAP_TRIES;
 
-/// The parts of one owner.
+/// `PartRecords` holds the records of one owner.
 #[derive(Debug, Clone)]
 pub struct PartRecords {
     files: Files,
@@ -29,7 +33,7 @@ pub struct PartRecords {
 }
 
 impl Files {
-    /// The records below `root` that belong to `owner`. Nothing is made by naming them.
+    /// Returns the records below `root` that belong to `owner`. This creates nothing.
     pub fn part_records(&self, root: &Path, owner: &str) -> Result<PartRecords, FileError> {
         check_id(root, owner)?;
         Ok(PartRecords { files: self.clone(), root: root.to_owned(), folder: root.join(owner) })
@@ -37,20 +41,21 @@ impl Files {
 }
 
 impl PartRecords {
-    /// Writes down that `part` is about to be made. What the same name was before, somewhere else, goes.
+    /// Records that `part` is about to be created. A part that the same name recorded at another
+    /// path is removed.
     pub fn note(&self, transfer: &str, name: &str, part: &Path) -> Result<(), FileError> {
         check_id(part, transfer).and_then(|()| check_id(part, name))?;
         let (folder, record) = (self.folder.join(transfer), self.folder.join(transfer).join(name));
-        let fail = |err: io::Error| FileError::io("write down the part", part, err);
+        let fail = |err: io::Error| FileError::io("record the part", part, err);
         for _ in 0..SWAP_TRIES {
             match DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
-                // The last record has just gone, and the owner's folder with it.
+                // The last record was just removed, and the owner's folder with it.
                 Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
                 made => made.map_err(fail)?,
             }
             match std::os::unix::fs::symlink(part, &record) {
                 Ok(()) => return Ok(()),
-                // The last other part of this transfer has just gone, and its folder with it.
+                // The last other part of this transfer was just removed, and its folder with it.
                 Err(err) if err.kind() == io::ErrorKind::NotFound => {}
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => match std::fs::read_link(&record) {
                     Ok(known) if known == part => return Ok(()),
@@ -59,10 +64,11 @@ impl PartRecords {
                 Err(err) => return Err(fail(err)),
             }
         }
-        Err(fail(io::Error::other("its record is changed again and again")))
+        Err(fail(io::Error::other("its record keeps changing")))
     }
 
-    /// Whether a file is a part that is written down here, for whomever it comes. What only has a part's name is somebody's file.
+    /// Reports whether a file is a recorded part, of any transfer. A file that only has a part's
+    /// name belongs to somebody.
     pub fn holds(&self, part: &Path) -> Result<bool, FileError> {
         let Some(name) = part.file_name().and_then(part_id) else { return Ok(false) };
         for owner in names_in(&self.root)? {
@@ -79,12 +85,14 @@ impl PartRecords {
         Ok(false)
     }
 
-    /// The part has its final name, or is gone. One that has been made again since stays written down.
+    /// Removes a record, because the part has its final name or is gone. The record of a part that
+    /// was created again stays.
     pub fn erase(&self, transfer: &str, name: &str) -> Result<(), FileError> {
         let folder = self.folder.join(transfer);
         let record = folder.join(name);
-        // When that cannot be told, the record stays too, and whoever tidies up looks again: the file itself is whole.
-        if self.leads_somewhere(&record).unwrap_or(true) {
+        // On an error the record stays too, and the next sweep checks again. The file itself is
+        // complete.
+        if self.target_exists(&record).unwrap_or(true) {
             return Ok(());
         }
         erase(&record)?;
@@ -93,13 +101,13 @@ impl PartRecords {
         Ok(())
     }
 
-    /// Transfers of which there are parts, at most so many.
+    /// Lists transfers that have parts, at most `most`.
     pub fn transfers(&self, most: usize) -> Result<Vec<String>, FileError> {
         let names = names_in(&self.folder)?.filter_map(|name| name.into_string().ok());
         Ok(names.filter(|name| is_part_id(name)).take(most).collect())
     }
 
-    /// Removes all parts of a transfer. What cannot be removed stays written down.
+    /// Removes all parts of a transfer. What cannot be removed stays recorded.
     pub fn remove(&self, transfer: &str) -> Result<(), FileError> {
         check_id(&self.folder, transfer)?;
         let folder = self.folder.join(transfer);
@@ -114,8 +122,9 @@ impl PartRecords {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Leaves everything to another owner, who goes on with it. What cannot be left stays as it is.
-    pub fn leave_to(&self, owner: &str) -> Result<(), FileError> {
+    /// Hands all records over to another owner, who continues the transfers. What cannot be moved
+    /// stays.
+    pub fn hand_over_to(&self, owner: &str) -> Result<(), FileError> {
         check_id(&self.root, owner)?;
         let new = self.root.join(owner);
         let mut failed = None;
@@ -123,15 +132,15 @@ impl PartRecords {
             let (from, to) = (self.folder.join(&transfer), new.join(&transfer));
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&new);
             if let Err(err) = made.and_then(|()| std::fs::rename(&from, &to)) {
-                failed.get_or_insert(FileError::io("leave the record", &from, err));
+                failed.get_or_insert(FileError::io("hand over the record", &from, err));
             }
         }
         remove_empty(&self.folder);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Removes parts, of any owner, that nobody has written to for so long; returns how many. What cannot be removed is tried
-    /// again by the next sweep.
+    /// Removes parts of any owner that nobody has written to for `older_than`, and returns how
+    /// many. The next sweep retries what could not be removed.
     pub fn sweep(&self, older_than: Duration) -> Result<usize, FileError> {
         let mut swept = 0;
         for owner in names_in(&self.root)? {
@@ -140,7 +149,7 @@ impl PartRecords {
                 let transfer = owner.join(transfer);
                 for name in names_in(&transfer)? {
                     let record = transfer.join(&name);
-                    if self.is_left(&record, older_than) && self.remove_part(&record, &name).is_ok() {
+                    if self.is_abandoned(&record, older_than) && self.remove_part(&record, &name).is_ok() {
                         swept += 1;
                     }
                 }
@@ -151,8 +160,9 @@ impl PartRecords {
         Ok(swept)
     }
 
-    /// Whether neither the record nor its part was touched for so long, and nobody receives it now.
-    fn is_left(&self, record: &Path, older_than: Duration) -> bool {
+    /// Reports whether neither the record nor its part was touched for `older_than`, and nobody is
+    /// receiving it.
+    fn is_abandoned(&self, record: &Path, older_than: Duration) -> bool {
         let old = |modified: io::Result<SystemTime>| {
             modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age >= older_than))
         };
@@ -171,15 +181,15 @@ impl PartRecords {
         }
     }
 
-    /// Whether anything has the name that a record tells.
-    fn leads_somewhere(&self, record: &Path) -> Result<bool, FileError> {
+    /// Reports whether the path that a record names exists.
+    fn target_exists(&self, record: &Path) -> Result<bool, FileError> {
         let Ok(part) = std::fs::read_link(record) else { return Ok(false) };
         Ok(self.parent(&part)?.is_some_and(|(dir, name)| handle::stat_at(&dir, name).is_ok()))
     }
 
-    /// Removes what a record names, then the record.
+    /// Removes the part that a record names, then the record.
     fn remove_part(&self, record: &Path, name: &OsStr) -> Result<(), FileError> {
-        // Only links are records; anything else is not ours to remove.
+        // Only links are records. Anything else must not be removed.
         let Ok(part) = std::fs::read_link(record) else { return Ok(()) };
         let ours = name.to_str().filter(|name| is_part_id(name)).map(part_file_name);
         if part.is_absolute() && ours.as_deref().map(OsStr::new) == part.file_name() {
@@ -191,12 +201,12 @@ impl PartRecords {
                             && stat.st_uid == rustix::process::geteuid().as_raw() =>
                     {
                         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
-                            // It may have got its final name just now.
+                            // The part may just have received its final name.
                             Ok(()) | Err(Errno::NOENT) => {}
                             Err(err) => return Err(fail(err)),
                         }
                     }
-                    // What has taken its name is somebody else's.
+                    // Something else now has the part's name.
                     Ok(_) | Err(Errno::NOENT) => {}
                     Err(err) => return Err(fail(err)),
                 }
@@ -205,7 +215,8 @@ impl PartRecords {
         erase(record)
     }
 
-    /// The directory of a part, reached without following any link; `None` when it is not there any more.
+    /// Opens the directory of a part without following any link; `None` if it does not exist any
+    /// more.
     fn parent<'a>(&self, part: &'a Path) -> Result<Option<(std::os::fd::OwnedFd, &'a OsStr)>, FileError> {
         let (Some(above), Some(name)) = (part.parent(), part.file_name()) else { return Ok(None) };
         let plain = |component: Component<'_>| match component {
@@ -221,7 +232,7 @@ impl PartRecords {
                 Ok(Some((dir, name)))
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(err) => Err(FileError::io("look for the received part", part, err)),
+            Err(err) => Err(FileError::io("find the received part", part, err)),
         }
     }
 }
@@ -231,29 +242,29 @@ fn check_id(path: &Path, id: &str) -> Result<(), FileError> {
         return Ok(());
     }
     let shown: String = id.chars().take(80).collect();
-    let message = format!("{shown:?} cannot name a transfer");
+    let message = format!("{shown:?} is not a valid transfer name");
     Err(FileError::io("receive", path, io::Error::new(io::ErrorKind::InvalidInput, message)))
 }
 
-/// Only a link in a folder that is none itself is a record.
+/// Only a link whose folder is not itself a link is a record.
 fn erase(record: &Path) -> Result<(), FileError> {
     if !record.is_symlink() || record.parent().is_some_and(Path::is_symlink) {
         return Ok(());
     }
     match std::fs::remove_file(record) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => {
-            Err(FileError::io("erase the record", record, err))
+            Err(FileError::io("remove the record", record, err))
         }
         _ => Ok(()),
     }
 }
 
-/// Folders come with what they hold, and go with it.
+/// Folders are created with their first entry and removed with the last.
 fn remove_empty(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
 }
 
-/// What a folder holds. One that is not there holds nothing, and neither does a link: what it leads to are no records.
+/// Lists a folder. A missing folder and a link are empty: the target of a link holds no records.
 fn names_in(folder: &Path) -> Result<impl Iterator<Item = OsString> + use<>, FileError> {
     let is_folder = std::fs::symlink_metadata(folder).map(|meta| meta.is_dir());
     let entries =

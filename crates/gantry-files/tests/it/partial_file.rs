@@ -30,7 +30,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_read_only_file_of_ones_own_is_replaced_and_one_of_others_is_not() {
+fn own_read_only_file_is_replaced_but_not_that_of_others() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name| dir.path().join(name);
     for name in ["own", "foreign"] {
@@ -47,7 +47,7 @@ fn a_read_only_file_of_ones_own_is_replaced_and_one_of_others_is_not() {
             let foreign = scope.open_partial("foreign", "t2");
             assert!(matches!(foreign, Err(FileError::PermissionDenied { .. })), "{foreign:?}");
         }
-        // Who writes a file in place is asked for what its mode says.
+        // A write in place needs the permission that the file's mode grants.
         let written = scope.replace("own", &[b"other"], WriteOptions::default());
         assert!(matches!(written, Err(FileError::PermissionDenied { .. })), "{written:?}");
     })
@@ -57,7 +57,7 @@ fn a_read_only_file_of_ones_own_is_replaced_and_one_of_others_is_not() {
 }
 
 #[test]
-fn pieces_become_a_file_only_at_the_commit() {
+fn file_appears_only_at_the_commit() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let target = dir.path().join("ws/new/deep/file");
@@ -66,7 +66,8 @@ fn pieces_become_a_file_only_at_the_commit() {
     drop(partial);
     assert!(!target.exists());
 
-    // A second start finds what came, cuts what it does not trust, and goes on.
+    // A second start finds the received bytes, discards those that it does not trust, and
+    // continues.
     let mut partial = scope.open_partial("new/deep/file", "t1").unwrap();
     assert_eq!(partial.length(), 6);
     partial.append(b"junk").unwrap();
@@ -85,7 +86,7 @@ fn pieces_become_a_file_only_at_the_commit() {
 }
 
 #[test]
-fn the_old_file_stays_until_the_commit_and_after_a_discard() {
+fn old_file_stays_until_commit_and_after_discard() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let target = dir.path().join("ws/file");
@@ -104,7 +105,7 @@ fn the_old_file_stays_until_the_commit_and_after_a_discard() {
 }
 
 #[test]
-fn one_receiver_at_a_time() {
+fn second_receiver_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let first = scope.open_partial("file", "t1").unwrap();
@@ -116,7 +117,7 @@ fn one_receiver_at_a_time() {
 }
 
 #[test]
-fn what_is_no_place_for_a_file_is_refused() {
+fn invalid_destinations_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let ws = dir.path().join("ws");
@@ -139,15 +140,16 @@ fn what_is_no_place_for_a_file_is_refused() {
     assert!(matches!(refusing.open_partial("key", "t"), Err(FileError::Sensitive { .. })));
     assert_eq!(names(&ws), ["folder", "in_data", "out", "plain"]);
     assert_eq!(names(&dir.path().join("data")), Vec::<String>::new());
-    // A directory that took the place of the file meanwhile is not replaced.
+    // A directory that replaced the file in the meantime is not replaced.
     let partial = scope.open_partial("later", "t").unwrap();
     std::fs::create_dir(ws.join("later")).unwrap();
     assert!(matches!(partial.commit(0o644), Err(FileError::NotAFile { .. })));
 }
 
-/// Whoever may write into the directory can put something under the part's name: it gets none of the bytes.
+/// Anybody who may write into the directory can create an entry with the part's name. It receives
+/// none of the bytes.
 #[test]
-fn a_trap_under_the_parts_name_gets_nothing() {
+fn foreign_entry_with_the_part_name_receives_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let (ws, victim) = (dir.path().join("ws"), dir.path().join("victim"));
@@ -169,7 +171,7 @@ fn a_trap_under_the_parts_name_gets_nothing() {
 }
 
 #[test]
-fn hostile_paths_receive_and_send_nothing_outside() {
+fn hostile_paths_cannot_receive_or_send_outside() {
     let dir = tempfile::tempdir().unwrap();
     let arena = Arena::new(dir.path()).unwrap();
     let before = arena.outside().unwrap();
@@ -188,7 +190,7 @@ fn hostile_paths_receive_and_send_nothing_outside() {
     }
 }
 
-/// Receives the same file over and over until it is killed.
+/// Receives the same file in a loop until it is killed.
 #[test]
 fn receiver() {
     let Some(dir) = std::env::var_os(DIR) else {
@@ -210,7 +212,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// Goes on where an earlier receiver was, after proving that what came is right.
+/// Continues where an earlier receiver stopped, after checking that the received bytes are right.
 fn receive(scope: &Scope, mut resumed: impl FnMut(u64)) {
     let content = content();
     let mut partial = scope.open_partial("file", "t").unwrap();
@@ -228,7 +230,7 @@ fn check_whole(file: &Path) {
 }
 
 #[test]
-fn killed_receivers_lose_no_byte_and_show_no_part() {
+fn killed_receivers_lose_no_byte_and_expose_no_part() {
     let seed = seed();
     println!("GANTRY_SEED={seed}");
     let mut random = seed | 1;
@@ -238,7 +240,7 @@ fn killed_receivers_lose_no_byte_and_show_no_part() {
     let mut resumed = 0;
     for _ in 0..soak(100, 12) {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "partial::receiver", "--nocapture"])
+            .args(["--exact", "partial_file::receiver", "--nocapture"])
             .env(DIR, dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -263,7 +265,7 @@ fn killed_receivers_lose_no_byte_and_show_no_part() {
 }
 
 #[test]
-fn a_source_that_does_not_tell_its_size_is_none() {
+fn source_without_a_size_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     std::fs::write(dir.path().join("ws/empty"), "").unwrap();
@@ -271,12 +273,12 @@ fn a_source_that_does_not_tell_its_size_is_none() {
     let files = Files::new(FilesOptions::default()).unwrap();
     for (root, name) in [("/proc/sys/kernel/random", "uuid"), ("/proc/self", "environ")] {
         let refused = files.contained(Path::new(root)).unwrap().open_source(name).unwrap_err();
-        assert!(refused.to_string().contains("one that does not tell its size"), "{refused}");
+        assert!(refused.to_string().contains("a file that does not report its size"), "{refused}");
     }
 }
 
 #[test]
-fn a_source_tells_when_it_changed() {
+fn changed_source_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let path = dir.path().join("ws/file");
@@ -286,7 +288,8 @@ fn a_source_tells_when_it_changed() {
     assert_eq!((source.read_at(8, &mut block).unwrap(), &block[..2]), (2, &b"89"[..]));
     assert_eq!(source.meta().size, 10);
     source.check_unchanged().unwrap();
-    // Another name or another mode is the same content; a replaced file leaves this one whole.
+    // Another name or mode does not change the content, and a replaced file leaves the open one
+    // complete.
     std::fs::hard_link(&path, path.with_extension("link")).unwrap();
     std::fs::remove_file(&path).unwrap();
     source.check_unchanged().unwrap();
@@ -296,7 +299,7 @@ fn a_source_tells_when_it_changed() {
 }
 
 #[test]
-fn a_tree_is_told_whole_or_says_what_is_missing() {
+fn manifest_lists_every_entry_or_the_reason_it_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("ws/tree");
     std::fs::create_dir_all(tree.join("a/b")).unwrap();
@@ -317,8 +320,8 @@ fn a_tree_is_told_whole_or_says_what_is_missing() {
     std::fs::write(tree.join("b-key"), "").unwrap();
     std::fs::write(tree.join(OsStr::from_bytes(b"c-\xff")), "").unwrap();
     let refusing = scope(dir.path()).refusing(Arc::new(|path: &Path| path.ends_with("tree/b-key")));
-    let told: Vec<ManifestEntry> = refusing.manifest("tree").unwrap().map(Result::unwrap).collect();
-    let kinds: Vec<(&str, String)> = told
+    let entries: Vec<ManifestEntry> = refusing.manifest("tree").unwrap().map(Result::unwrap).collect();
+    let kinds: Vec<(&str, String)> = entries
         .iter()
         .map(|entry| {
             let kind = match &entry.kind {
@@ -339,7 +342,7 @@ fn a_tree_is_told_whole_or_says_what_is_missing() {
         ("a/up", "-> ..".to_owned()),
         ("a.txt", "file 0 751".to_owned()),
         ("b-key", "skipped: it may hold keys or credentials".to_owned()),
-        ("c-\u{fffd}", "skipped: its name is no UTF-8".to_owned()),
+        ("c-\u{fffd}", "skipped: its name is not valid UTF-8".to_owned()),
         ("pipe", "skipped: it is a FIFO".to_owned()),
         ("z-abs", "skipped: it is a link that leaves the directory: /etc/passwd".to_owned()),
         ("z-out", "skipped: it is a link that leaves the directory: ../x".to_owned()),
@@ -349,22 +352,25 @@ fn a_tree_is_told_whole_or_says_what_is_missing() {
 }
 
 #[test]
-fn gantrys_own_directory_and_deep_ones_are_not_sent() {
+fn closed_and_deep_directories_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("data/inner")).unwrap();
     let files =
         Files::new(FilesOptions { closed: vec![dir.path().join("data")], pending_dir: None }).unwrap();
-    let told: Vec<_> = files.free(dir.path()).unwrap().manifest(".").unwrap().map(Result::unwrap).collect();
-    assert_eq!(told.len(), 1);
-    assert!(matches!(&told[0].kind, ManifestKind::Skipped { reason } if reason.contains("Gantry")));
+    let entries: Vec<_> =
+        files.free(dir.path()).unwrap().manifest(".").unwrap().map(Result::unwrap).collect();
+    assert_eq!(entries.len(), 1);
+    assert!(matches!(&entries[0].kind, ManifestKind::Skipped { reason } if reason.contains("Gantry")));
     assert!(matches!(files.free(dir.path()).unwrap().manifest("data/inner"), Err(FileError::Closed { .. })));
 
     let deep = dir.path().join("deep").join("d/".repeat(200));
     std::fs::create_dir_all(deep).unwrap();
-    let told: Vec<_> =
+    let entries: Vec<_> =
         files.free(dir.path()).unwrap().manifest("deep").unwrap().map(Result::unwrap).collect();
-    assert_eq!(told.len(), 128);
-    assert!(matches!(&told[127].kind, ManifestKind::Skipped { reason } if reason.contains("deeper")));
+    assert_eq!(entries.len(), 128);
+    assert!(
+        matches!(&entries[127].kind, ManifestKind::Skipped { reason } if reason.contains("directories deep"))
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The passages of a text most like one that was not found, so that the caller sees what to correct.
+//! Finds the passages most similar to a text that was not found, so that the caller sees what to
+//! correct.
 //!
-//! Bounded: it scores windows of lines in the first megabytes only, and compares a few of them closely.
+//! The work is bounded: it scores windows of lines in the first megabytes only, and compares a few
+//! of them closely.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
@@ -9,22 +11,22 @@ const MAX_PASSAGES: usize = 3;
 const MAX_SCANNED_BYTES: usize = 4 * 1024 * 1024;
 const MAX_SCANNED_LINES: usize = 100_000;
 const MAX_OLD_LINES: usize = 200;
-/// Lines beyond this length are compared and shown by their start.
+/// Lines longer than this are compared and shown by their start.
 const MAX_LINE_BYTES: usize = 200;
 const MAX_SHOWN_LINES: usize = 8;
-/// What shares less than this of its character pairs is not worth showing.
+/// A passage that shares fewer of its character pairs is not shown.
 const MIN_LIKENESS: f64 = 0.4;
 
-/// A passage of the file that resembles what was looked for.
+/// `Passage` is a part of the file that resembles the text that was searched for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
-    /// The first line's number, counted from 1.
+    /// The number of the first line, counted from 1.
     pub line: u64,
-    /// The lines, shortened where long.
+    /// The lines. Long ones are shortened.
     pub lines: Vec<String>,
 }
 
-/// The closest passages, best first; at most three, none if nothing is near.
+/// Returns the most similar passages, best first: at most three, and none if nothing is similar.
 pub(crate) fn passages(text: &str, old: &str) -> Vec<Passage> {
     let wanted: Vec<&str> = old.lines().take(MAX_OLD_LINES).map(head).collect();
     let Some(anchor) = wanted.iter().position(|line| !line.trim().is_empty()) else { return Vec::new() };
@@ -46,7 +48,7 @@ pub(crate) fn passages(text: &str, old: &str) -> Vec<Passage> {
     scored.iter().take(MAX_PASSAGES).map(passage).collect()
 }
 
-/// The end of an error message: the passages with line numbers.
+/// Formats the passages with line numbers, as the end of an error message.
 pub(crate) fn describe(passages: &[Passage]) -> String {
     let mut text = String::new();
     for (index, passage) in passages.iter().enumerate() {
@@ -59,7 +61,7 @@ pub(crate) fn describe(passages: &[Passage]) -> String {
     text
 }
 
-/// Windows in which most lines equal the wanted ones but for white space around them.
+/// Returns windows in which most lines equal the wanted ones, apart from white space around them.
 fn starts_by_equal_lines(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, line) in wanted.iter().enumerate() {
@@ -67,7 +69,8 @@ fn starts_by_equal_lines(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
             places.entry(line.trim()).or_default().push(index);
         }
     }
-    // A line that stands often in both would vote everywhere: each line of the file has few votes.
+    // A line that occurs often in both texts would vote everywhere, so each line of the file has
+    // few votes.
     const MAX_VOTES: usize = 4;
     let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
     for (number, line) in lines.iter().enumerate() {
@@ -80,7 +83,7 @@ fn starts_by_equal_lines(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     best(votes.into_iter().map(|(start, count)| (count as f64, start)))
 }
 
-/// Windows whose first line is like the first wanted one.
+/// Returns windows whose first line is similar to the first wanted line.
 fn starts_by_likeness(lines: &[&str], wanted: &[&str], anchor: usize) -> Vec<usize> {
     let pairs = Pairs::of(wanted[anchor]);
     let scored =
@@ -88,7 +91,7 @@ fn starts_by_likeness(lines: &[&str], wanted: &[&str], anchor: usize) -> Vec<usi
     best(scored.filter(|(score, _)| *score >= MIN_LIKENESS))
 }
 
-/// The best few, by score and then by place.
+/// Returns the best few, by score and then by position.
 fn best(scored: impl Iterator<Item = (f64, usize)>) -> Vec<usize> {
     const KEPT: usize = 8;
     let mut kept: Vec<(f64, usize)> = Vec::with_capacity(KEPT + 1);
@@ -111,7 +114,7 @@ fn likeness_of_window(lines: &[&str], wanted: &[&str], start: usize) -> f64 {
     sum / wanted.len() as f64
 }
 
-/// The pairs of neighbouring bytes of a line, without the white space around it.
+/// `Pairs` holds the pairs of neighbouring bytes of a line, without the white space around it.
 struct Pairs {
     line: Vec<u8>,
     pairs: HashSet<[u8; 2]>,
@@ -123,13 +126,14 @@ impl Pairs {
         Pairs { line: line.to_vec(), pairs: line.windows(2).map(|pair| [pair[0], pair[1]]).collect() }
     }
 
-    /// From 0, nothing in common, to 1, equal.
+    /// Returns a value from 0 (nothing in common) to 1 (equal).
     fn likeness(&self, other: &str) -> f64 {
         let other = other.trim().as_bytes();
         if other == self.line {
             return 1.0;
         }
-        // A line of another size cannot share most pairs; saying so early keeps long scans cheap.
+        // A line of a very different length cannot share most pairs. Returning early keeps long
+        // scans cheap.
         if other.len() < 2
             || self.line.len() < 2
             || other.len() * 4 < self.line.len()
@@ -146,7 +150,7 @@ fn head(line: &str) -> &str {
     &line[..floor(line, MAX_LINE_BYTES)]
 }
 
-/// The nearest character boundary at or below `at`.
+/// Returns the nearest character boundary at or below `at`.
 fn floor(text: &str, at: usize) -> usize {
     text.floor_char_boundary(at)
 }

@@ -1,4 +1,5 @@
-//! Moving, copying and removing: none ever overwrites, and neither moving nor removing follows a last link.
+//! Moves, copies and removes files. None of these overwrites anything, and neither moving nor
+//! removing follows a final link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,7 +18,7 @@ use crate::scope::{FileMeta, OpenDir, Scope};
 
 const COPY_BYTES: usize = 1024 * 1024;
 
-/// What a move did, in real absolute paths.
+/// `Moved` says what a move did, in real absolute paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     pub from: PathBuf,
@@ -25,7 +26,7 @@ pub struct Moved {
 }
 
 impl Scope {
-    /// A copy of a file, with its attributes, under a name that is free. Follows a last link of `from`.
+    /// Copies a file with its attributes to a name that is free. Follows a final link of `from`.
     pub fn copy_new(
         &self,
         from: impl AsRef<Path>,
@@ -38,7 +39,8 @@ impl Scope {
         self.copy_file(&source, &target, asked_from, asked_to, cancelled)
     }
 
-    /// Gives a file, link or directory a new name that is free. Across devices a file is copied, synced, then removed.
+    /// Gives a file, link or directory a new name that is free. Across devices a file is copied,
+    /// synced, then removed.
     pub fn rename_new(
         &self,
         from: impl AsRef<Path>,
@@ -57,7 +59,7 @@ impl Scope {
         let id = FileMeta::of(&stat).id;
         self.files.inner.closed.check_id(id, asked_from)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            self.files.inner.closed.check_holds_none(id, asked_from)?;
+            self.files.inner.closed.check_contains_none(id, asked_from)?;
         }
         match replace::rename_new(&source.dir, from_name, &target.dir, to_name) {
             Ok(()) => {}
@@ -70,7 +72,8 @@ impl Scope {
         Ok(Moved { from: source.path, to: target.path })
     }
 
-    /// Whether nothing has this name yet, not even a broken link. Only a move itself can say so for sure.
+    /// Reports whether nothing has this name yet, not even a broken link. Only the move itself can
+    /// be certain.
     pub fn is_free(&self, path: impl AsRef<Path>) -> Result<bool, FileError> {
         let asked = path.as_ref();
         let place = self.place(asked, LastLink::Keep, Missing::Note)?;
@@ -82,10 +85,11 @@ impl Scope {
         }
     }
 
-    /// Makes a directory and those on the way to it, and opens it.
+    /// Creates a directory and its missing parents, and opens it.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<OpenDir, FileError> {
         let asked = path.as_ref();
-        // Whatever would lie in it: the directories on the way to that are the ones wanted.
+        // Resolving a name inside the directory creates the directories on the way to it, which are
+        // the wanted ones.
         self.place(&asked.join("entry"), LastLink::Keep, Missing::Make).map_err(|err| err.about(asked))?;
         self.open_dir(asked)
     }
