@@ -1,6 +1,8 @@
-//! Names of tools and ids of calls as every API accepts them. A model may write any text as a name, and each provider makes
-//! up ids in its own way: one that another API refuses would fail every later request of the session. Only what is sent
-//! is rewritten; the conversation keeps what the model wrote.
+//! Rewrites names of tools and ids of calls into a form that every API accepts.
+//!
+//! A model may write any text as a name, and each provider creates ids in its own way. One that
+//! another API refuses would fail every later request of the session. Only the outgoing request is
+//! rewritten; the conversation keeps what the model wrote.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +12,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// OpenAI accepts ids of at most 40 characters.
 const MAX_ID_CHARS: usize = 40;
 
-/// The names of one request. The same name is always sent in the same form, and two names never are.
+/// `Names` holds the names of one request. A name is always sent in the same form, and two names
+/// never share a form.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     sent: HashMap<String, String>,
@@ -29,7 +32,7 @@ impl Names {
     }
 
     pub(crate) fn accept(&mut self, name: &str) -> String {
-        // Both spellings of an offered tool are its name.
+        // An offered tool may be written with `::` or `__`.
         let known = self.sent.get(name).or_else(|| self.sent.get(&name.replace("::", "__")));
         if let Some(known) = known {
             return known.clone();
@@ -40,15 +43,16 @@ impl Names {
     }
 }
 
-/// The ids of one request. Anthropic wants every id of a conversation to be different.
+/// `Ids` holds the ids of one request. Anthropic requires all ids of a conversation to be
+/// different.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     unique: Unique,
 }
 
 impl Ids {
-    /// A form that no earlier call of the request has. It depends on the calls before it alone, so a longer conversation
-    /// begins with the same bytes.
+    /// Returns a form that no earlier call of the request has. It depends only on the calls before
+    /// it, so a longer conversation begins with the same bytes.
     pub(crate) fn accept(&mut self, id: &str) -> String {
         self.unique.make(id, MAX_ID_CHARS)
     }
@@ -57,7 +61,7 @@ impl Ids {
 #[derive(Debug, Default)]
 struct Unique {
     taken: HashSet<String>,
-    /// How often each plain form was asked for.
+    /// How often each plain form was requested.
     copies: HashMap<String, u64>,
 }
 
@@ -81,7 +85,7 @@ impl Unique {
     }
 }
 
-/// Letters, digits, `_` and `-`. A text that is too long ends with a hash of the whole.
+/// Keeps letters, digits, `_` and `-`. A text that is too long ends with a hash of the whole.
 fn plain(text: &str, longest: usize) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let plain: String = text.chars().map(|c| if fits(c) { c } else { '_' }).take(longest + 1).collect();
@@ -102,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_rewritten_alike_and_never_to_the_same() {
+    fn names_are_rewritten_consistently_and_stay_distinct() {
         let mut names = Names::new(["Bash", "tool__file_read", "a_b"].into_iter());
         assert_eq!(names.accept("Bash"), "Bash");
         assert_eq!(names.accept("tool::file_read"), "tool__file_read");
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_unlike_each_other_and_short() {
+    fn ids_are_distinct_and_short() {
         let mut ids = Ids::default();
         let long = format!("toolu_{}", "1".repeat(60));
         let sent: Vec<String> =

@@ -1,4 +1,4 @@
-//! One attempt: a request goes out, and the stream that comes back is read until it ends, stalls or is cut.
+//! One attempt: sends a request, and reads the stream until it ends, stalls or is cut.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::model::Model;
 use crate::models::Reached;
 use crate::{Reply, StreamEvent};
 
-/// Of one answer with everything around it: more than any model writes.
+/// The limit for one answer with all its framing: more than any model writes.
 const MAX_STREAM_BYTES: usize = 64 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// Between the last event and the end of an answer.
-const LINGER: Duration = Duration::from_millis(100);
+/// How long to wait between the last event and the end of an answer.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
-/// An answer that is asked for.
+/// `Attempt` is one request for an answer.
 pub(crate) struct Attempt<'a> {
     pub(crate) reached: &'a Reached,
     pub(crate) model: &'a Model,
@@ -39,7 +39,7 @@ impl Attempt<'_> {
         let key =
             key.map_err(|reason| Fault::Final(ModelError::Key { provider: provider.name.clone(), reason }))?;
         let answer = self.stream(key.as_deref(), events).await;
-        // A server may say the key back.
+        // A server may repeat the key in its answer.
         answer.map_err(|fault| match key {
             Some(key) => fault.without(&key),
             None => fault,
@@ -82,9 +82,9 @@ impl Attempt<'_> {
         let mut decoder = Decoder::new(provider.kind, self.model.clone(), self.prompt_tokens);
         let mut lines = SseStream::from_bytes_stream(chunks(response.body, first_byte, self.limits.stall));
         loop {
-            // Once all is said, the end is waited for only to keep the connection.
+            // After the last event, the end is awaited only to keep the connection.
             let next = match decoder.is_complete() {
-                true => tokio::time::timeout(LINGER, lines.next()).await.unwrap_or_default(),
+                true => tokio::time::timeout(CLOSE_WAIT, lines.next()).await.unwrap_or_default(),
                 false => lines.next().await,
             };
             match next {
@@ -113,7 +113,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Why there are no more bytes though there should be.
+/// `Cut` says why no more bytes arrive although they should.
 #[derive(Debug, thiserror::Error)]
 enum Cut {
     #[error(transparent)]
@@ -140,7 +140,7 @@ impl Cut {
     }
 }
 
-/// The body's bytes; any of them is a sign of life.
+/// Yields the bytes of the body; any byte counts as activity.
 fn chunks(body: Body, first: Duration, stall: Duration) -> impl Stream<Item = Result<Bytes, Cut>> + Unpin {
     let start = Some((body, first, 0_usize));
     let next = move |state: Option<(Body, Duration, usize)>| async move {

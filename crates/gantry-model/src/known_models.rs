@@ -1,4 +1,5 @@
-//! What is known of well-known models without asking anyone: prices, windows, what they accept. A configuration overrides it.
+//! What is known about well-known models: prices, windows, supported features. The configuration
+//! overrides it.
 
 use crate::model::{Facts, ThinkingStyle};
 use crate::money::{LongPrompt, Price, Rates};
@@ -9,23 +10,25 @@ pub const PRICES_AS_OF: &str = "2026-11-16";
 
 struct Known {
     kind: ProviderKind,
-    /// The model's name, or its beginning: dated versions follow.
+    /// The model's name, or its beginning, which a date may follow.
     id: &'static str,
     facts: Facts,
 }
 
-/// The models that a provider offers by itself, the usual choice for `deep`, `balanced` and `fast` first.
+/// Returns the models that a provider offers by default. The usual choices for `deep`, `balanced`
+/// and `fast` come first.
 pub(crate) fn offered(kind: ProviderKind) -> impl Iterator<Item = &'static str> {
     KNOWN.iter().filter(move |known| known.kind == kind).map(|known| known.id)
 }
 
-/// By the longest name that the model's begins with.
+/// Finds the entry with the longest name that the model's name begins with.
 pub(crate) fn facts(kind: ProviderKind, id: &str) -> Option<Facts> {
     let known = KNOWN.iter().filter(|known| known.kind == kind && is_version_of(id, known.id));
     known.max_by_key(|known| known.id.len()).map(|known| known.facts)
 }
 
-/// `claude-haiku-4-5-20251001` is a version of `claude-haiku-4-5`; `gpt-5-mini` is none of `gpt-5`.
+/// `claude-haiku-4-5-20251001` is a version of `claude-haiku-4-5`; `gpt-5-mini` is not a version of
+/// `gpt-5`.
 fn is_version_of(id: &str, known: &str) -> bool {
     let rest = id.strip_prefix(known);
     rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_date))
@@ -77,7 +80,7 @@ const fn gpt(id: &'static str, context_window: u64, max_output: u32, effort: boo
     }
 }
 
-/// Long prompts cost twice as much, and what they are answered with half more.
+/// Long prompts cost twice as much, and their answers half as much again.
 const fn newer_gpt(id: &'static str, input: f64, output: f64) -> Known {
     let long = Rates { output: output * 1.5, ..Rates::usual(input * 2.0, 0.0) };
     let price =
@@ -95,7 +98,7 @@ const fn newer_gpt(id: &'static str, input: f64, output: f64) -> Known {
     }
 }
 
-/// Where writing the cache costs nothing beside the input.
+/// For models where writing the cache costs no more than input.
 const fn read_at(input: f64, output: f64, cache_read: f64) -> Rates {
     Rates { input, output, cache_read, cache_write: input }
 }
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dated_version_is_the_model_and_a_sibling_is_not() {
+    fn dated_version_matches_the_model_and_a_sibling_does_not() {
         let input = |kind, id| facts(kind, id).and_then(|facts| facts.price).map(|price| price.rates.input);
         let (anthropic, openai) = (ProviderKind::Anthropic, ProviderKind::Openai);
         assert_eq!(input(anthropic, "claude-haiku-4-5-20251001"), Some(1.0));

@@ -1,4 +1,4 @@
-//! A turn as bytes, in either wire format.
+//! Encodes a turn as bytes, in either wire format.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::provider::ProviderKind;
 pub(super) enum Emit {
     Bytes(Vec<u8>),
     Wait(Duration),
-    /// Nothing more, and the connection stays.
+    /// Sends nothing more and keeps the connection open.
     Stall,
     Close,
 }
@@ -21,7 +21,7 @@ pub(super) enum Emit {
 /// The last chunk.
 const END: &[u8] = b"0\r\n\r\n";
 
-/// What a stream is made of before it is cut into writes.
+/// `Event` is a part of a stream before it is divided into writes.
 enum Event {
     Data(Vec<u8>),
     Wait(Duration),
@@ -102,7 +102,8 @@ pub(super) fn turn(turn: &Turn, heard: &Heard, script: &Script) -> Vec<Emit> {
     writer.emits
 }
 
-/// Chunks of the sizes that the turn wants, each in a packet of its own as far as that can be.
+/// `Writer` sends chunks of the sizes that the turn specifies, each in its own packet where
+/// possible.
 struct Writer<'a> {
     turn: &'a Turn,
     emits: Vec<Emit>,
@@ -178,7 +179,7 @@ fn respond(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<Emit> {
     vec![Emit::Bytes(text.into_bytes())]
 }
 
-/// What only this server can have signed, for this model and these words.
+/// Returns a signature that only this server can create, for this model and text.
 pub(super) fn sign(model: &str, words: &str) -> String {
     let mut hasher = DefaultHasher::new();
     (model, words).hash(&mut hasher);
@@ -198,7 +199,8 @@ fn pieces(text: &str, size: Option<usize>) -> Vec<String> {
     letters.chunks(size.unwrap_or(24).max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
-/// Unique, also over restarts: of the conversation so far and the call's place.
+/// Returns an id from the conversation so far and the position of the call. It is unique, also
+/// across restarts.
 fn call_id(prefix: &str, heard: &Heard, at: usize) -> String {
     let mut hasher = DefaultHasher::new();
     heard.body["messages"].to_string().hash(&mut hasher);
