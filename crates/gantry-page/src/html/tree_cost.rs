@@ -1,5 +1,7 @@
-//! Whether a page can be made into a tree at a cost that grows with its length. Some pages cannot: each start tag looks through all
-//! that is open, formatting that is never closed is opened again in every paragraph, and attributes are compared with each other.
+//! Decides whether a page can be parsed into a tree at a cost that grows linearly with its length.
+//!
+//! Some pages cannot: each start tag searches all open elements, formatting that is never closed is
+//! opened again in every paragraph, and attributes are compared with each other.
 
 use super::element::{self, Content, Kind};
 use super::token::{Token, Tokenizer};
@@ -45,7 +47,8 @@ pub(crate) fn is_bounded(html: &str) -> bool {
     true
 }
 
-/// Whether it stays open until something says otherwise. Items, cells and the like end where the next one begins.
+/// Reports whether the element stays open until something ends it. Items, cells and similar
+/// elements end where the next one begins.
 fn holds(kind: Kind) -> bool {
     !matches!(
         kind,

@@ -1,4 +1,5 @@
-//! Panics that are expected and caught say nothing on standard error. All others are reported as before.
+//! Silences panics that are expected and caught. All others are reported on standard error as
+//! before.
 
 use std::cell::Cell;
 use std::panic;
@@ -8,10 +9,12 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`, which catches its own panics; on this thread none of them is reported meanwhile.
+/// Runs `work`, which catches its own panics. None of them is reported on this thread in the
+/// meantime.
 pub(super) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     static HOOK: Once = Once::new();
-    // Once for the process: the hook is everybody's, and what it leaves alone goes where it went before.
+    // The hook is installed once, because the whole process shares it. It passes all other panics
+    // to the previous hook.
     HOOK.call_once(|| {
         let report = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -43,7 +46,7 @@ mod tests {
     const INSIDE: &str = "GANTRY_QUIET_PANICS";
 
     #[test]
-    fn only_what_is_caught_here_is_quiet() {
+    fn only_caught_panics_are_silent() {
         if std::env::var_os(INSIDE).is_some() {
             let caught = quietly(|| catch_unwind(|| panic!("a page that nobody hears of")));
             let nested = quietly(|| {
@@ -55,15 +58,15 @@ mod tests {
             assert!(caught.is_err() && nested.is_err() && elsewhere.is_err() && after.is_err());
             return;
         }
-        let name = "pdf::quiet::tests::only_what_is_caught_here_is_quiet";
+        let name = "pdf::silence_panics::tests::only_caught_panics_are_silent";
         let ran = Command::new(std::env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture"])
             .env(INSIDE, "1")
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "{told}");
-        assert!(!told.contains("nobody hears of"), "{told}");
-        assert!(told.contains("another thread") && told.contains("after all"), "{told}");
+        let output = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{output}");
+        assert!(!output.contains("nobody hears of"), "{output}");
+        assert!(output.contains("another thread") && output.contains("after all"), "{output}");
     }
 }
