@@ -26,11 +26,11 @@ const UP: &str = "../../../../../../../../../../../../../../../../";
 
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
-    entries: Vec<Entry>,
+    entries: Vec<ClosedPath>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ClosedPath {
     /// The path as configured. It is resolved at each check, because the entry may be created or
     /// replaced later.
     path: PathBuf,
@@ -43,7 +43,11 @@ struct Entry {
 
 impl Closed {
     pub(crate) fn new(paths: &[PathBuf]) -> Result<Closed, FileError> {
-        paths.iter().map(|path| Entry::new(path)).collect::<Result<_, _>>().map(|entries| Closed { entries })
+        paths
+            .iter()
+            .map(|path| ClosedPath::new(path))
+            .collect::<Result<_, _>>()
+            .map(|entries| Closed { entries })
     }
 
     /// Returns the identities that are closed at this moment.
@@ -122,7 +126,7 @@ impl Closed {
                 return Err(refused());
             }
             let below = depth.checked_sub(height).and_then(|from| names.get(from..));
-            let would_be_closed = |entry: &Entry| {
+            let would_be_closed = |entry: &ClosedPath| {
                 entry.ancestor == id && below.is_some_and(|below| starts_with(below, &entry.below))
             };
             if self.entries.iter().any(would_be_closed) {
@@ -133,8 +137,8 @@ impl Closed {
     }
 }
 
-impl Entry {
-    fn new(path: &Path) -> Result<Entry, FileError> {
+impl ClosedPath {
+    fn new(path: &Path) -> Result<ClosedPath, FileError> {
         let fail = |err| FileError::io("open", path, err);
         let held = match handle::open_any(path) {
             Ok(fd) => {
@@ -155,7 +159,7 @@ impl Entry {
             below.insert(0, name.into());
             ancestor = parent;
             if let Ok(stat) = rustix::fs::statat(CWD, ancestor, AtFlags::empty()) {
-                return Ok(Entry { path: path.into(), held, ancestor: FileId::of(&stat), below });
+                return Ok(ClosedPath { path: path.into(), held, ancestor: FileId::of(&stat), below });
             }
         }
     }

@@ -69,7 +69,7 @@ impl Scope {
     ) -> Result<FoundFiles, FileError> {
         let directory = self.open_dir(directory.as_ref())?;
         let found = FoundFiles { directory: directory.path.clone(), ..FoundFiles::default() };
-        let mut walk = Walk { options, closed: self.files.closed_ids(), seen: 0, found };
+        let mut walk = NameWalk { options, closed: self.files.closed_ids(), seen: 0, found };
         match walk.directory(&directory.fd, &directory.path, 0) {
             Ok(()) => Ok(walk.found),
             Err(Stop::Cancelled) => Err(FileError::Cancelled),
@@ -82,7 +82,7 @@ impl Scope {
     }
 }
 
-struct Walk<'a> {
+struct NameWalk<'a> {
     options: FindByName<'a>,
     closed: Vec<FileId>,
     seen: usize,
@@ -95,7 +95,7 @@ enum Stop {
     Unreadable(Errno),
 }
 
-impl Walk<'_> {
+impl NameWalk<'_> {
     fn directory(&mut self, dir: &OwnedFd, path: &Path, level: usize) -> Result<(), Stop> {
         for name in self.names(dir)? {
             if self.options.cancelled.load(Ordering::Relaxed) {

@@ -76,7 +76,7 @@ impl Scope {
         cancelled: &AtomicBool,
     ) -> Result<Listing, FileError> {
         let dir = self.open_dir(path.as_ref())?;
-        let mut walk = Walk {
+        let mut walk = ListWalk {
             scope: self,
             closed: self.files.closed_ids(),
             recursive: options.recursive,
@@ -101,7 +101,7 @@ impl Scope {
     }
 }
 
-struct Walk<'a> {
+struct ListWalk<'a> {
     scope: &'a Scope,
     closed: Vec<FileId>,
     recursive: bool,
@@ -125,13 +125,13 @@ enum Stop {
     Failed(Errno),
 }
 
-/// `Step` is one step in a directory: an entry, or what is below one.
-enum Step {
+/// `ListStep` is one step in a directory: an entry, or what is below one.
+enum ListStep {
     Entry(OsString),
     Below(OsString),
 }
 
-impl Walk<'_> {
+impl ListWalk<'_> {
     /// Lists one directory. `prefix` is its path below the listed one, with a final slash.
     fn directory(&mut self, dir: &OwnedFd, prefix: Vec<u8>, depth: usize) -> Result<(), Stop> {
         for step in self.steps(dir)? {
@@ -143,8 +143,8 @@ impl Walk<'_> {
                 return Ok(());
             }
             match step {
-                Step::Entry(name) => self.entry(dir, &prefix, &name),
-                Step::Below(name) => self.below(dir, &prefix, &name, depth)?,
+                ListStep::Entry(name) => self.entry(dir, &prefix, &name),
+                ListStep::Below(name) => self.below(dir, &prefix, &name, depth)?,
             }
         }
         Ok(())
@@ -152,8 +152,8 @@ impl Walk<'_> {
 
     /// Returns the steps of a directory, ordered so that the paths come out in byte order: `a`,
     /// `a.txt`, `a/b`.
-    fn steps(&self, dir: &OwnedFd) -> Result<Vec<Step>, Stop> {
-        let mut steps: Vec<(Vec<u8>, Step)> = Vec::new();
+    fn steps(&self, dir: &OwnedFd) -> Result<Vec<ListStep>, Stop> {
+        let mut steps: Vec<(Vec<u8>, ListStep)> = Vec::new();
         for entry in Dir::read_from(dir).map_err(Stop::Failed)? {
             let entry = entry.map_err(Stop::Failed)?;
             let bytes = entry.file_name().to_bytes();
@@ -168,9 +168,9 @@ impl Walk<'_> {
                 _ => false,
             };
             if is_dir && self.recursive {
-                steps.push(([bytes, b"/"].concat(), Step::Below(name.clone())));
+                steps.push(([bytes, b"/"].concat(), ListStep::Below(name.clone())));
             }
-            steps.push((bytes.to_vec(), Step::Entry(name)));
+            steps.push((bytes.to_vec(), ListStep::Entry(name)));
             if self.listing.total + steps.len() > MAX_COUNTED * 2 {
                 break;
             }

@@ -26,7 +26,7 @@ pub use self::{
 };
 
 use self::{
-    find_place::{Found, Placed, Search},
+    find_place::{Placed, Placement, Search},
     lines::Lines,
     pieces::Pieces,
 };
@@ -205,16 +205,16 @@ fn place_all(lines: &Lines<'_>, patch: &FilePatch<'_>, fuzz: u8) -> Result<Vec<P
     for (index, hunk) in patch.hunks.iter().enumerate() {
         let (number, header) = (index + 1, || hunk.header.to_owned());
         match search.place(hunk, fuzz) {
-            Found::Here(place) => placed.push(place),
-            Found::Nowhere => {
+            Placement::Here(place) => placed.push(place),
+            Placement::Nowhere => {
                 return Err(PatchError::Rejected(Box::new(rejected(&search, lines, hunk, number))));
             }
-            Found::Frozen => return Err(PatchError::Overlapping { hunk: number, header: header() }),
-            Found::Several(lines) => {
+            Placement::Frozen => return Err(PatchError::Overlapping { hunk: number, header: header() }),
+            Placement::Several(lines) => {
                 return Err(PatchError::Ambiguous { hunk: number, header: header(), lines });
             }
-            Found::NoHint => return Err(PatchError::NoPlace { hunk: number, header: header() }),
-            Found::TooCostly => return Err(PatchError::TooCostly),
+            Placement::NoHint => return Err(PatchError::NoPlace { hunk: number, header: header() }),
+            Placement::TooCostly => return Err(PatchError::TooCostly),
         }
     }
     Ok(placed)
@@ -226,7 +226,7 @@ fn is_applied(lines: &Lines<'_>, patch: &FilePatch<'_>) -> bool {
     patch.hunks.iter().all(|hunk| {
         let reversed = hunk.reversed();
         reversed.lines.iter().any(|line| line.role != LineRole::Added)
-            && matches!(search.place(&reversed, 0), Found::Here(_))
+            && matches!(search.place(&reversed, 0), Placement::Here(_))
     })
 }
 

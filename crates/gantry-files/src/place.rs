@@ -115,7 +115,7 @@ impl Tree {
         } else {
             (self.start.clone(), path)
         };
-        let mut walk = Walk {
+        let mut walk = PathWalk {
             tree: self,
             asked: path,
             dir: None,
@@ -141,8 +141,8 @@ impl Tree {
     }
 }
 
-/// `Walk` follows one path from the tree's root.
-struct Walk<'a> {
+/// `PathWalk` follows one path from the tree's root.
+struct PathWalk<'a> {
     tree: &'a Tree,
     asked: &'a Path,
     /// The handle of `names`, opened when first needed.
@@ -154,7 +154,7 @@ struct Walk<'a> {
     links: usize,
 }
 
-impl Walk<'_> {
+impl PathWalk<'_> {
     /// Resolves the common case in one system call: no `..`, and no link before the last name.
     fn resolve_direct(&mut self, last: LastLink) -> Result<Option<Place>, FileError> {
         if self.todo.iter().any(|name| name == "." || name == "..") {

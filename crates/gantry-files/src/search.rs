@@ -21,9 +21,9 @@ use std::{
 use globset::{GlobBuilder, GlobMatcher};
 
 use self::{
-    lines::{Line, LineMatcher},
+    lines::{LineMatcher, MatchingLine},
     order::Ordered,
-    text::{Outcome, Scratch},
+    text::{FileMatches, Scratch},
 };
 use crate::{
     error::FileError,
@@ -240,7 +240,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, outcome: Outcome, path: impl Fn() -> PathBuf) {
+    fn add(&mut self, outcome: FileMatches, path: impl Fn() -> PathBuf) {
         if outcome.unreadable {
             self.skipped.unreadable += 1;
             self.skipped.note(&path);
@@ -251,7 +251,7 @@ impl Batch {
         }
         if !outcome.lines.is_empty() {
             let path = path();
-            let matched = |Line { number, content, beyond }| Match {
+            let matched = |MatchingLine { number, content, beyond }| Match {
                 path: path.clone(),
                 line: number,
                 content,

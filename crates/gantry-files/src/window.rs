@@ -77,7 +77,7 @@ pub fn window(file: &OpenFile, request: &WindowRequest, cancelled: &AtomicBool) 
     let head = file.read_up_to(4)?;
     let in_memory = Encoding::of(&head).is_utf16() || file.meta.size == 0;
     if !in_memory {
-        let source = Source::File { file: &file.file, size: file.meta.size };
+        let source = CountedBytes::File { file: &file.file, size: file.meta.size };
         return window_of(file, &source, None, request, cancelled);
     }
     window_of_bytes(file, file.read_all(MAX_IN_MEMORY)?, request, cancelled)
@@ -102,14 +102,14 @@ fn window_of_bytes(
     let kept_mark = if decoded.encoding == Encoding::Utf8Marked { 3 } else { 0 };
     let whole = if kept_mark > 0 { &bytes[..] } else { decoded.text.as_bytes() };
     let tag = tag::of_bytes(&bytes);
-    let mut window = window_of(file, &Source::Memory(whole), Some(tag), request, cancelled)?;
+    let mut window = window_of(file, &CountedBytes::Memory(whole), Some(tag), request, cancelled)?;
     window.size = bytes.len() as u64;
     Ok(window)
 }
 
 fn window_of(
     file: &OpenFile,
-    source: &Source<'_>,
+    source: &CountedBytes<'_>,
     known_tag: Option<String>,
     request: &WindowRequest,
     cancelled: &AtomicBool,
@@ -152,17 +152,17 @@ fn window_of(
     })
 }
 
-/// `Source` is the bytes to count: a file up to its size at opening, or memory.
-enum Source<'a> {
+/// `CountedBytes` is the bytes to count: a file up to its size at opening, or memory.
+enum CountedBytes<'a> {
     File { file: &'a File, size: u64 },
     Memory(&'a [u8]),
 }
 
-impl Source<'_> {
+impl CountedBytes<'_> {
     fn size(&self) -> u64 {
         match self {
-            Source::File { size, .. } => *size,
-            Source::Memory(bytes) => bytes.len() as u64,
+            CountedBytes::File { size, .. } => *size,
+            CountedBytes::Memory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -173,12 +173,12 @@ impl Source<'_> {
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let buffer = &mut buffer[..wanted];
         match self {
-            Source::Memory(bytes) => {
+            CountedBytes::Memory(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 buffer.copy_from_slice(&bytes[start..start + wanted]);
                 Ok(buffer)
             }
-            Source::File { file, .. } => {
+            CountedBytes::File { file, .. } => {
                 let filled = fill_from(file, buffer, offset)?;
                 Ok(&buffer[..filled])
             }
@@ -211,7 +211,11 @@ impl Counted {
 }
 
 /// Counts lines, checks UTF-8 and hashes in one pass; `None` if cancelled.
-fn count_and_hash(source: &Source<'_>, hash: bool, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
+fn count_and_hash(
+    source: &CountedBytes<'_>,
+    hash: bool,
+    cancelled: &AtomicBool,
+) -> io::Result<Option<Counted>> {
     let mut counted = Counted { utf8: true, ..Counted::default() };
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BLOCK_BYTES.min(source.size() as usize)];
@@ -260,9 +264,10 @@ fn continues_utf8(carry: &mut Vec<u8>, block: &[u8]) -> bool {
     }
 }
 
-/// Only counts lines, each half of the file on a separate thread; `None` if cancelled.
-fn count_on_two_threads(source: &Source<'_>, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
-    let Source::File { file, size } = *source else { return count_and_hash(source, false, cancelled) };
+/// Only counts lines; `None` if cancelled. Only files above the hashing limit come here. Each half
+/// is counted on a separate thread, so that a large file does not wait for one core.
+fn count_on_two_threads(source: &CountedBytes<'_>, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
+    let CountedBytes::File { file, size } = *source else { return count_and_hash(source, false, cancelled) };
     let blocks = size.div_ceil(BLOCK_BYTES as u64);
     let middle = blocks / 2 * BLOCK_BYTES as u64;
     let (first, second) = std::thread::scope(|scope| {
@@ -282,7 +287,7 @@ fn count_on_two_threads(source: &Source<'_>, cancelled: &AtomicBool) -> io::Resu
 }
 
 fn count_range(file: &File, start: u64, end: u64, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
-    let source = Source::File { file, size: end };
+    let source = CountedBytes::File { file, size: end };
     let mut counted = Counted::default();
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {
@@ -297,7 +302,7 @@ fn count_range(file: &File, start: u64, end: u64, cancelled: &AtomicBool) -> io:
     }
 }
 
-struct Cut {
+struct CutLines {
     text: String,
     lines: u64,
     cut_line: bool,
@@ -305,17 +310,17 @@ struct Cut {
 
 /// Reads `wanted` lines from `first_line` on; `None` if they are not UTF-8.
 fn read_lines(
-    source: &Source<'_>,
+    source: &CountedBytes<'_>,
     counted: &Counted,
     first_line: u64,
     wanted: u64,
     max_bytes: usize,
-) -> io::Result<Option<Cut>> {
+) -> io::Result<Option<CutLines>> {
     let mut buffer = vec![0; BLOCK_BYTES.min(source.size() as usize)];
     let mut bytes: Vec<u8> = Vec::new();
     let mut lines = 0;
     if wanted == 0 {
-        return Ok(Some(Cut { text: String::new(), lines: 0, cut_line: false }));
+        return Ok(Some(CutLines { text: String::new(), lines: 0, cut_line: false }));
     }
     let mut offset = offset_of_line(source, counted, first_line, &mut buffer)?;
     if offset == 0 && Encoding::of(source.read_at(&mut buffer, 0)?) == Encoding::Utf8Marked {
@@ -343,7 +348,11 @@ fn read_lines(
     // The cut in an overlong last line may have split a character.
     let text = if cut_line { text::whole_characters(&bytes) } else { std::str::from_utf8(&bytes).ok() };
     let Some(text) = text else { return Ok(None) };
-    Ok(Some(Cut { lines: text::count_lines(text).max(u64::from(cut_line)), text: text.to_owned(), cut_line }))
+    Ok(Some(CutLines {
+        lines: text::count_lines(text).max(u64::from(cut_line)),
+        text: text.to_owned(),
+        cut_line,
+    }))
 }
 
 /// Shortens to whole lines within `max_bytes`; returns true if the first line alone is longer and
@@ -363,7 +372,12 @@ fn fit(bytes: &mut Vec<u8>, max_bytes: usize) -> bool {
 }
 
 /// Returns the byte at which a line starts.
-fn offset_of_line(source: &Source<'_>, counted: &Counted, line: u64, buffer: &mut [u8]) -> io::Result<u64> {
+fn offset_of_line(
+    source: &CountedBytes<'_>,
+    counted: &Counted,
+    line: u64,
+    buffer: &mut [u8],
+) -> io::Result<u64> {
     if line == 0 {
         return Ok(0);
     }

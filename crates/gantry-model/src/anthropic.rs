@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::calls::sent_arguments;
 use crate::model::{Model, ThinkingStyle};
-use crate::pairing::{Turn, arranged};
+use crate::pairing::{ArrangedTurn, arranged};
 use crate::provider::Provider;
 use crate::{Block, Effort, Request, Role, Thinking};
 
@@ -101,7 +101,7 @@ fn thinking(
     model: &Model,
     provider: &Provider,
     max_tokens: u32,
-    turns: &[Turn],
+    turns: &[ArrangedTurn],
 ) -> Option<Value> {
     // Newer models do not show their thinking unless asked to.
     let adaptive = if provider.first_party && model.facts.thinking != ThinkingStyle::Unknown {
@@ -132,7 +132,7 @@ fn thinking(
 
 /// Reports whether the model's last turn was a call that it made without thinking blocks that can
 /// be sent back.
-fn continues_without_thinking(turns: &[Turn]) -> bool {
+fn continues_without_thinking(turns: &[ArrangedTurn]) -> bool {
     let last = turns.iter().rev().find(|turn| turn.role == Role::Assistant);
     let is_call = |block: &Block| matches!(block, Block::ToolUse { .. });
     let is_thinking = |block: &Block| match block {
@@ -158,7 +158,7 @@ fn effort_name(effort: Effort) -> &'static str {
     }
 }
 
-fn messages(turns: &[Turn]) -> Value {
+fn messages(turns: &[ArrangedTurn]) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for turn in turns {
         let role = match turn.role {

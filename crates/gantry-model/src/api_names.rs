@@ -12,18 +12,18 @@ const MAX_NAME_CHARS: usize = 64;
 /// OpenAI accepts ids of at most 40 characters.
 const MAX_ID_CHARS: usize = 40;
 
-/// `Names` holds the names of one request. A name is always sent in the same form, and two names
+/// `NameRewriter` holds the names of one request. A name is always sent in the same form, and two names
 /// never share a form.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NameRewriter {
     sent: HashMap<String, String>,
     unique: Unique,
 }
 
-impl Names {
+impl NameRewriter {
     /// `offered` are the tools of the request, which keep their names.
-    pub(crate) fn new<'a>(offered: impl Iterator<Item = &'a str>) -> Names {
-        let mut names = Names::default();
+    pub(crate) fn new<'a>(offered: impl Iterator<Item = &'a str>) -> NameRewriter {
+        let mut names = NameRewriter::default();
         for name in offered {
             names.unique.taken.insert(name.to_owned());
             names.sent.insert(name.to_owned(), name.to_owned());
@@ -43,14 +43,14 @@ impl Names {
     }
 }
 
-/// `Ids` holds the ids of one request. Anthropic requires all ids of a conversation to be
+/// `IdRewriter` holds the ids of one request. Anthropic requires all ids of a conversation to be
 /// different.
 #[derive(Debug, Default)]
-pub(crate) struct Ids {
+pub(crate) struct IdRewriter {
     unique: Unique,
 }
 
-impl Ids {
+impl IdRewriter {
     /// Returns a form that no earlier call of the request has. It depends only on the calls before
     /// it, so a longer conversation begins with the same bytes.
     pub(crate) fn accept(&mut self, id: &str) -> String {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn names_are_rewritten_consistently_and_stay_distinct() {
-        let mut names = Names::new(["Bash", "tool__file_read", "a_b"].into_iter());
+        let mut names = NameRewriter::new(["Bash", "tool__file_read", "a_b"].into_iter());
         assert_eq!(names.accept("Bash"), "Bash");
         assert_eq!(names.accept("tool::file_read"), "tool__file_read");
         assert_eq!(names.accept("multi_tool_use.parallel"), "multi_tool_use_parallel");
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn ids_are_distinct_and_short() {
-        let mut ids = Ids::default();
+        let mut ids = IdRewriter::default();
         let long = format!("toolu_{}", "1".repeat(60));
         let sent: Vec<String> =
             ["c", "c", "c_2", "c", &long, &long, "", "ü:"].iter().map(|id| ids.accept(id)).collect();

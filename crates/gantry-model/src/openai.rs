@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::calls::sent_arguments;
 use crate::model::Model;
-use crate::pairing::{Turn, arranged};
+use crate::pairing::{ArrangedTurn, arranged};
 use crate::provider::Provider;
 use crate::{Block, Effort, Request, Role};
 
@@ -62,7 +62,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> V
 
 /// Writes one message per result, then one with everything else, because images of results have no
 /// other place.
-fn user(turn: &Turn, messages: &mut Vec<Value>) {
+fn user(turn: &ArrangedTurn, messages: &mut Vec<Value>) {
     let mut parts: Vec<Value> = Vec::new();
     for block in &turn.content {
         match block.as_ref() {
@@ -113,7 +113,7 @@ fn image(block: &Block) -> Option<Value> {
     }
 }
 
-fn assistant(turn: &Turn, provider: &Provider) -> Value {
+fn assistant(turn: &ArrangedTurn, provider: &Provider) -> Value {
     let mut text = String::new();
     let mut calls: Vec<Value> = Vec::new();
     for block in &turn.content {

@@ -21,7 +21,7 @@ const MAX_EXPECTED: usize = 4 << 20;
 
 /// `Body` yields decoded bytes as they arrive, until the request's deadline.
 pub struct Body {
-    source: Source,
+    source: BodySource,
     until: Until,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Until {
     pub(crate) limit: Duration,
 }
 
-enum Source {
+enum BodySource {
     Plain(Incoming),
     Opening(Pin<Box<dyn Future<Output = io::Result<Reader>> + Send>>),
     Decoded(Reader),
@@ -55,13 +55,13 @@ impl Body {
     pub(crate) fn new(wire: Incoming, encodings: Result<Vec<Encoding>, NetError>, until: Until) -> Body {
         let encodings = match encodings {
             Ok(encodings) => encodings,
-            Err(err) => return Body { source: Source::Unreadable(err), until },
+            Err(err) => return Body { source: BodySource::Unreadable(err), until },
         };
         if encodings.is_empty() {
-            return Body { source: Source::Plain(wire), until };
+            return Body { source: BodySource::Plain(wire), until };
         }
         let wire = StreamReader::new(wire.into_data_stream().map_err(io::Error::other));
-        Body { source: Source::Opening(Box::pin(decoder(wire, encodings))), until }
+        Body { source: BodySource::Opening(Box::pin(decoder(wire, encodings))), until }
     }
 
     /// Returns the next decoded bytes; `None` at the end.
@@ -71,14 +71,14 @@ impl Body {
         if Instant::now() >= self.until.deadline {
             return Err(self.until.passed());
         }
-        if let Source::Unreadable(err) = &self.source {
+        if let BodySource::Unreadable(err) = &self.source {
             return Err(err.clone());
         }
         tokio::task::coop::consume_budget().await;
         match tokio::time::timeout_at(self.until.deadline, self.source.next()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(err)) => {
-                self.source = Source::Ended;
+                self.source = BodySource::Ended;
                 Err(self.until.broken(&err))
             }
             Err(_) => Err(self.until.passed()),
@@ -103,38 +103,41 @@ impl Body {
     /// Returns how much memory to reserve: the announced length, if it is plausible.
     fn expected(&self) -> usize {
         match &self.source {
-            Source::Plain(wire) => {
+            BodySource::Plain(wire) => {
                 let announced = wire.size_hint().exact().unwrap_or(0);
                 usize::try_from(announced).unwrap_or(usize::MAX).min(MAX_EXPECTED)
             }
-            Source::Opening(_) | Source::Decoded(_) | Source::Unreadable(_) | Source::Ended => 0,
+            BodySource::Opening(_)
+            | BodySource::Decoded(_)
+            | BodySource::Unreadable(_)
+            | BodySource::Ended => 0,
         }
     }
 }
 
-impl Source {
+impl BodySource {
     /// Cancelling this call loses nothing.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             match self {
-                Source::Plain(wire) => match wire.frame().await {
+                BodySource::Plain(wire) => match wire.frame().await {
                     Some(frame) => match frame.map_err(io::Error::other)?.into_data() {
                         Ok(data) if !data.is_empty() => return Ok(Some(data)),
                         // Trailers are ignored.
                         Ok(_) | Err(_) => {}
                     },
-                    None => *self = Source::Ended,
+                    None => *self = BodySource::Ended,
                 },
-                Source::Opening(opening) => *self = Source::Decoded(opening.await?),
-                Source::Decoded(reader) => {
+                BodySource::Opening(opening) => *self = BodySource::Decoded(opening.await?),
+                BodySource::Decoded(reader) => {
                     let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
                     if reader.read_buf(&mut chunk).await? > 0 {
                         return Ok(Some(chunk.freeze()));
                     }
-                    *self = Source::Ended;
+                    *self = BodySource::Ended;
                 }
-                Source::Unreadable(err) => return Err(io::Error::other(err.clone())),
-                Source::Ended => return Ok(None),
+                BodySource::Unreadable(err) => return Err(io::Error::other(err.clone())),
+                BodySource::Ended => return Ok(None),
             }
         }
     }

@@ -48,7 +48,7 @@ pub fn readable(
     let wide = content_type.is_some_and(|header| header.to_ascii_lowercase().contains("utf-16"));
     let start = &bytes[..bytes.len().min(SNIFF)];
     let nuls = memchr::memchr_iter(0, start).count();
-    // A stray control byte does not make a declared text binary.
+    // A stray NUL does not make a declared text binary.
     let strays = if is_text(&kind) || kind == "application/xhtml+xml" { 1 + start.len() / 128 } else { 0 };
     let looks_binary = unmarked && !wide && nuls > strays;
     if (names_binary && !is_text(&kind)) || looks_binary {

@@ -38,8 +38,8 @@ const RECORDED_CHARS: usize = 1_000;
 
 impl Processes {
     /// Lets a session outlive the engine. It runs until its own end, and the next engine on the
-    /// same directory adopts it. [`Processes::exit_reports`] then reports its exit with `note`. For an
-    /// engine without recovery this does nothing.
+    /// same directory adopts it. [`Processes::exit_reports`] then reports its exit with `note`.
+    /// For an engine without recovery this does nothing.
     pub async fn detach(&self, id: SessionId, note: &str) -> Result<(), ProcessError> {
         let session = self.session(id)?;
         let Some(kept) = &session.kept else { return Ok(()) };

@@ -45,14 +45,14 @@ const MAX_MARKS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
-    reader: Mutex<Reader>,
+    reader: Mutex<LogReader>,
     reservation: Reservation,
 }
 
 impl Log {
     pub(crate) fn new(file: File, path: PathBuf, reservation: Reservation) -> Self {
         let index = Index { limit: reservation.limit(), ..Index::default() };
-        Self { path, reader: Mutex::new(Reader { file: Some(file), index }), reservation }
+        Self { path, reader: Mutex::new(LogReader { file: Some(file), index }), reservation }
     }
 
     /// How many bytes pages can show. The rest is dropped, except for its tail.
@@ -101,7 +101,7 @@ impl Log {
         self.reader().with(&self.path, |_, file| layout::total(file, self.limit())).unwrap_or(0)
     }
 
-    fn reader(&self) -> MutexGuard<'_, Reader> {
+    fn reader(&self) -> MutexGuard<'_, LogReader> {
         self.reader.lock().unwrap_or_else(|err| err.into_inner())
     }
 
@@ -117,13 +117,13 @@ impl Log {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct LogReader {
     /// `None` once the command has ended, so that a finished session holds no descriptor.
     file: Option<File>,
     index: Index,
 }
 
-impl Reader {
+impl LogReader {
     fn with<T>(
         &mut self,
         path: &Path,
@@ -163,7 +163,7 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
     if offset >= total_lines {
         return Ok(page);
     }
-    let mut lines = Lines::new(index.start_of(offset, file)?);
+    let mut lines = LineIterator::new(index.start_of(offset, file)?);
     let mut held = 0;
     while page.lines.len() < limit
         && let Some(line) = lines.next(index, file)?
@@ -193,8 +193,8 @@ fn tail(index: &Index, file: &File, limit: usize) -> Result<(String, u64), Error
     Ok((tail, total))
 }
 
-/// `Lines` iterates over lines. Of a line longer than a page it keeps just enough to detect that.
-struct Lines {
+/// `LineIterator` iterates over lines. Of a line longer than a page it keeps just enough to detect that.
+struct LineIterator {
     position: u64,
     buffer: Vec<u8>,
     /// The unused part of the buffer.
@@ -202,7 +202,7 @@ struct Lines {
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LineIterator {
     fn new(position: u64) -> Self {
         Self { position, buffer: vec![0; CHUNK], rest: 0..0, line: Vec::new() }
     }
@@ -249,12 +249,12 @@ struct Index {
     ends_in_line: bool,
     chars: CharCounter,
     /// Positions with the number of line ends before them, at least `stride` bytes apart.
-    marks: Vec<Mark>,
+    marks: Vec<LineMark>,
     stride: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct LineMark {
     position: u64,
     newlines: u64,
 }
@@ -287,7 +287,7 @@ impl Index {
             let count = file.read_at(&mut buffer[..room], self.scanned)?;
             let Some(last) = buffer[..count].last() else { return Ok(()) };
             if self.marks.last().is_none_or(|mark| self.scanned - mark.position >= self.stride) {
-                self.marks.push(Mark { position: self.scanned, newlines: self.newlines });
+                self.marks.push(LineMark { position: self.scanned, newlines: self.newlines });
             }
             self.ends_in_line = *last != b'\n';
             self.newlines += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -309,7 +309,7 @@ impl Index {
             return Ok(0);
         }
         let before = self.marks.partition_point(|mark| mark.newlines < line);
-        let mark = self.marks[..before].last().copied().unwrap_or(Mark { position: 0, newlines: 0 });
+        let mark = self.marks[..before].last().copied().unwrap_or(LineMark { position: 0, newlines: 0 });
         let mut missing = line - mark.newlines;
         let mut position = mark.position;
         let mut buffer = vec![0; CHUNK];

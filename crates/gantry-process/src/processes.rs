@@ -25,7 +25,7 @@ use crate::session::directory::SessionsDirectory;
 use crate::session::starting_log::StartingLog;
 use crate::session::{Ended, Finished, Kept, Session, SessionId, Snapshot, Written};
 use crate::supervise::spare_keeper::Keepers;
-use crate::supervise::{KeepWiring, Outcome, Supervised, SupervisorRequest, Wiring, supervise};
+use crate::supervise::{EndedCommand, KeepWiring, Supervised, SupervisorRequest, Wiring, supervise};
 
 /// How soon a waiting poll notices new output.
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
@@ -124,7 +124,7 @@ impl Processes {
             Ok::<_, ProcessError>((supervisor_gone(started.await)??, supervisor_gone(ended.await)?))
         };
         tokio::pin!(finish);
-        let (started, Outcome { ended, captured, .. }) = tokio::select! {
+        let (started, EndedCommand { ended, captured, .. }) = tokio::select! {
             finished = &mut finish => finished?,
             () = either_cancelled(&cancel, &self.inner.stop) => {
                 let _ = requests.send(SupervisorRequest::Terminate).await;
@@ -390,13 +390,13 @@ impl Processes {
     pub(crate) fn record_end(
         &self,
         id: SessionId,
-        ended: oneshot::Receiver<Outcome>,
+        ended: oneshot::Receiver<EndedCommand>,
         ended_tx: watch::Sender<Option<Ended>>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
         let engine = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
-            let Ok(Outcome { ended, detached, .. }) = ended.await else { return };
+            let Ok(EndedCommand { ended, detached, .. }) = ended.await else { return };
             drop(permit);
             ended_tx.send_replace(Some(ended.clone()));
             let Some(inner) = engine.upgrade() else { return };

@@ -16,7 +16,7 @@ use crate::capture::{Captured, Collector};
 use crate::command::{Command, Cwd};
 use crate::error::ProcessError;
 use crate::keeper::control_protocol::{
-    CLOSE_STDIN, DETACH, KILL, Keep, LogReport, Order, Output, Report, Step, TERMINATE, Text,
+    CLOSE_STDIN, DETACH, KILL, Keep, LaunchStep, LogReport, Order, OsText, Output, Report, TERMINATE,
 };
 use crate::keeper::{KILL_LIMIT, TERM_GRACE};
 use crate::session::Ended;
@@ -72,16 +72,16 @@ pub(crate) struct KeepWiring {
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// `Supervised` reports two events: the start and the end. Dropping `requests` ends the command, unless
-/// it was detached.
+/// `Supervised` reports two events: the start and the end. Dropping `requests` ends the command,
+/// unless it was detached.
 pub(crate) struct Supervised {
     pub(crate) started: oneshot::Receiver<Result<Started, ProcessError>>,
-    pub(crate) ended: oneshot::Receiver<Outcome>,
+    pub(crate) ended: oneshot::Receiver<EndedCommand>,
     pub(crate) requests: mpsc::Sender<SupervisorRequest>,
 }
 
-/// `Outcome` describes an ended command.
-pub(crate) struct Outcome {
+/// `EndedCommand` is how a command ended, and its output.
+pub(crate) struct EndedCommand {
     pub(crate) ended: Ended,
     pub(crate) captured: Captured,
     /// Whether the session was detached by then, with its exit recorded.
@@ -90,7 +90,7 @@ pub(crate) struct Outcome {
 
 /// `Adopted` is a detached session of a previous engine.
 pub(crate) struct Adopted {
-    pub(crate) ended: oneshot::Receiver<Outcome>,
+    pub(crate) ended: oneshot::Receiver<EndedCommand>,
     pub(crate) requests: mpsc::Sender<SupervisorRequest>,
     /// Fires, or is dropped, when the keeper has answered or nobody will.
     pub(crate) ready: oneshot::Receiver<()>,
@@ -243,16 +243,16 @@ impl Supervisor {
             deadline = deadline.and_then(|timeout| timeout.checked_add(TIMEOUT_MARGIN));
         }
         let (cwd, directory) = match command.cwd {
-            Cwd::Path(path) => (Some(Text::from(&path)), path.display().to_string()),
+            Cwd::Path(path) => (Some(OsText::from(&path)), path.display().to_string()),
             Cwd::Dir(directory) => {
                 descriptors.push(directory);
                 (None, "the given directory".to_owned())
             }
         };
         let order = Order {
-            program: Text::from(&command.program),
-            args: command.args.iter().map(Text::from).collect(),
-            env: command.env.iter().map(|(name, value)| (Text::from(name), Text::from(value))).collect(),
+            program: OsText::from(&command.program),
+            args: command.args.iter().map(OsText::from).collect(),
+            env: command.env.iter().map(|(name, value)| (OsText::from(name), OsText::from(value))).collect(),
             cwd,
             stdin,
             output: wiring.output,
@@ -347,7 +347,7 @@ impl Supervisor {
         mut self,
         conclusion: Conclusion,
         collector: Collector,
-        ended_tx: oneshot::Sender<Outcome>,
+        ended_tx: oneshot::Sender<EndedCommand>,
     ) {
         let end = match conclusion {
             Conclusion::Detached => return,
@@ -383,8 +383,8 @@ impl Supervisor {
         }
         self.link.reap().await;
         // Nobody waits any more, so nobody can learn of the log.
-        let over = Outcome { ended, captured, detached: self.detached };
-        if let Err(Outcome { captured: Captured { log: Some(log), .. }, .. }) = ended_tx.send(over) {
+        let over = EndedCommand { ended, captured, detached: self.detached };
+        if let Err(EndedCommand { captured: Captured { log: Some(log), .. }, .. }) = ended_tx.send(over) {
             let _ = std::fs::remove_file(&log.path);
         }
     }
@@ -454,16 +454,16 @@ impl Supervisor {
         }
     }
 
-    fn refusal(&self, step: Step, errno: Option<i32>, reason: String) -> ProcessError {
+    fn refusal(&self, step: LaunchStep, errno: Option<i32>, reason: String) -> ProcessError {
         let source = match errno {
             Some(errno) => std::io::Error::from_raw_os_error(errno),
             None => std::io::Error::other(reason.clone()),
         };
         match step {
-            Step::Sandbox => ProcessError::SandboxUnavailable { reason },
-            Step::Directory => ProcessError::Directory { directory: self.directory.clone(), source },
-            Step::Program => ProcessError::Program { program: self.program.clone(), source },
-            Step::Order => ProcessError::Prepare(source),
+            LaunchStep::Sandbox => ProcessError::SandboxUnavailable { reason },
+            LaunchStep::Directory => ProcessError::Directory { directory: self.directory.clone(), source },
+            LaunchStep::Program => ProcessError::Program { program: self.program.clone(), source },
+            LaunchStep::Order => ProcessError::Prepare(source),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Placed {
 }
 
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Placement {
     Here(Placed),
     Nowhere,
     /// The hunk fits only where an earlier hunk was applied.
@@ -55,9 +55,9 @@ pub(super) struct Search<'a> {
     comparisons: u64,
 }
 
-/// `Pattern` is what a hunk searches for. Line numbers count from 1 and may leave the file while
+/// `HunkPattern` is what a hunk searches for. Line numbers count from 1 and may leave the file while
 /// searching.
-struct Pattern<'h, 'p> {
+struct HunkPattern<'h, 'p> {
     old: Vec<&'h HunkLine<'p>>,
     prefix: i64,
     suffix: i64,
@@ -68,21 +68,21 @@ impl<'a> Search<'a> {
         Self { lines, frozen: 0, drift: 0, comparisons: 0 }
     }
 
-    pub(super) fn place(&mut self, hunk: &Hunk<'_>, fuzz: u8) -> Found {
-        let pattern = Pattern::of(hunk);
+    pub(super) fn place(&mut self, hunk: &Hunk<'_>, fuzz: u8) -> Placement {
+        let pattern = HunkPattern::of(hunk);
         let found = self.find(hunk, &pattern, fuzz);
         if self.comparisons > MAX_COMPARISONS {
-            return Found::TooCostly;
+            return Placement::TooCostly;
         }
-        let Found::Here(placed) = found else { return found };
+        let Placement::Here(placed) = found else { return found };
         if hunk.first_line().is_some() {
             self.drift += placed.offset;
         }
         self.frozen = placed.line as i64 + settled_lines(hunk);
-        Found::Here(placed)
+        Placement::Here(placed)
     }
 
-    fn find(&mut self, hunk: &Hunk<'_>, pattern: &Pattern<'_, '_>, fuzz: u8) -> Found {
+    fn find(&mut self, hunk: &Hunk<'_>, pattern: &HunkPattern<'_, '_>, fuzz: u8) -> Placement {
         let guess = hunk.first_line().map(|line| line.saturating_add(self.drift));
         if pattern.old.is_empty() {
             return self.insertion(guess);
@@ -91,14 +91,16 @@ impl<'a> Search<'a> {
             for compare in [Compare::Exactly, Compare::WithoutEndings] {
                 for fuzz in 0..=i64::from(fuzz).min(pattern.prefix.max(pattern.suffix)) {
                     match self.around(hunk, pattern, guess, fuzz, compare) {
-                        Some(line) if line <= self.frozen => return Found::Frozen,
-                        Some(line) => return Found::Here(self.placed(pattern, line, guess, fuzz, compare)),
+                        Some(line) if line <= self.frozen => return Placement::Frozen,
+                        Some(line) => {
+                            return Placement::Here(self.placed(pattern, line, guess, fuzz, compare));
+                        }
                         None => {}
                     }
                 }
             }
             if guess <= self.frozen {
-                return Found::Frozen;
+                return Placement::Frozen;
             }
         }
         for compare in [Compare::Exactly, Compare::WithoutEndings] {
@@ -109,32 +111,32 @@ impl<'a> Search<'a> {
                 (None, [_, _, ..]) => {
                     let named =
                         fits.iter().take(MAX_NAMED_PLACES).filter_map(|line| usize::try_from(*line).ok());
-                    return Found::Several(named.collect());
+                    return Placement::Several(named.collect());
                 }
                 _ => None,
             };
             if let Some(line) = certain {
                 let mut placed = self.placed(pattern, line, guess.unwrap_or(line), 0, compare);
                 placed.adapted |= guess.is_some();
-                return Found::Here(placed);
+                return Placement::Here(placed);
             }
         }
         let fits_frozen = (1..=self.frozen).any(|line| self.fits(pattern, line, 0, 0, Compare::Exactly));
-        if fits_frozen { Found::Frozen } else { Found::Nowhere }
+        if fits_frozen { Placement::Frozen } else { Placement::Nowhere }
     }
 
     /// A hunk that only adds lines and has no context goes where its header says.
-    fn insertion(&self, guess: Option<i64>) -> Found {
+    fn insertion(&self, guess: Option<i64>) -> Placement {
         let end = self.lines.len() as i64 + 1;
         let line = match guess {
             Some(guess) => guess.min(end),
             None if self.lines.len() == 0 => 1,
-            None => return Found::NoHint,
+            None => return Placement::NoHint,
         };
         if line <= self.frozen {
-            return Found::Frozen;
+            return Placement::Frozen;
         }
-        Found::Here(Placed {
+        Placement::Here(Placed {
             line: usize::try_from(line - 1).unwrap_or(0),
             offset: 0,
             fuzz: 0,
@@ -149,7 +151,7 @@ impl<'a> Search<'a> {
     fn around(
         &mut self,
         hunk: &Hunk<'_>,
-        pattern: &Pattern<'_, '_>,
+        pattern: &HunkPattern<'_, '_>,
         guess: i64,
         fuzz: i64,
         compare: Compare,
@@ -187,7 +189,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns every place where the whole pattern fits.
-    fn all(&mut self, pattern: &Pattern<'_, '_>, compare: Compare) -> Vec<i64> {
+    fn all(&mut self, pattern: &HunkPattern<'_, '_>, compare: Compare) -> Vec<i64> {
         let last = self.lines.len() as i64 - pattern.old.len() as i64 + 1;
         let first = self.frozen + 1;
         let mut fits = Vec::new();
@@ -204,7 +206,7 @@ impl<'a> Search<'a> {
 
     fn fits(
         &mut self,
-        pattern: &Pattern<'_, '_>,
+        pattern: &HunkPattern<'_, '_>,
         line: i64,
         skip_front: i64,
         skip_back: i64,
@@ -226,7 +228,7 @@ impl<'a> Search<'a> {
 
     fn placed(
         &self,
-        pattern: &Pattern<'_, '_>,
+        pattern: &HunkPattern<'_, '_>,
         line: i64,
         guess: i64,
         fuzz: i64,
@@ -250,7 +252,7 @@ impl<'a> Search<'a> {
     /// Returns the line, from 0, at which most of the hunk's old lines match; its own line if none
     /// do.
     pub(super) fn most_alike(&self, hunk: &Hunk<'_>) -> usize {
-        let pattern = Pattern::of(hunk);
+        let pattern = HunkPattern::of(hunk);
         let file = self.lines.len();
         let guess = hunk.first_line().unwrap_or(1).saturating_add(self.drift).max(1);
         let guess = usize::try_from(guess - 1).unwrap_or(0).min(file);
@@ -300,7 +302,7 @@ fn settled_lines(hunk: &Hunk<'_>) -> i64 {
     settled.filter(|line| line.role != LineRole::Added).count() as i64
 }
 
-impl<'h, 'p> Pattern<'h, 'p> {
+impl<'h, 'p> HunkPattern<'h, 'p> {
     fn of(hunk: &'h Hunk<'p>) -> Self {
         let is_context = |line: &&HunkLine<'_>| line.role == LineRole::Context;
         Self {

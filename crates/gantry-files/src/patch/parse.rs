@@ -85,7 +85,7 @@ impl Hunk<'_> {
 
 /// Parses a patch.
 pub fn parse(patch: &str) -> Result<FilePatch<'_>, PatchError> {
-    let mut reader = Reader { lines: unfenced(patch), next: 0, without_cr: false };
+    let mut reader = PatchReader { lines: unfenced(patch), next: 0, without_cr: false };
     let mut header = Header::default();
     let mut hunks = Vec::new();
     while let Some(line) = reader.peek(0) {
@@ -128,7 +128,7 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    fn read(&mut self, reader: &Reader<'a>, after_hunks: bool) -> Result<(), PatchError> {
+    fn read(&mut self, reader: &PatchReader<'a>, after_hunks: bool) -> Result<(), PatchError> {
         let line = reader.peek(0).unwrap_or_default().trim_end_matches('\r');
         if let Some(names) = line.strip_prefix("diff --git ") {
             if let Some(first) = self.git.or(self.new).or(self.old).or(after_hunks.then_some("the first")) {
@@ -182,7 +182,7 @@ fn path_of(rest: &str) -> &str {
     rest.split('\t').next().unwrap_or(rest).trim_end()
 }
 
-struct Reader<'a> {
+struct PatchReader<'a> {
     lines: Vec<&'a str>,
     next: usize,
     /// Whether the whole patch, headers included, has CRLF, so that the CR does not belong to the
@@ -190,7 +190,7 @@ struct Reader<'a> {
     without_cr: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PatchReader<'a> {
     fn peek(&self, ahead: usize) -> Option<&'a str> {
         self.lines.get(self.next + ahead).copied()
     }

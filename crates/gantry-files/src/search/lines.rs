@@ -8,9 +8,9 @@ use regex::bytes::Regex;
 
 use super::{BEYOND_BYTES, LINE_CHARS, SearchError};
 
-/// `Line` is a matching line.
+/// `MatchingLine` is a matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct MatchingLine {
     pub(super) number: u64,
     pub(super) content: String,
     pub(super) beyond: String,
@@ -39,7 +39,7 @@ impl LineMatcher {
 
     /// Adds the matching lines of `text` until `lines` holds `wanted`. `text` is whole lines and
     /// begins with line `number`.
-    pub(super) fn scan(&self, text: &[u8], number: &mut u64, lines: &mut Vec<Line>, wanted: usize) {
+    pub(super) fn scan(&self, text: &[u8], number: &mut u64, lines: &mut Vec<MatchingLine>, wanted: usize) {
         // `number` includes everything before `counted`.
         let mut counted = 0;
         let mut position = 0;
@@ -50,7 +50,7 @@ impl LineMatcher {
                 *number += memchr_iter(b'\n', text.get(counted..start).unwrap_or_default()).count() as u64;
                 counted = start;
                 let (content, beyond) = beginning(bare);
-                lines.push(Line { number: *number, content, beyond });
+                lines.push(MatchingLine { number: *number, content, beyond });
             }
             position = end;
         }

@@ -22,14 +22,14 @@ pub(super) struct Ordered<'a> {
 /// `Level` is a directory whose entries are being returned.
 struct Level {
     folder: Arc<Folder>,
-    names: Names,
+    names: SortedNames,
     next: usize,
 }
 
-/// `Names` is the sorted entries of a directory. Their names are in one buffer, each terminated by
+/// `SortedNames` is the sorted entries of a directory. Their names are in one buffer, each terminated by
 /// NUL.
 #[derive(Default)]
-struct Names {
+struct SortedNames {
     bytes: Vec<u8>,
     entries: Vec<(usize, usize, Kind)>,
 }
@@ -72,7 +72,7 @@ impl<'a> Ordered<'a> {
     }
 
     fn push(&mut self, walk: &Walk<'_>, folder: Arc<Folder>, skipped: &mut Skipped) {
-        let mut names = Names::default();
+        let mut names = SortedNames::default();
         let mut crowded = false;
         let include = self.include;
         let result = walk.read(&folder, &mut self.buffer, |name, kind| {
@@ -105,7 +105,7 @@ fn included(include: Option<&GlobMatcher>, name: &CStr) -> bool {
     include.is_none_or(|glob| glob.is_match(OsStr::from_bytes(name.to_bytes())))
 }
 
-impl Names {
+impl SortedNames {
     fn push(&mut self, name: &CStr, kind: Kind) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name.to_bytes_with_nul());

@@ -9,7 +9,7 @@ use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE};
 use memchr::{memchr, memrchr};
 use rustix::io::{Errno, pread};
 
-use super::lines::{Line, LineMatcher};
+use super::lines::{LineMatcher, MatchingLine};
 
 /// The longest line that is searched. Longer ones are skipped and counted.
 pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -18,10 +18,10 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// A NUL in these first bytes shows early that a file is binary.
 const BINARY_HEAD: usize = 4096;
 
-/// `Outcome` is the result of searching one file.
+/// `FileMatches` is the result of searching one file.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) lines: Vec<Line>,
+pub(super) struct FileMatches {
+    pub(super) lines: Vec<MatchingLine>,
     pub(super) long_lines: u64,
     pub(super) unreadable: bool,
 }
@@ -47,12 +47,12 @@ impl Scratch {
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
-    ) -> Outcome {
-        let mut outcome = Outcome::default();
+    ) -> FileMatches {
+        let mut outcome = FileMatches::default();
         match self.scan(file, matcher, wanted, give_up, &mut outcome) {
             Ok(()) => {}
-            Err(Stopped::Binary) => outcome = Outcome::default(),
-            Err(Stopped::Unreadable) => outcome = Outcome { unreadable: true, ..Outcome::default() },
+            Err(Stopped::Binary) => outcome = FileMatches::default(),
+            Err(Stopped::Unreadable) => outcome = FileMatches { unreadable: true, ..FileMatches::default() },
         }
         outcome
     }
@@ -63,13 +63,13 @@ impl Scratch {
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
-        outcome: &mut Outcome,
+        outcome: &mut FileMatches,
     ) -> Result<(), Stopped> {
         let Self { text, raw } = self;
         if text.len() < CHUNK_BYTES {
             text.resize(CHUNK_BYTES, 0);
         }
-        let mut source = Source::new(file, raw);
+        let mut source = TextReader::new(file, raw);
         let mut filled = source.begin(text)?;
         let whole = source.at_end;
         let mut number = 1;
@@ -136,7 +136,7 @@ fn is_text(bytes: &[u8]) -> bool {
 
 /// Reads a file from its beginning and fails unless all of it is text.
 fn check_whole(
-    mut source: Source<'_>,
+    mut source: TextReader<'_>,
     text: &mut Vec<u8>,
     give_up: &dyn Fn() -> bool,
 ) -> Result<(), Stopped> {
@@ -162,8 +162,8 @@ fn check_whole(
     }
 }
 
-/// `Source` yields a file's bytes as UTF-8.
-struct Source<'a> {
+/// `TextReader` yields a file's bytes as UTF-8.
+struct TextReader<'a> {
     file: BorrowedFd<'a>,
     offset: u64,
     at_end: bool,
@@ -174,7 +174,7 @@ struct Source<'a> {
     raw_end: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> TextReader<'a> {
     fn new(file: BorrowedFd<'a>, raw: &'a mut Vec<u8>) -> Self {
         Self { file, offset: 0, at_end: false, decoder: None, raw, raw_start: 0, raw_end: 0 }
     }

@@ -17,14 +17,14 @@ pub(crate) struct Decoder {
     tags: ThinkTags,
     text: String,
     thinking: String,
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     usage: Option<Usage>,
     stop: Option<String>,
     done: bool,
 }
 
 #[derive(Debug)]
-struct Call {
+struct StreamedCall {
     index: Option<u64>,
     /// The server's id; empty if it sent none.
     given: String,
@@ -35,7 +35,7 @@ struct Call {
     begun: bool,
 }
 
-impl Call {
+impl StreamedCall {
     fn is_whole(&self) -> bool {
         !self.name.is_empty() && serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
     }
@@ -230,7 +230,7 @@ impl Decoder {
         let of_index = self.calls.iter().rposition(|call| call.index == index);
         let known = if !given.is_empty() {
             // Some servers number every call as the first one, so a new id means a new call.
-            let same = |call: &Call| call.given == given && (index.is_none() || call.index == index);
+            let same = |call: &StreamedCall| call.given == given && (index.is_none() || call.index == index);
             let unnamed = of_index.filter(|at| index.is_some() && self.calls[*at].given.is_empty());
             self.calls.iter().rposition(same).or(unnamed)
         } else if index.is_some() {
@@ -245,7 +245,7 @@ impl Decoder {
         }
         let is_taken = self.calls.iter().any(|call| call.id == given);
         let id = if given.is_empty() || is_taken { fresh() } else { given.to_owned() };
-        self.calls.push(Call {
+        self.calls.push(StreamedCall {
             index,
             given: given.to_owned(),
             id,

@@ -10,7 +10,7 @@ mod anthropic;
 mod openai;
 
 pub(super) fn violations(heard: &Heard, script: &Script) -> Vec<String> {
-    let mut found = Found { violations: Vec::new() };
+    let mut found = Violations { violations: Vec::new() };
     if heard.bytes > MAX_REQUEST_BYTES {
         found.rule(false, || format!("the request has {} bytes", heard.bytes));
     }
@@ -30,11 +30,11 @@ pub(super) fn violations(heard: &Heard, script: &Script) -> Vec<String> {
     found.violations
 }
 
-pub(super) struct Found {
+pub(super) struct Violations {
     violations: Vec<String>,
 }
 
-impl Found {
+impl Violations {
     pub(super) fn rule(&mut self, holds: bool, message: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(message());
@@ -56,7 +56,11 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// Checks that tools have distinct plain names and object schemas.
-fn check_tools<'a>(tools: impl Iterator<Item = (&'a Value, &'a Value)>, longest: usize, found: &mut Found) {
+fn check_tools<'a>(
+    tools: impl Iterator<Item = (&'a Value, &'a Value)>,
+    longest: usize,
+    found: &mut Violations,
+) {
     let mut names = Vec::new();
     for (name, schema) in tools {
         let name = name.as_str();

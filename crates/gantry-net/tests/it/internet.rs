@@ -175,8 +175,8 @@ fn failing_and_stalled_lookups_are_reported_in_time() {
             assert!(matches!(err, NetError::TimedOut { .. }), "{err}");
             assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 
-            // There are more stalled names than parallel lookups. The others wait, and none longer than
-            // its deadline.
+            // There are more stalled names than parallel lookups. The others wait, and none longer
+            // than its deadline.
             let flood = (0..100).map(|_| fetch(&client, "http://stalls.test/"));
             let flood =
                 tokio::time::timeout(Duration::from_millis(200), futures_util::future::join_all(flood));

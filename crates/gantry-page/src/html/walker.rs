@@ -282,7 +282,7 @@ impl<'a> Walker<'a> {
 
     /// Ends one element and leaves the others open.
     fn close_one(&mut self, at: usize) {
-        // Hidden elements inside it end with their own surroundings.
+        // A hidden element may contain more to hide, so it ends with its surroundings.
         if self.unseen_from == Some(at) {
             return;
         }

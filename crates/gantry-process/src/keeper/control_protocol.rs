@@ -45,11 +45,11 @@ pub(crate) const MAX_DESCRIPTORS: usize = 6;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    pub(crate) program: Text,
-    pub(crate) args: Vec<Text>,
-    pub(crate) env: Vec<(Text, Text)>,
+    pub(crate) program: OsText,
+    pub(crate) args: Vec<OsText>,
+    pub(crate) env: Vec<(OsText, OsText)>,
     /// If `None`, the last descriptor is the directory.
-    pub(crate) cwd: Option<Text>,
+    pub(crate) cwd: Option<OsText>,
     /// If true, the first descriptor is standard input. Otherwise standard input is empty.
     pub(crate) stdin: bool,
     pub(crate) output: Output,
@@ -83,7 +83,7 @@ pub(crate) enum Report {
     },
     /// The command never ran.
     Refused {
-        step: Step,
+        step: LaunchStep,
         errno: Option<i32>,
         reason: String,
     },
@@ -106,32 +106,33 @@ pub(crate) struct LogReport {
     pub(crate) error: Option<String>,
 }
 
+/// `LaunchStep` is the step at which a launch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum LaunchStep {
     Order,
     Directory,
     Sandbox,
     Program,
 }
 
-/// `Text` is a string of the operating system: JSON text if it is UTF-8, otherwise an array of
+/// `OsText` is a string of the operating system: JSON text if it is UTF-8, otherwise an array of
 /// bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Text(pub(crate) OsString);
+pub(crate) struct OsText(pub(crate) OsString);
 
-impl Text {
+impl OsText {
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(&self.0)
     }
 }
 
-impl<T: AsRef<OsStr>> From<T> for Text {
+impl<T: AsRef<OsStr>> From<T> for OsText {
     fn from(text: T) -> Self {
         Self(text.as_ref().to_owned())
     }
 }
 
-impl Serialize for Text {
+impl Serialize for OsText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.to_str() {
             Some(text) => serializer.serialize_str(text),
@@ -140,26 +141,26 @@ impl Serialize for Text {
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for OsText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
         impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text;
+            type Value = OsText;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string or an array of bytes")
             }
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(text.into()))
+            fn visit_str<E>(self, text: &str) -> Result<OsText, E> {
+                Ok(OsText(text.into()))
             }
-            fn visit_string<E>(self, text: String) -> Result<Text, E> {
-                Ok(Text(text.into()))
+            fn visit_string<E>(self, text: String) -> Result<OsText, E> {
+                Ok(OsText(text.into()))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Text, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OsText, A::Error> {
                 let mut bytes = Vec::new();
                 while let Some(byte) = items.next_element()? {
                     bytes.push(byte);
                 }
-                Ok(Text(OsString::from_vec(bytes)))
+                Ok(OsText(OsString::from_vec(bytes)))
             }
         }
         deserializer.deserialize_any(TextVisitor)
@@ -173,9 +174,9 @@ mod tests {
     #[test]
     fn text_with_any_bytes_survives_serialization() {
         for bytes in [&b"plain"[..], "h\u{e9}llo".as_bytes(), &[0xff, 0x00, b'a'], b""] {
-            let text = Text(OsString::from_vec(bytes.to_vec()));
+            let text = OsText(OsString::from_vec(bytes.to_vec()));
             let wire = serde_json::to_string(&text).unwrap();
-            assert_eq!(serde_json::from_str::<Text>(&wire).unwrap(), text);
+            assert_eq!(serde_json::from_str::<OsText>(&wire).unwrap(), text);
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Pid;
 
 use super::pump::Pump;
-use crate::keeper::control_protocol::{Order, Output, Report, Step};
+use crate::keeper::control_protocol::{LaunchStep, Order, Output, Report};
 use crate::sandbox::{self, Sandbox};
 
 pub(super) struct Launched {
@@ -22,29 +22,30 @@ pub(super) struct Launched {
 
 pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
     let mut descriptors = descriptors.into_iter();
-    let mut next =
-        || descriptors.next().ok_or_else(|| refused(Step::Order, &Error::other("a descriptor is missing")));
+    let mut next = || {
+        descriptors.next().ok_or_else(|| refused(LaunchStep::Order, &Error::other("a descriptor is missing")))
+    };
     let stdin = if order.stdin { Stdio::from(next()?) } else { Stdio::null() };
     let (stdout, stderr, pump) = match order.output {
         Output::Separate => (next()?, next()?, None),
         Output::Merged => {
             let both = next()?;
-            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, None)
+            (both.try_clone().map_err(|err| refused(LaunchStep::Order, &err))?, both, None)
         }
         Output::Log { max } => {
-            let (pump, both) = Pump::new(next()?, max).map_err(|err| refused(Step::Order, &err))?;
-            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, Some(pump))
+            let (pump, both) = Pump::new(next()?, max).map_err(|err| refused(LaunchStep::Order, &err))?;
+            (both.try_clone().map_err(|err| refused(LaunchStep::Order, &err))?, both, Some(pump))
         }
     };
     let folder = if order.keep.is_some() { Some(next()?) } else { None };
     let feed = if order.keep.is_some() && order.stdin { Some(next()?) } else { None };
     let directory = match &order.cwd {
-        Some(path) => open_directory(path).map_err(|err| refused(Step::Directory, &err))?,
+        Some(path) => open_directory(path).map_err(|err| refused(LaunchStep::Directory, &err))?,
         None => next()?,
     };
     // The keeper enters the directory itself, so that a missing directory and a missing program
     // give different errors.
-    rustix::process::fchdir(&directory).map_err(|err| refused(Step::Directory, &err.into()))?;
+    rustix::process::fchdir(&directory).map_err(|err| refused(LaunchStep::Directory, &err.into()))?;
 
     // `Command` is the only holder of the keeper's copies of the pipes. It is dropped at the end of
     // this function, so the pipes end when the processes behind them do.
@@ -64,7 +65,7 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
     Ok(Launched { pid, pump, folder, feed })
 }
 
-fn open_directory(path: &crate::keeper::control_protocol::Text) -> Result<OwnedFd, Error> {
+fn open_directory(path: &crate::keeper::control_protocol::OsText) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
     let flags = (flags - OFlags::RDONLY) | OFlags::PATH;
@@ -78,7 +79,7 @@ fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Repo
     std::thread::scope(|scope| {
         let bound = || {
             sandbox::apply(sandbox).map_err(|reason| Report::Refused {
-                step: Step::Sandbox,
+                step: LaunchStep::Sandbox,
                 errno: None,
                 reason,
             })?;
@@ -86,18 +87,18 @@ fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Repo
         };
         let thread = std::thread::Builder::new()
             .spawn_scoped(scope, bound)
-            .map_err(|err| refused(Step::Sandbox, &err))?;
+            .map_err(|err| refused(LaunchStep::Sandbox, &err))?;
         thread
             .join()
-            .unwrap_or_else(|_| Err(refused(Step::Sandbox, &Error::other("the sandbox thread failed"))))
+            .unwrap_or_else(|_| Err(refused(LaunchStep::Sandbox, &Error::other("the sandbox thread failed"))))
     })
 }
 
 fn spawn(command: &mut Command) -> Result<Pid, Report> {
-    let child = command.spawn().map_err(|err| refused(Step::Program, &err))?;
+    let child = command.spawn().map_err(|err| refused(LaunchStep::Program, &err))?;
     Ok(Pid::from_child(&child))
 }
 
-fn refused(step: Step, err: &Error) -> Report {
+fn refused(step: LaunchStep, err: &Error) -> Report {
     Report::Refused { step, errno: err.raw_os_error(), reason: err.to_string() }
 }

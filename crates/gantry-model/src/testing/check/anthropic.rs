@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::super::encode_turn::sign;
-use super::{Found, check_tools, is_plain, list};
+use super::{Violations, check_tools, is_plain, list};
 use crate::testing::{Heard, Script};
 
 const MAX_MARKS: usize = 4;
 
-pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found) {
+pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Violations) {
     let body = &heard.body;
     let bearer = heard.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let key = heard.header("x-api-key").or(bearer);
@@ -65,7 +65,7 @@ fn is_text(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut Found) {
+fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut Violations) {
     found.rule(!messages.is_empty(), || "there are no messages".into());
     let mut expected = "user";
     let mut open: Vec<&str> = Vec::new();
@@ -107,7 +107,7 @@ fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut
     found.rule(open.is_empty(), || format!("nothing answers the calls {open:?}"));
 }
 
-fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Found) {
+fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Violations) {
     let kind = block["type"].as_str().unwrap_or_default();
     let whose = match kind {
         "text" => role,

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Found, check_tools, is_plain, list};
+use super::{Violations, check_tools, is_plain, list};
 use crate::testing::{Heard, Script};
 
-pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found) {
+pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Violations) {
     let body = &heard.body;
     let bearer = format!("Bearer {}", script.key());
     found.rule(heard.header("authorization") == Some(&bearer), || "authorization is not the key".into());
@@ -26,7 +26,7 @@ pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found)
     check_messages(list(&body["messages"]), found);
 }
 
-fn check_messages(messages: &[Value], found: &mut Found) {
+fn check_messages(messages: &[Value], found: &mut Violations) {
     found.rule(!messages.is_empty(), || "there are no messages".into());
     let mut open: Vec<&str> = Vec::new();
     let mut before = "";
@@ -68,7 +68,7 @@ fn check_messages(messages: &[Value], found: &mut Found) {
     found.rule(open.is_empty(), || format!("nothing answers the calls {open:?}"));
 }
 
-fn check_content(content: &Value, at: usize, found: &mut Found) {
+fn check_content(content: &Value, at: usize, found: &mut Violations) {
     let fits = match content {
         Value::String(text) => !text.trim().is_empty(),
         Value::Array(parts) => {
@@ -86,7 +86,7 @@ fn check_content(content: &Value, at: usize, found: &mut Found) {
     found.rule(fits, || format!("messages.{at}: the content is empty or has invalid content"));
 }
 
-fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Found) -> Vec<&'a str> {
+fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Violations) -> Vec<&'a str> {
     let calls = list(&message["tool_calls"]);
     let says = message["content"].as_str().is_some_and(|text| !text.is_empty());
     let text = message["content"].is_string() || message["content"].is_null();
