@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
-use gantry_files::window::{Start, WindowAsk, window};
+use gantry_files::window::{Start, WindowRequest, window};
 use gantry_files::{Files, FilesOptions, Scope};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,7 +25,7 @@ fuzz_target!(|input: (&[u8], u8)| {
     let mut pieced = String::new();
     let mut start = 0;
     loop {
-        let ask = WindowAsk { start: Start::Line(start), limit: Some(limit), max_bytes: 1 << 20 };
+        let ask = WindowRequest { start: Start::Line(start), limit: Some(limit), max_bytes: 1 << 20 };
         let Ok(part) = window(&file, &ask, &cancelled) else { return };
         pieced.push_str(&part.text);
         if part.lines == 0 {

@@ -1,4 +1,4 @@
-//! Carrying owner, extended attributes (access lists among them) and mode over to a file's replacement.
+//! Copies owner, extended attributes (access lists among them) and mode to a file's replacement.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use crate::error::FileError;
 
-/// The kernel's own limits for a list of names and for one value.
+/// The kernel's limits for a list of names and for one value.
 const MAX_XATTR_BYTES: usize = 64 * 1024;
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// Makes `new` look like the file it is about to replace.
+/// Gives `new` the attributes of the file it is about to replace.
 pub(crate) fn keep(old: &OwnedFd, old_stat: &Stat, new: &File, path: &Path) -> Result<(), FileError> {
     let fail = |err| FileError::io("keep the attributes of", path, err);
     let new_stat = rustix::fs::fstat(new).map_err(fail)?;
@@ -27,7 +27,7 @@ pub(crate) fn keep(old: &OwnedFd, old_stat: &Stat, new: &File, path: &Path) -> R
         })?;
     }
     keep_xattrs(old, new).map_err(fail)?;
-    // As for any write by an ordinary user, new content does not keep the right to run as somebody else.
+    // As with any write by an ordinary user, new content does not keep setuid and setgid.
     let kept = if rustix::process::geteuid().is_root() { 0o7777 } else { 0o1777 };
     #[expect(clippy::unnecessary_cast, reason = "the field types differ between platforms")]
     let mode = Mode::from_raw_mode((old_stat.st_mode as u32 & kept) as rustix::fs::RawMode);
@@ -36,7 +36,8 @@ pub(crate) fn keep(old: &OwnedFd, old_stat: &Stat, new: &File, path: &Path) -> R
 
 fn keep_xattrs(old: &OwnedFd, new: &File) -> Result<(), Errno> {
     let names = names(old)?;
-    // The directory's default access list may have given the new file one that the old never had.
+    // The directory's default access list may have given the new file one that the old file never
+    // had.
     for name in self::names(new)? {
         if name.as_c_str() == ACCESS_LIST && !names.contains(&name) {
             rustix::fs::fremovexattr(new, name)?;
@@ -44,7 +45,7 @@ fn keep_xattrs(old: &OwnedFd, new: &File) -> Result<(), Errno> {
     }
     let mut value = vec![0u8; if names.is_empty() { 0 } else { MAX_XATTR_BYTES }];
     for name in names {
-        // Capabilities belong to the old content: the kernel drops them on any write.
+        // Capabilities belong to the old content. The kernel drops them on any write.
         if name.as_c_str() == c"security.capability" {
             continue;
         }
@@ -52,7 +53,7 @@ fn keep_xattrs(old: &OwnedFd, new: &File) -> Result<(), Errno> {
             .and_then(|length| rustix::fs::fsetxattr(new, &name, &value[..length], XattrFlags::empty()));
         match copied {
             Ok(()) | Err(Errno::NODATA) => {}
-            // Labels of security modules are given by the system, not by us.
+            // The system assigns the labels of security modules, so a failure here is ignored.
             Err(_) if !must_keep(&name) => {}
             Err(err) => return Err(err),
         }

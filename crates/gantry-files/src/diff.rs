@@ -1,13 +1,15 @@
-//! Unified diffs, as `diff -u` writes them. [`crate::patch::apply`] takes every one of them back.
+//! Creates unified diffs, as `diff -u` writes them. [`crate::patch::apply`] accepts every one of
+//! them.
 
 use std::{fmt::Write as _, time::Duration};
 
 use similar::{DiffOp, TextDiff, TextDiffConfig};
 
-/// Time spent on finding a short diff; after it a correct but longer one is made.
+/// How long to look for a short diff. After that a correct but longer one is created.
 const SEARCH_TIME: Duration = Duration::from_secs(2);
 
-/// The difference between two texts with `context` lines around each change; empty if there is none.
+/// Returns the difference between two texts with `context` lines around each change, or nothing if
+/// they are equal.
 pub fn unified(old: &str, new: &str, path: &str, context: usize) -> String {
     if old == new {
         return String::new();
@@ -39,7 +41,7 @@ fn write_hunk(text: &mut String, group: &[DiffOp], old: &[&str], new: &[&str]) {
     }
 }
 
-/// Lines count from 1; a range of none names the line before it.
+/// Lines count from 1. An empty range names the line before it.
 fn range(lines: &std::ops::Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),

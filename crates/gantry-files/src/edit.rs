@@ -1,18 +1,19 @@
-//! Exact edits: one passage replaced by another, or every one of them. Pure functions on bytes.
+//! Exact edits: replaces one passage, or every occurrence of it. These are pure functions on bytes.
 //!
-//! A file with CRLF is matched as if its lines ended in LF, and so is the passage; what is written takes the file's
-//! endings. The result is slices of the old content and the new passages, so that nothing large is copied.
+//! CRLF counts as LF in both the file and the passage. The replacement gets the file's line
+//! endings. The result is slices of the old content and the new passages, so that nothing large is
+//! copied.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
 
-use crate::closest::{self, Passage};
+use crate::similar_passages::{self, Passage};
 use crate::text::{self, Ending, NotText};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrences {
-    /// There must be exactly one.
+    /// There must be exactly one occurrence.
     One,
     All,
 }
@@ -31,7 +32,7 @@ pub enum EditError {
     EmptyOld,
     #[error("the passage and its replacement are equal")]
     Same,
-    #[error("the passage was not found{}", closest::describe(.closest))]
+    #[error("the passage was not found{}", similar_passages::describe(.closest))]
     NotFound { closest: Vec<Passage> },
     #[error("the passage was found {count} times (lines {})", join(.lines))]
     Ambiguous { count: usize, lines: Vec<u64> },
@@ -39,11 +40,11 @@ pub enum EditError {
     NotText(#[from] NotText),
 }
 
-/// An ambiguous passage is reported with so many of its lines.
+/// How many line numbers the error for an ambiguous passage lists.
 const MAX_REPORTED_LINES: usize = 10;
 
 impl EditError {
-    /// What to do next, where there is something.
+    /// Suggests what to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             EditError::Ambiguous { .. } => {
@@ -87,7 +88,7 @@ pub fn edit<'a>(
     }
 }
 
-/// An edit of decoded text.
+/// `EditedText` is an edit of decoded text.
 struct EditedText<'a> {
     parts: Vec<Cow<'a, str>>,
     replacements: usize,
@@ -102,7 +103,7 @@ fn edit_text<'a>(
 ) -> Result<EditedText<'a>, EditError> {
     let matches = find(text, old);
     let Some(&(first, _)) = matches.first() else {
-        return Err(EditError::NotFound { closest: closest::passages(text, old) });
+        return Err(EditError::NotFound { closest: similar_passages::passages(text, old) });
     };
     if occurrences == Occurrences::One && matches.len() > 1 {
         let lines = lines_of(text, matches.iter().take(MAX_REPORTED_LINES).map(|range| range.0));
@@ -115,7 +116,8 @@ fn edit_text<'a>(
         parts.push(Cow::Borrowed(&text[done..start]));
         let own =
             text::lines(&text[start..end]).map(|(_, ending)| ending).find(|&ending| ending != Ending::None);
-        // A copy, so that the result borrows from the file alone and can be handed to `Scope::update`.
+        // This is a copy, so that the result borrows from the file alone and can be passed to
+        // `Scope::update`.
         parts.push(Cow::Owned(text::with_ending(new, own.filter(|_| main.is_some()).or(main)).into_owned()));
         done = end;
     }
@@ -125,7 +127,7 @@ fn edit_text<'a>(
     Ok(EditedText { parts, replacements: matches.len(), first_line })
 }
 
-/// Where `old` stands in `text`, without overlaps, as if both had LF endings only.
+/// Returns where `old` occurs in `text`, without overlaps, as if both had LF endings only.
 fn find(text: &str, old: &str) -> Vec<(usize, usize)> {
     let has_crlf = || memmem::find(text.as_bytes(), b"\r\n").is_some();
     if !old.contains(['\n', '\r']) || !(has_crlf() || old.contains("\r\n")) {
@@ -134,7 +136,7 @@ fn find(text: &str, old: &str) -> Vec<(usize, usize)> {
     }
     let old = text::with_ending(old, Some(Ending::Lf));
     let plain = text::with_ending(text, Some(Ending::Lf));
-    // Each CRLF shortened to LF moves what follows by one byte.
+    // Each CRLF shortened to LF shifts what follows by one byte.
     let mut removed = memmem::find_iter(text.as_bytes(), b"\r\n").enumerate().map(|(before, at)| at - before);
     let mut next = removed.next();
     let mut shift = 0;
@@ -149,7 +151,7 @@ fn find(text: &str, old: &str) -> Vec<(usize, usize)> {
     finder.find_iter(plain.as_bytes()).map(|at| (original(at), original(at + old.len()))).collect()
 }
 
-/// The line numbers, from 1, of ascending byte positions.
+/// Returns the line numbers, from 1, of ascending byte positions.
 fn lines_of(text: &str, positions: impl Iterator<Item = usize>) -> Vec<u64> {
     let (mut line, mut counted) = (1, 0);
     let mut lines = Vec::new();
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_empty_and_equal_passages() {
+    fn empty_and_equal_passages_are_rejected() {
         assert_eq!(check("a", "", "b", Occurrences::One), "error: the passage to replace is empty");
         assert_eq!(
             check("a", "a", "a", Occurrences::One),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crlf_file_stays_one() {
+    fn crlf_file_keeps_its_endings() {
         assert_eq!(
             check("one\r\ntwo\r\nend", "one\ntwo\n", "1\n2\n3\n", Occurrences::One),
             "1\r\n2\r\n3\r\nend"
@@ -212,14 +214,14 @@ mod tests {
         assert_eq!(check("one\r\ntwo", "one", "1\n2", Occurrences::One), "1\r\n2\r\ntwo");
         assert_eq!(check("a\r\nb", "\n", "", Occurrences::One), "ab");
         assert_eq!(check("one\ntwo\n", "one\r\ntwo", "1\r\n2", Occurrences::One), "1\n2\n");
-        // Mixed: the passage's own ending wins.
+        // In a file with mixed endings, the passage's own ending is used.
         assert_eq!(check("a\nb\r\nc\r\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\n");
         assert_eq!(check("a\nb\r\nc\r\nd\n", "a\nb", "1\n2", Occurrences::One), "1\n2\r\nc\r\nd\n");
         assert_eq!(check("no break", "no", "a\r\nb", Occurrences::One), "a\r\nb break");
     }
 
     #[test]
-    fn other_encodings_are_written_back_as_they_came() {
+    fn other_encodings_are_preserved() {
         let marked = [UTF8_MARKED, b"one\ntwo"].concat();
         let edited = edit(&marked, "one", "1", Occurrences::One).unwrap();
         assert_eq!(edited.parts.concat(), [UTF8_MARKED, b"1\ntwo"].concat());
@@ -234,7 +236,7 @@ mod tests {
     const UTF8_MARKED: &[u8] = b"\xef\xbb\xbf";
 
     #[test]
-    fn shows_the_closest_passages() {
+    fn error_shows_the_closest_passages() {
         let text = "fn main() {\n    let x = 1;\n    print(x);\n}\n\nfn other() {\n    let y = 22;\n}\n";
         let message = check(text, "  let x = 1;\n  print(y);\n", "", Occurrences::One);
         assert!(
@@ -253,16 +255,16 @@ mod tests {
     }
 
     #[test]
-    fn the_search_for_close_passages_is_bounded() {
+    fn search_for_similar_passages_is_bounded() {
         let text = "the same line again and again\n".repeat(1_000_000);
         let old = "the same line again and agaim\n".repeat(1000);
         let began = std::time::Instant::now();
         assert!(edit(text.as_bytes(), &old, "x", Occurrences::One).is_err());
-        // Unbounded it would take hours; a busy machine may take seconds.
+        // Without a bound this would take hours. A busy machine may take seconds.
         assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
-    /// Text in which short passages are found often, with one kind of ending or both.
+    /// Generates text in which short passages occur often, with one kind of ending or both.
     fn text() -> impl Strategy<Value = String> {
         let piece = prop_oneof![Just("a"), Just("b"), Just("é"), Just("\n"), Just("\r\n"), Just("\r")];
         prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
@@ -274,7 +276,8 @@ mod tests {
         #[test]
         fn equals_the_naive_model(text in text(), old in "[abé\n]{1,3}", new in "[abé\n]{0,3}", crlf in any::<bool>()) {
             let plain = text.replace("\r\n", "\n");
-            // A file with one kind of ending: the model is a replacement in LF text, turned back.
+            // In a file with one kind of ending, the model is a replacement in LF text, converted
+            // back.
             let file = if crlf { plain.replace('\n', "\r\n") } else { plain.replace('\r', "") };
             let plain = file.replace("\r\n", "\n");
             let count = plain.matches(&old).count();
@@ -305,7 +308,7 @@ mod tests {
                 let (before, after) = (&plain[..at], &plain[at + old.len()..]);
                 let lines_before = before.matches('\n').count();
                 prop_assert_eq!(edited.first_line, lines_before as u64 + 1);
-                // The same bytes stand before and after the passage as in the file.
+                // The bytes before and after the passage are those of the file.
                 let tail = text.len() - skip_plain(&text, plain.len() - after.len());
                 prop_assert!(result.ends_with(&text[text.len() - tail..]));
                 prop_assert!(result.starts_with(&text[..skip_plain(&text, at)]));
@@ -318,7 +321,7 @@ mod tests {
         }
     }
 
-    /// The byte in `text` that stands at `at` once CRLF is LF; a break is not split.
+    /// Returns the byte in `text` that is at `at` once CRLF is LF. It never splits a line break.
     fn skip_plain(text: &str, at: usize) -> usize {
         let (mut plain, mut real) = (0, 0);
         while plain < at {

@@ -1,6 +1,6 @@
-//! What can go wrong with a file, said once for the whole door.
+//! `FileError` lists what can go wrong with a file.
 //!
-//! Pure functions on text (edits, line writes) have their own errors beside them.
+//! Pure functions on text (edits, line writes) define their own errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum FileError {
     Outside { path: PathBuf },
     #[error("path belongs to Gantry itself and is closed to tools: {}", .path.display())]
     Closed { path: PathBuf },
-    /// The scope was told to refuse where the path really leads.
+    /// The caller's test refused the real path.
     #[error("path may hold keys or credentials, which this call may not touch: {}", .path.display())]
     Sensitive { path: PathBuf },
     #[error("no such file or directory: {}", .path.display())]
@@ -28,7 +28,7 @@ pub enum FileError {
     PermissionDenied { path: PathBuf },
     #[error("not a directory: {}", .path.display())]
     NotADirectory { path: PathBuf },
-    /// A directory, FIFO, socket or device where a regular file is wanted.
+    /// A directory, FIFO, socket or device was found where a regular file is needed.
     #[error("not a regular file but {what}: {}", .path.display())]
     NotAFile { path: PathBuf, what: &'static str },
     #[error("already exists: {}", .path.display())]
@@ -37,11 +37,11 @@ pub enum FileError {
     TooManyLinks { path: PathBuf },
     #[error("file is too large: {} has {size} bytes, at most {limit}", .path.display())]
     TooLarge { path: PathBuf, size: u64, limit: u64 },
-    /// The caller's tag is not the file's: it changed since it was read.
+    /// The caller's tag differs from the file's: the file changed since it was read.
     #[error("file changed since it was read (its tag is now {current}): {}", .path.display())]
     Stale { path: PathBuf, current: String },
-    /// Somebody else replaced or wrote the file between our read and our write.
-    #[error("file was changed by another program meanwhile: {}", .path.display())]
+    /// Another program replaced or wrote the file between the read and the write.
+    #[error("another program changed the file in the meantime: {}", .path.display())]
     ChangedMeanwhile { path: PathBuf },
     #[error("cannot keep the owner of {}: it belongs to user {uid}, group {gid}", .path.display())]
     OwnerNotKept { path: PathBuf, uid: u32, gid: u32 },
@@ -54,7 +54,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Sorts an OS error by what the caller can do about it.
+    /// Maps an OS error to a variant, by what the caller can do about it.
     pub(crate) fn io(action: &'static str, path: &Path, err: impl Into<io::Error>) -> FileError {
         let source = err.into();
         let path = path.to_path_buf();
@@ -69,7 +69,7 @@ impl FileError {
         }
     }
 
-    /// The same of another path.
+    /// Returns the same error for another path.
     pub(crate) fn about(mut self, asked: &Path) -> FileError {
         match &mut self {
             FileError::NulInPath { path }
@@ -88,7 +88,7 @@ impl FileError {
         self
     }
 
-    /// What to do next, where there is something.
+    /// Suggests what to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             FileError::Outside { .. } => Some("use a path inside the workspace root"),

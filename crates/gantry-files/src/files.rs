@@ -1,4 +1,4 @@
-//! The door itself: what is closed, what is under way, and the scopes it hands out.
+//! `Files` holds the closed paths, the locks and the records of temp files, and hands out scopes.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::closed::Closed;
+use crate::closed_paths::Closed;
 use crate::error::FileError;
 use crate::handle::{self, FileId};
 use crate::lock::Locks;
-use crate::pending::Pending;
 use crate::place::{LastLink, Missing, Tree};
 use crate::scope::{OpenDir, Scope};
+use crate::temp_records::Pending;
 
-/// The door to files. Cheap to clone; clones share locks, so one process should have one.
+/// `Files` is the entry point of this crate. Clones are cheap and share locks, so a process should
+/// have one.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub(crate) inner: Arc<Inner>,
@@ -34,12 +35,13 @@ pub(crate) struct Inner {
 pub struct FilesOptions {
     /// Absolute paths of directories and files that no scope may touch. They need not exist yet.
     pub closed: Vec<PathBuf>,
-    /// Where temp files under way are recorded, so that the next start removes what a killed process left.
+    /// The directory where temp files are recorded, so that the next start removes what a killed
+    /// process left.
     pub pending_dir: Option<PathBuf>,
 }
 
 impl Files {
-    /// Opens the door, after removing the temp files of processes that died.
+    /// Creates the engine, after removing the temp files of dead processes.
     pub fn new(options: FilesOptions) -> Result<Files, FileError> {
         let pending = Pending::open(options.pending_dir.as_deref())?;
         let closed = Closed::new(&options.closed)?;
@@ -48,21 +50,21 @@ impl Files {
         Ok(Files { inner: Arc::new(Inner { closed, locks: Locks::new(), pending, top: Arc::new(top) }) })
     }
 
-    /// A scope in which every path stays beneath `root`.
+    /// Returns a scope in which every path stays beneath `root`.
     pub fn contained(&self, root: &Path) -> Result<Scope, FileError> {
         let OpenDir { fd, path } = self.base(root)?;
         self.inner.closed.check_dir(&fd, root)?;
         Ok(Scope::new(self.clone(), Tree::contained(root, &path, fd), path))
     }
 
-    /// A scope in which absolute paths mean what they say, and relative ones start at `base`. The base is but the
-    /// beginning of a path: whether it is closed is asked of every place that is reached from it.
+    /// Returns a scope that accepts all absolute paths, and resolves relative ones from `base`. The
+    /// base may itself be closed: the check applies to every place that is reached from it.
     pub fn free(&self, base: &Path) -> Result<Scope, FileError> {
         let OpenDir { path, .. } = self.base(base)?;
         Ok(Scope::new(self.clone(), Tree::free(self.inner.top.clone(), &path), path))
     }
 
-    /// What is closed now, for walkers that ask often.
+    /// Returns what is closed now, for walkers that check often.
     pub(crate) fn closed_ids(&self) -> Vec<FileId> {
         self.inner.closed.ids()
     }
@@ -72,12 +74,13 @@ impl Files {
         handle::open_beneath(self.inner.top.as_fd(), names)
     }
 
-    /// Opens the directory a scope starts from, by handle, so that its path is the one of what was opened.
+    /// Opens the directory that a scope starts from, by handle, so that its path is that of the
+    /// opened directory.
     fn base(&self, given: &Path) -> Result<OpenDir, FileError> {
         let fail = |err| FileError::io("open", given, err);
         let absolute = std::path::absolute(given).map_err(|err| FileError::io("open", given, err))?;
         let top = Path::new("/");
-        // The common case: no link on the way, and nothing to walk by hand.
+        // The common case: there is no link on the way, and nothing to walk by hand.
         let names: Option<Vec<OsString>> = absolute.components().skip(1).map(plain_name).collect();
         if let Some(names) = names
             && let Ok(fd) = handle::open_beneath(self.inner.top.as_fd(), &names)

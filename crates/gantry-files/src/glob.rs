@@ -1,4 +1,6 @@
-//! Finds files by a glob pattern, newest first. All cores walk; only files whose path matches are asked for their time.
+//! Finds files by a glob pattern, newest first.
+//!
+//! All cores walk the tree. Only files whose path matches cost a `stat` for their time.
 
 use std::{
     cmp::Ordering as Order,
@@ -14,17 +16,17 @@ use rustix::fs::{FileType, Stat};
 use crate::scope::{OpenDir, Scope};
 use crate::walk::{Folder, Kind, NotEntered, Skipped, Walk, WalkOptions, is_git};
 
-/// Paths one glob returns; `total` counts on.
+/// How many paths one glob returns. `total` counts all of them.
 pub const GLOB_LIMIT: usize = 10_000;
-/// Longest pattern in bytes, as long as the longest path.
+/// The longest pattern in bytes, which is the length of the longest path.
 const MAX_PATTERN_BYTES: usize = 4096;
-/// Deepest nesting of braces.
+/// The deepest nesting of braces.
 const MAX_BRACES: usize = 16;
 
-/// The files a pattern matches.
+/// `GlobResult` holds the files that a pattern matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Globbed {
-    /// Absolute paths, newest first, equally old ones by path; at most [`GLOB_LIMIT`].
+pub struct GlobResult {
+    /// Absolute paths, newest first, and by path if equally old; at most [`GLOB_LIMIT`].
     pub matches: Vec<PathBuf>,
     /// How many files matched.
     pub total: usize,
@@ -42,7 +44,7 @@ pub enum GlobError {
     Parent(String),
     #[error("pattern `{pattern}` is absolute and not inside {}", base.display())]
     Outside { pattern: String, base: PathBuf },
-    #[error("pattern `{pattern}` is no glob: {reason}")]
+    #[error("invalid glob pattern `{pattern}`: {reason}")]
     Invalid { pattern: String, reason: String },
     #[error("cannot search in {}: {reason}", base.display())]
     Base { base: PathBuf, reason: String },
@@ -53,19 +55,20 @@ pub enum GlobError {
 impl Scope {
     /// Finds the files below `base` whose path relative to it matches `pattern`.
     ///
-    /// `*` stays within a directory, `**` crosses them, `{a,b}` is either. Links are followed, without loops and without
-    /// leaving the scope, except those in `/proc`. Directories named `.git` do not count.
+    /// `*` stays within a directory, `**` crosses directories, `{a,b}` is either. Links are
+    /// followed, without loops and without leaving the scope, except those in `/proc`. Directories
+    /// named `.git` are skipped.
     pub fn glob(
         &self,
         base: &OpenDir,
         pattern: &str,
         options: &WalkOptions<'_>,
-    ) -> Result<Globbed, GlobError> {
+    ) -> Result<GlobResult, GlobError> {
         glob(&Walk::new(self, options), base, pattern, options.thread_count())
     }
 }
 
-fn glob(walk: &Walk<'_>, base: &OpenDir, pattern: &str, threads: usize) -> Result<Globbed, GlobError> {
+fn glob(walk: &Walk<'_>, base: &OpenDir, pattern: &str, threads: usize) -> Result<GlobResult, GlobError> {
     let pattern = Pattern::parse(&base.path, pattern)?;
     let root = walk.base(base).map_err(|reason| GlobError::Base {
         base: base.path.clone(),
@@ -79,7 +82,7 @@ fn glob(walk: &Walk<'_>, base: &OpenDir, pattern: &str, threads: usize) -> Resul
     let start = match descend(walk, root, &pattern.prefix) {
         Ok(start) => start,
         Err(reason) => {
-            let mut nothing = Globbed::default();
+            let mut nothing = GlobResult::default();
             if reason == NotEntered::LeftOut {
                 nothing.skipped.left_out = 1;
             }
@@ -101,12 +104,12 @@ fn glob(walk: &Walk<'_>, base: &OpenDir, pattern: &str, threads: usize) -> Resul
     Ok(newest(parts))
 }
 
-/// A pattern relative to the base, with what it tells about where to look.
+/// `Pattern` is a pattern relative to the base, with what it says about where to look.
 struct Pattern {
     set: GlobSet,
     /// Leading directories without wildcards.
     prefix: Vec<CString>,
-    /// Most directories a match can lie in, if the pattern limits it.
+    /// How many directories deep a match can be, if the pattern limits it.
     depth: Option<usize>,
 }
 
@@ -169,7 +172,7 @@ fn literal_directories(pattern: &str) -> Vec<CString> {
     parts.into_iter().take_while(literal).map_while(|part| CString::new(part).ok()).collect()
 }
 
-/// Enters the literal directories of a pattern one by one; an error when one is not there.
+/// Enters the literal directories of a pattern one by one. Fails if one does not exist.
 fn descend(walk: &Walk<'_>, root: Arc<Folder>, prefix: &[CString]) -> Result<Arc<Folder>, NotEntered> {
     prefix.iter().try_fold(root, |folder, name| {
         if is_git(name) {
@@ -182,13 +185,14 @@ fn descend(walk: &Walk<'_>, root: Arc<Folder>, prefix: &[CString]) -> Result<Arc
     })
 }
 
-/// A directory still to read: one that is open, or an entry of one.
+/// `Job` is a directory still to read: an open one, or an entry of one.
 struct Job {
     parent: Arc<Folder>,
     name: Option<(CString, Kind)>,
 }
 
-/// Directories waiting for a thread. Last in, first out: it grows with the depth of the tree, not with its size.
+/// `Queue` holds the directories that wait for a thread. It is last in, first out, so it grows with
+/// the depth of the tree and not with its size.
 struct Queue {
     state: Mutex<QueueState>,
     changed: Condvar,
@@ -210,7 +214,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a job, after the previous one was finished; `None` when all are done.
+    /// Takes a job, after the previous one is finished; `None` when all are done.
     fn next(&self, finished: Option<Vec<Job>>) -> Option<(Job, Vec<Job>)> {
         let mut state = self.lock();
         let mut spare = Vec::new();
@@ -238,7 +242,7 @@ impl Queue {
     }
 }
 
-/// What one thread found.
+/// `Part` is what one thread found.
 #[derive(Default)]
 struct Part {
     hits: Vec<Hit>,
@@ -252,7 +256,7 @@ struct Hit {
 }
 
 impl Hit {
-    /// Newest first; equally old ones by path, directory by directory.
+    /// Orders newest first; equally old files by path, directory by directory.
     fn order(&self, other: &Self) -> Order {
         other.modified.cmp(&self.modified).then_with(|| path_order(&self.path, &other.path))
     }
@@ -261,7 +265,7 @@ impl Hit {
 struct Shape<'a> {
     walk: &'a Walk<'a>,
     pattern: &'a Pattern,
-    /// Length of the base's path.
+    /// The length of the base's path.
     base: usize,
     queue: &'a Queue,
 }
@@ -372,8 +376,8 @@ impl Part {
     }
 }
 
-fn newest(parts: Vec<Part>) -> Globbed {
-    let mut globbed = Globbed::default();
+fn newest(parts: Vec<Part>) -> GlobResult {
+    let mut globbed = GlobResult::default();
     let mut hits = Vec::new();
     for part in parts {
         globbed.total += part.total;
@@ -387,7 +391,7 @@ fn newest(parts: Vec<Part>) -> Globbed {
     globbed
 }
 
-/// Orders paths directory by directory, as a walk that sorts each directory's names meets them.
+/// Orders paths directory by directory, like a walk that sorts the names of each directory.
 fn path_order(left: &[u8], right: &[u8]) -> Order {
     let rank = |byte: &u8| if *byte == b'/' { 0 } else { u16::from(*byte) + 1 };
     left.iter().map(rank).cmp(right.iter().map(rank))

@@ -1,4 +1,4 @@
-//! The system calls on handles, with their platform differences and retries. It decides nothing.
+//! System calls on handles, with platform differences and retries. This module makes no decisions.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Flags for a directory that is only a place: no right to read it is needed.
+/// Flags for a directory that only serves as a place, so no read permission is needed.
 #[cfg(target_os = "linux")]
 pub(crate) const PLACE_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
 pub(crate) const PLACE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A file is opened so that neither a FIFO nor a terminal can hold us.
+/// These flags open a file so that neither a FIFO nor a terminal can block.
 pub(crate) const FILE_FLAGS: OFlags =
     OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// What tells one file from another, whatever it is called.
+/// `FileId` identifies a file, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     pub dev: u64,
@@ -39,7 +39,7 @@ pub(crate) fn open_path_dir(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, PLACE_FLAGS, Mode::empty())
 }
 
-/// A directory by its path from another one; links are followed.
+/// Opens a directory by its path from another one; links are followed.
 pub(crate) fn open_place(dir: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, path, PLACE_FLAGS, Mode::empty())
 }
@@ -48,12 +48,12 @@ pub(crate) fn open_child_dir(dir: impl AsFd, name: &OsStr) -> Result<OwnedFd, Er
     rustix::fs::openat(dir, name, PLACE_FLAGS | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Another handle of the same directory.
+/// Returns another handle of the same directory.
 pub(crate) fn same_dir(dir: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, ".", PLACE_FLAGS, Mode::empty())
 }
 
-/// A handle of whatever `path` leads to, without opening it for use.
+/// Returns a handle of whatever `path` leads to, without opening it for use.
 pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -62,12 +62,12 @@ pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
-/// The same directory, open for listing and syncing.
+/// Opens the same directory for listing and syncing.
 pub(crate) fn readable(dir: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Makes a directory that may meanwhile exist, durably.
+/// Creates a directory durably. It may already exist.
 pub(crate) fn make_dir(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
         Ok(()) => sync_dir(dir),
@@ -76,7 +76,8 @@ pub(crate) fn make_dir(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// Makes a directory's entries durable. One that may not be read cannot be synced either; the write still stands.
+/// Makes a directory's entries durable. A directory without read permission cannot be synced; the
+/// write is valid anyway.
 pub(crate) fn sync_dir(dir: impl AsFd) -> Result<(), Errno> {
     match readable(dir) {
         Ok(dir) => match rustix::fs::fsync(dir) {
@@ -93,7 +94,7 @@ pub(crate) fn is_link(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// A link's target, or `None` for what is no link or not there.
+/// Returns a link's target, or `None` if the entry is missing or not a link.
 pub(crate) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
     match rustix::fs::readlinkat(dir, name, Vec::new()) {
         Ok(target) => Ok(Some(target.into_bytes())),
@@ -102,12 +103,12 @@ pub(crate) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>,
     }
 }
 
-/// Metadata of the entry itself, a link included.
+/// Returns the metadata of the entry itself, even of a link.
 pub(crate) fn stat_at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// How people call a kind of file that is not a regular one.
+/// Describes a kind of file that is not a regular one.
 pub(crate) fn kind_name(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,
@@ -120,12 +121,12 @@ pub(crate) fn kind_name(stat: &Stat) -> Option<&'static str> {
     }
 }
 
-/// Opens a directory beneath `root` by names that hold no link.
+/// Opens a directory beneath `root` by names that contain no link.
 #[cfg(target_os = "linux")]
 pub(crate) fn open_beneath(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Errno> {
     use rustix::fs::ResolveFlags;
 
-    /// The kernel answers EAGAIN when a rename elsewhere disturbed its check.
+    /// The kernel returns EAGAIN if a concurrent rename disturbed its check.
     const TRIES: usize = 64;
 
     let path: PathBuf = if names.is_empty() { PathBuf::from(".") } else { names.iter().collect::<PathBuf>() };
@@ -133,7 +134,7 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, names: &[OsString]) -> Result<O
     for _ in 0..TRIES {
         match rustix::fs::openat2(root, &path, PLACE_FLAGS, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // An old kernel, or a sandbox that does not know the call.
+            // The kernel is old, or a sandbox does not know the call.
             Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => return open_by_steps(root, names),
             other => return other,
         }
@@ -146,7 +147,7 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, names: &[OsString]) -> Result<O
     open_by_steps(root, names)
 }
 
-/// The same without `openat2`: one name at a time, following nothing.
+/// Does the same without `openat2`: opens one name at a time and follows nothing.
 fn open_by_steps(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Errno> {
     let mut dir = rustix::fs::openat(root, ".", PLACE_FLAGS, Mode::empty())?;
     for name in names {
@@ -159,9 +160,9 @@ fn open_by_steps(root: BorrowedFd<'_>, names: &[OsString]) -> Result<OwnedFd, Er
 mod tests {
     use super::*;
 
-    /// Both ways to open beneath a root agree, so the one without `openat2` is as tight as the other.
+    /// Both ways to open beneath a root agree, so the one without `openat2` is as strict.
     #[test]
-    fn steps_and_the_kernel_agree() {
+    fn opening_by_steps_agrees_with_openat2() {
         let dir = tempfile::tempdir().unwrap();
         let arena = crate::testing::Arena::new(dir.path()).unwrap();
         let root = open_path_dir(&arena.workspace()).unwrap();
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(opened, 3);
     }
 
-    /// The moment between looking at a file and opening it belongs to an attacker: a link put there is not followed.
+    /// An attacker may put a link there between the check and the open. It is not followed.
     #[test]
     fn opening_a_file_follows_no_link() {
         let dir = tempfile::tempdir().unwrap();

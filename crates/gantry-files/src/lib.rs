@@ -1,16 +1,17 @@
-//! The door to files: the only crate that opens paths an agent names.
+//! Opens, reads and changes files. This is the only crate that opens paths which an agent names.
 //!
-//! [`Files`] hands out scopes; a [`Scope`] opens, replaces, lists and moves by handle. Windows, edits and line writes
-//! are engines on what was opened. Nothing here knows a tool, JSON or the environment; everything is synchronous.
-#![expect(clippy::disallowed_methods, reason = "this crate is the door to files")]
+//! [`Files`] hands out scopes. A [`Scope`] opens, replaces, lists and moves by handle. Windows,
+//! edits and line writes work on what was opened. Nothing here knows tools, JSON or the
+//! environment, and everything is synchronous.
+#![expect(clippy::disallowed_methods, reason = "this crate opens and changes files for the others")]
 
 mod attributes;
-mod closed;
-mod closest;
+mod closed_paths;
 pub mod diff;
 pub mod edit;
 mod error;
 mod files;
+mod find_by_name;
 mod glob;
 mod handle;
 pub mod line_write;
@@ -18,19 +19,19 @@ mod list;
 mod lock;
 mod manifest;
 pub mod media;
-mod moving;
-mod named;
-mod partial;
-mod parts;
+mod move_copy_remove;
+mod part_records;
+mod partial_file;
 pub mod patch;
-mod pending;
 mod place;
 pub mod prefix;
 mod replace;
 mod scope;
 mod search;
+mod similar_passages;
 mod source;
 pub mod tag;
+mod temp_records;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
@@ -38,22 +39,23 @@ mod update;
 mod walk;
 pub mod window;
 
-pub use closest::Passage;
 pub use error::FileError;
 pub use files::{Files, FilesOptions};
-pub use glob::{GLOB_LIMIT, GlobError, Globbed};
+pub use find_by_name::{FindByName, FoundFile, FoundFiles};
+pub use glob::{GLOB_LIMIT, GlobError, GlobResult};
 pub use handle::FileId;
 pub use list::{Entry, EntryKind, ListOptions, Listing, MAX_ENTRIES};
 pub use manifest::{Manifest, ManifestEntry, ManifestKind};
-pub use moving::Moved;
-pub use named::{Named, NamedFile, NamedOptions};
-pub use partial::Partial;
-pub use parts::PartRecords;
+pub use move_copy_remove::Moved;
+pub use part_records::PartRecords;
+pub use partial_file::PartialFile;
 pub use replace::{WriteOptions, Written};
 pub use scope::{FileMeta, OpenDir, OpenFile, PathTest, Scope};
 pub use search::{
-    Found, LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchBase, SearchError,
+    LINE_CHARS, MATCH_LIMIT, MAX_DIRECTORY_ENTRIES, MAX_LINE_BYTES, Match, SearchBase, SearchError,
+    SearchResult,
 };
+pub use similar_passages::Passage;
 pub use source::Source;
 pub use update::{MAX_UPDATE_BYTES, Update, UpdateOptions};
 pub use walk::{MAX_LINKED_DIRECTORIES, Skipped, WalkOptions};

@@ -1,24 +1,25 @@
-//! Writing by line number: insert before a line, or replace a range of lines. Pure functions on text.
+//! Writes by line number: inserts before a line, or replaces a range of lines. These are pure
+//! functions on text.
 //!
-//! The data takes the file's line endings. It gets a final one when text follows, or when the file's own last line
-//! has one; what the data itself ends with is never taken away.
+//! The data gets the file's line endings. It gets a final line break if text follows, or if the
+//! last line of the file has one. A line break at the end of the data is never removed.
 
 use std::borrow::Cow;
 
 use crate::text::{self, Ending};
 
-/// Beyond this many missing lines nothing is padded: the data goes to the end.
+/// If more lines are missing, nothing is padded and the data goes to the end.
 pub const MAX_PADDING: u64 = 1000;
 
-/// New text in pieces, and what was done.
+/// `LineWrite` is the new text in pieces, and what was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineWrite<'a> {
     pub parts: Vec<Cow<'a, str>>,
-    /// The line, counted from 1, at which the data starts now.
+    /// The line, counted from 1, at which the data now starts.
     pub inserted_at: u64,
-    /// Lines of the data.
+    /// The number of lines in the data.
     pub lines_affected: u64,
-    /// Lines that were really there and are gone.
+    /// How many existing lines were replaced.
     pub lines_replaced: u64,
 }
 
@@ -28,12 +29,12 @@ pub enum LineWriteError {
     EndBeforeStart { start: u64, end: u64 },
 }
 
-/// Puts `data` before a line, counted from 1; 0 counts as 1.
+/// Inserts `data` before a line, counted from 1; 0 counts as 1.
 pub fn insert<'a>(text: &'a str, data: &'a str, line: u64) -> LineWrite<'a> {
     write(text, data, line.max(1), 0)
 }
 
-/// Puts `data` in the place of the lines `start` to `end`, both counted from 1 and inclusive.
+/// Replaces the lines `start` to `end` by `data`. Both are counted from 1 and inclusive.
 pub fn replace<'a>(
     text: &'a str,
     data: &'a str,
@@ -63,7 +64,7 @@ fn write<'a>(text: &'a str, data: &'a str, line: u64, count: u64) -> LineWrite<'
 
     let mut parts = Vec::new();
     if data.is_empty() {
-        // Lines were only taken away: the new last line ends as the old one did.
+        // Lines were only removed, so the new last line ends as the old one did.
         if after.is_empty() && !final_break && padding == 0 && replaced > 0 {
             before = without_break(before);
         }
@@ -86,7 +87,7 @@ fn write<'a>(text: &'a str, data: &'a str, line: u64, count: u64) -> LineWrite<'
     LineWrite { parts, inserted_at, lines_affected: data_lines, lines_replaced: replaced }
 }
 
-/// The bytes of `count` lines from line `start`, counted from 0.
+/// Returns the bytes of `count` lines from line `start`, counted from 0.
 fn byte_range(text: &str, start: u64, count: u64) -> (usize, usize) {
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
     let mut nth_end = |lines: u64| match lines {
@@ -108,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// The new text, where the data starts, its lines and the lines it replaced.
+    /// Returns the new text, where the data starts, its lines and the lines it replaced.
     fn shown(write: &LineWrite<'_>) -> (String, u64, u64, u64) {
         (write.parts.concat(), write.inserted_at, write.lines_affected, write.lines_replaced)
     }
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_what_is_really_there() {
+    fn only_existing_lines_are_replaced() {
         let check = |text, data, start, end, expected: (&str, u64, u64, u64)| {
             let (text, at, affected, replaced) = shown(&replace(text, data, start, end).unwrap());
             assert_eq!((text.as_str(), at, affected, replaced), expected);
@@ -159,7 +160,7 @@ mod tests {
         assert!(replace("a", "x", 3, 2).is_err());
     }
 
-    /// The same by lists of lines, for text with LF only.
+    /// Does the same with lists of lines, for text with LF only.
     fn model(text: &str, data: &str, line: u64, count: u64) -> String {
         let lines: Vec<&str> = text.lines().collect();
         let total = lines.len() as u64;
@@ -173,7 +174,7 @@ mod tests {
         result.extend(data.lines());
         result.extend(&lines[end as usize..]);
         let mut joined = result.join("\n");
-        // A final break: the file's own, or the data's when it comes last.
+        // The final line break is the file's own, or that of the data if it comes last.
         let data_last = end == total && !data.is_empty();
         let changed = !data.is_empty() || gap > 0;
         let ends = if data_last {
@@ -194,7 +195,7 @@ mod tests {
 
         #[test]
         fn equals_the_naive_model(text in "([ab]{0,2}\n){0,5}[ab]{0,2}", data in "([xy]{0,2}\n){0,3}[xy]{0,2}", line in 1u64..9, count in 0u64..9, crlf in any::<bool>()) {
-            // Padding without data is its own case above.
+            // Padding without data is a separate case above.
             prop_assume!(!(data.is_empty() && line > text.lines().count() as u64 + 1));
             let expected = model(&text, &data, line, count);
             let crlf = crlf && text.contains('\n');

@@ -1,6 +1,7 @@
-//! Listing a directory by handle, flat or with everything below it, in the order of the paths.
+//! Lists a directory by handle, flat or recursively, in path order.
 //!
-//! Links are not walked through, so there are no loops. Names that are no UTF-8 are shown with replacement characters.
+//! Links are not walked through, so there are no loops. Names that are not valid UTF-8 are shown
+//! with replacement characters.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -17,15 +18,15 @@ use crate::place::{LastLink, Missing};
 use crate::scope::{FileMeta, Scope};
 
 pub const MAX_ENTRIES: usize = 10_000;
-/// Counting stops here; what is beyond is reported as "at least".
+/// Counting stops here. A larger total is reported as "at least".
 const MAX_COUNTED: usize = 1_000_000;
-/// Directories nested deeper are named but not entered.
+/// Deeper directories are listed but not entered.
 const MAX_DEPTH: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ListOptions {
     pub recursive: bool,
-    /// At most so many entries, and never more than [`MAX_ENTRIES`].
+    /// The largest number of entries; never more than [`MAX_ENTRIES`].
     pub limit: usize,
 }
 
@@ -35,13 +36,13 @@ pub struct Listing {
     pub path: PathBuf,
     /// Sorted by path.
     pub entries: Vec<Entry>,
-    /// How many there are, counted up to a million.
+    /// How many entries there are, counted up to a million.
     pub total: usize,
-    /// `entries` is not all: there are more than the limit, or directories were not entered.
+    /// `entries` is incomplete: there are more than the limit, or directories were not entered.
     pub truncated: bool,
-    /// Entries that the scope refuses, links to them included; not in `total`.
+    /// How many entries the scope refuses, links to them included. They are not in `total`.
     pub left_out: usize,
-    /// Directories that could not be read, or were too deep or closed; relative paths.
+    /// Directories that could not be read, or were too deep or closed, by relative path.
     pub not_entered: Vec<String>,
 }
 
@@ -51,7 +52,7 @@ pub struct Entry {
     pub path: String,
     pub kind: EntryKind,
     pub meta: FileMeta,
-    /// `path` is not the real name: that has bytes that are no UTF-8.
+    /// `path` is not the real name, which is not valid UTF-8.
     pub lossy: bool,
 }
 
@@ -59,7 +60,8 @@ pub struct Entry {
 pub enum EntryKind {
     File,
     Directory,
-    /// A link that is broken or leads out of the scope; others are reported as what they lead to.
+    /// A link that is broken or leads out of the scope. Other links are reported as what they lead
+    /// to.
     Symlink,
     /// FIFO, socket or device.
     Other,
@@ -74,7 +76,7 @@ impl Scope {
         cancelled: &AtomicBool,
     ) -> Result<Listing, FileError> {
         let dir = self.open_dir(path.as_ref())?;
-        let mut walk = Walk {
+        let mut walk = ListWalk {
             scope: self,
             closed: self.files.closed_ids(),
             recursive: options.recursive,
@@ -99,7 +101,7 @@ impl Scope {
     }
 }
 
-struct Walk<'a> {
+struct ListWalk<'a> {
     scope: &'a Scope,
     closed: Vec<FileId>,
     recursive: bool,
@@ -108,13 +110,13 @@ struct Walk<'a> {
     listing: Listing,
 }
 
-/// Where a link leads.
+/// `Linked` says where a link leads.
 enum Linked {
-    /// To something in the scope.
+    /// It leads to something in the scope.
     To(EntryKind, FileMeta),
-    /// Out of the scope, into what is closed, or nowhere.
+    /// It leads out of the scope, into something closed, or nowhere.
     Elsewhere,
-    /// To something the scope refuses.
+    /// It leads to something that the scope refuses.
     Refused,
 }
 
@@ -123,14 +125,14 @@ enum Stop {
     Failed(Errno),
 }
 
-/// One step in a directory: an entry, or what lies below one.
-enum Step {
+/// `ListStep` is one step in a directory: an entry, or what is below one.
+enum ListStep {
     Entry(OsString),
     Below(OsString),
 }
 
-impl Walk<'_> {
-    /// Lists one directory; `prefix` is its path below the listed one, with a final slash.
+impl ListWalk<'_> {
+    /// Lists one directory. `prefix` is its path below the listed one, with a final slash.
     fn directory(&mut self, dir: &OwnedFd, prefix: Vec<u8>, depth: usize) -> Result<(), Stop> {
         for step in self.steps(dir)? {
             if self.cancelled.load(Ordering::Relaxed) {
@@ -141,16 +143,17 @@ impl Walk<'_> {
                 return Ok(());
             }
             match step {
-                Step::Entry(name) => self.entry(dir, &prefix, &name),
-                Step::Below(name) => self.below(dir, &prefix, &name, depth)?,
+                ListStep::Entry(name) => self.entry(dir, &prefix, &name),
+                ListStep::Below(name) => self.below(dir, &prefix, &name, depth)?,
             }
         }
         Ok(())
     }
 
-    /// The steps of a directory, so ordered that the paths come out in byte order: `a`, `a.txt`, `a/b`.
-    fn steps(&self, dir: &OwnedFd) -> Result<Vec<Step>, Stop> {
-        let mut steps: Vec<(Vec<u8>, Step)> = Vec::new();
+    /// Returns the steps of a directory, ordered so that the paths come out in byte order: `a`,
+    /// `a.txt`, `a/b`.
+    fn steps(&self, dir: &OwnedFd) -> Result<Vec<ListStep>, Stop> {
+        let mut steps: Vec<(Vec<u8>, ListStep)> = Vec::new();
         for entry in Dir::read_from(dir).map_err(Stop::Failed)? {
             let entry = entry.map_err(Stop::Failed)?;
             let bytes = entry.file_name().to_bytes();
@@ -165,9 +168,9 @@ impl Walk<'_> {
                 _ => false,
             };
             if is_dir && self.recursive {
-                steps.push(([bytes, b"/"].concat(), Step::Below(name.clone())));
+                steps.push(([bytes, b"/"].concat(), ListStep::Below(name.clone())));
             }
-            steps.push((bytes.to_vec(), Step::Entry(name)));
+            steps.push((bytes.to_vec(), ListStep::Entry(name)));
             if self.listing.total + steps.len() > MAX_COUNTED * 2 {
                 break;
             }
@@ -186,7 +189,7 @@ impl Walk<'_> {
             self.listing.total += 1;
             return;
         }
-        // Gone since the directory was read: not an entry any more.
+        // The entry disappeared since the directory was read.
         let Ok(stat) = handle::stat_at(dir, name) else { return };
         let (mut kind, mut meta) = (kind_of(FileType::from_raw_mode(stat.st_mode)), FileMeta::of(&stat));
         if kind == EntryKind::Symlink {
@@ -207,7 +210,7 @@ impl Walk<'_> {
         self.listing.entries.push(Entry { path: path.into_owned(), kind, meta, lossy });
     }
 
-    /// Whether the scope refuses what is at a path below the listed directory.
+    /// Reports whether the scope refuses a path below the listed directory.
     fn leaves_out(&self, below: &[u8]) -> bool {
         self.scope.is_refusing() && self.scope.refuses(&self.listing.path.join(OsStr::from_bytes(below)))
     }
@@ -240,9 +243,9 @@ impl Walk<'_> {
                 prefix.push(b'/');
                 self.directory(&child, prefix, depth + 1)
             }
-            // Replaced by a link or removed since the directory was read.
+            // The entry was removed or replaced by a link since the directory was read.
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => Ok(()),
-            // Its name is not told elsewhere either.
+            // A refused directory is not named in `not_entered` either.
             _ if self.leaves_out(&prefix) => Ok(()),
             _ => {
                 self.listing.not_entered.push(String::from_utf8_lossy(&prefix).into_owned());

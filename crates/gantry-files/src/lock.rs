@@ -1,4 +1,4 @@
-//! One writer at a time for each file, inside this process.
+//! Allows one writer at a time for each file, inside this process.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -6,10 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::handle::FileId;
 
-/// Enough that two busy files rarely share one; a shared one only makes them wait for each other.
+/// With this many, two busy files rarely share a lock. Sharing one only makes them wait for each
+/// other.
 const STRIPES: usize = 256;
 
-/// Locks for names in directories. The key is the directory and the name, since replacing a file changes its inode.
+/// `Locks` holds locks for names in directories. The key is the directory and the name, because
+/// replacing a file changes its inode.
 #[derive(Debug)]
 pub(crate) struct Locks {
     stripes: Vec<Mutex<()>>,
@@ -22,11 +24,11 @@ impl Locks {
     }
 
     pub(crate) fn lock(&self, dir: FileId, name: &OsStr) -> MutexGuard<'_, ()> {
-        // A panic while writing leaves the old or the new file, so there is nothing to distrust.
+        // A panic while writing leaves the old or the new file, so a poisoned lock is safe to use.
         self.stripes[self.stripe(dir, name)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks two names in a fixed order, so that two moves in opposite directions cannot wait for each other.
+    /// Locks two names in a fixed order, so that two opposite moves cannot deadlock.
     pub(crate) fn lock_two(
         &self,
         one: (FileId, &OsStr),

@@ -1,7 +1,9 @@
-//! What a directory holds, entry by entry, to be sent as a whole and made again elsewhere.
+//! Lists the content of a directory, entry by entry, so that it can be sent and recreated
+//! elsewhere.
 //!
-//! Links are sent as links and never walked through. What cannot be sent comes as [`ManifestKind::Skipped`] with the reason, so
-//! that a copy never looks more complete than it is. Memory is one directory's names for each level.
+//! Links are sent as links and never walked through. An entry that cannot be sent is a
+//! [`ManifestKind::Skipped`] with the reason, so that a copy never looks more complete than it is.
+//! Memory holds the names of one directory per level.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -17,13 +19,14 @@ use crate::place::{LastLink, Missing};
 use crate::replace::file_name;
 use crate::scope::{FileMeta, OpenDir, Scope};
 
-/// Directories nested deeper are skipped; each level holds a handle.
+/// Deeper directories are skipped, because each level holds a handle.
 const MAX_DEPTH: usize = 128;
-/// A directory with more names is an error: they are sorted in memory.
+/// A directory with more names is an error, because names are sorted in memory.
 const MAX_NAMES: usize = 1_000_000;
 const MAX_TARGET_BYTES: usize = 4096;
 
-/// An iterator over the entries below a directory, parents before what they hold, names in byte order.
+/// `Manifest` iterates over the entries below a directory: parents before their content, names in
+/// byte order.
 #[derive(Debug)]
 pub struct Manifest {
     scope: Scope,
@@ -35,20 +38,20 @@ pub struct Manifest {
 #[derive(Debug)]
 struct Level {
     dir: OwnedFd,
-    /// From the root, empty or with a final slash.
+    /// The path from the root: empty, or with a final slash.
     prefix: String,
-    /// The last one comes first.
+    /// In reverse order; the last one is next.
     names: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestEntry {
-    /// Below the directory, with `/` between names.
+    /// The path below the directory, with `/` between names.
     pub path: String,
     pub kind: ManifestKind,
-    /// Permission bits; of a directory also the sticky one.
+    /// The permission bits; for a directory also the sticky bit.
     pub mode: u32,
-    /// Bytes of a file; 0 for others.
+    /// The bytes of a file; 0 for other entries.
     pub size: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i128,
@@ -63,7 +66,7 @@ pub enum ManifestKind {
 }
 
 impl Scope {
-    /// Begins to walk a directory.
+    /// Starts to walk a directory.
     pub fn manifest(self, path: impl AsRef<Path>) -> Result<Manifest, FileError> {
         let OpenDir { fd, path } = self.open_dir(path)?;
         let closed = self.files.closed_ids();
@@ -72,18 +75,18 @@ impl Scope {
         Ok(Manifest { scope: self, root: path, closed, levels })
     }
 
-    /// Makes a symbolic link of a received tree. `relative` and `target` are as a manifest tells them; a target that
-    /// leaves the tree is refused, as is another file of that name.
+    /// Creates a symbolic link of a received tree. `relative` and `target` come from a manifest. A
+    /// target that leaves the tree is refused, and so is a name that is taken by another file.
     pub fn make_link(&self, tree: &Path, relative: &str, target: &str) -> Result<(), FileError> {
         let asked = tree.join(relative);
         check_relative(relative).and_then(|()| check_target(relative, target)).map_err(|reason| {
             FileError::io(
-                "make the link",
+                "create the link",
                 &asked,
                 std::io::Error::new(std::io::ErrorKind::InvalidInput, reason),
             )
         })?;
-        let fail = |err: Errno| FileError::io("make the link", &asked, err);
+        let fail = |err: Errno| FileError::io("create the link", &asked, err);
         let place = self.place(&asked, LastLink::Keep, Missing::Make)?;
         let name = file_name(&place, &asked)?;
         match rustix::fs::symlinkat(target, &place.dir, name) {
@@ -98,8 +101,8 @@ impl Scope {
         }
     }
 
-    /// Sets the permission bits of a received directory, and the sticky one, which is done last: a directory may forbid writing
-    /// into it.
+    /// Sets the permission bits and the sticky bit of a received directory. Callers do this last,
+    /// because the mode may forbid writing into the directory.
     pub fn set_directory_mode(&self, path: impl AsRef<Path>, mode: u32) -> Result<(), FileError> {
         let OpenDir { fd, path } = self.open_dir(path)?;
         let mode = Mode::from_raw_mode((mode & 0o1777) as rustix::fs::RawMode);
@@ -108,7 +111,7 @@ impl Scope {
 }
 
 impl Manifest {
-    /// The directory that is walked, real and absolute.
+    /// The real absolute path of the directory that is walked.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -118,12 +121,12 @@ impl Manifest {
         let lossy = format!("{prefix}{}", name.to_string_lossy());
         let stat = match handle::stat_at(dir, name) {
             Ok(stat) => stat,
-            // Gone since its directory was read: not part of the tree any more.
+            // The entry disappeared since its directory was read, so it is not part of the tree.
             Err(Errno::NOENT) => return None,
             Err(err) => return Some(Ok(skipped(lossy, unreadable(err)))),
         };
         let Some(name_text) = name.to_str() else {
-            return Some(Ok(skipped(lossy, "its name is no UTF-8".to_owned())));
+            return Some(Ok(skipped(lossy, "its name is not valid UTF-8".to_owned())));
         };
         let path = format!("{prefix}{name_text}");
         if self.scope.is_refusing() && self.scope.refuses(&self.root.join(&path)) {
@@ -138,18 +141,19 @@ impl Manifest {
             FileType::Symlink => link(dir, name, &path),
             FileType::Directory => open_below(dir, name).and_then(|fd| {
                 if self.levels.len() >= MAX_DEPTH {
-                    return Err(format!("it lies deeper than {MAX_DEPTH} directories"));
+                    return Err(format!("it is more than {MAX_DEPTH} directories deep"));
                 }
                 let names = names_in(&fd, &self.root.join(&path)).map_err(|err| err.to_string())?;
                 self.levels.push(Level { dir: fd, prefix: format!("{path}/"), names });
                 Ok(ManifestKind::Directory)
             }),
-            _ => Err(format!("it is {}", handle::kind_name(&stat).unwrap_or("no file"))),
+            _ => Err(format!("it is {}", handle::kind_name(&stat).unwrap_or("not a file"))),
         };
         Some(Ok(match kind {
             Ok(kind) => {
                 let size = if kind == ManifestKind::File { meta.size } else { 0 };
-                // In a directory that everybody may write to, the sticky bit keeps them from removing each other's files.
+                // In a directory that everybody may write to, the sticky bit prevents users from
+                // removing each other's files.
                 let bits = if kind == ManifestKind::Directory { 0o1777 } else { 0o777 };
                 ManifestEntry { path, kind, mode: meta.mode & bits, size, modified_ns: meta.modified_ns }
             }
@@ -190,13 +194,13 @@ fn unreadable(err: Errno) -> String {
 
 fn link(dir: &OwnedFd, name: &OsStr, path: &str) -> Result<ManifestKind, String> {
     let target = handle::read_link(dir, name).map_err(unreadable)?.unwrap_or_default();
-    let target = String::from_utf8(target).map_err(|_| "its target is no UTF-8".to_owned())?;
+    let target = String::from_utf8(target).map_err(|_| "its target is not valid UTF-8".to_owned())?;
     check_target(path, &target)?;
     Ok(ManifestKind::Symlink { target })
 }
 
-/// Whether a link at `path` of a tree stays in the tree. After its leading `..` a target only goes down, so that no other link on
-/// its way can turn it around.
+/// Checks that a link at `path` of a tree stays in the tree. After its leading `..` a target may
+/// only go down, so that no other link on its way can redirect it.
 fn check_target(path: &str, target: &str) -> Result<(), String> {
     if target.is_empty() || target.len() > MAX_TARGET_BYTES || target.contains('\0') {
         return Err("it is a link without a usable target".to_owned());
@@ -214,13 +218,17 @@ fn check_target(path: &str, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a path of a manifest that came from elsewhere stays below the tree it belongs to.
+/// Checks that a path of a received manifest stays below its tree.
 fn check_relative(path: &str) -> Result<(), String> {
     let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');
-    if path.split('/').all(plain) { Ok(()) } else { Err(format!("{path:?} is no path below a directory")) }
+    if path.split('/').all(plain) {
+        Ok(())
+    } else {
+        Err(format!("{path:?} is not a relative path below the directory"))
+    }
 }
 
-/// The names in a directory, last first.
+/// Returns the names in a directory, in reverse order.
 fn names_in(dir: &OwnedFd, path: &Path) -> Result<Vec<OsString>, FileError> {
     let fail = |err| FileError::io("list", path, err);
     let mut names = Vec::new();

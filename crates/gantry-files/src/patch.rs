@@ -1,15 +1,21 @@
-//! Applies a unified diff to the bytes of one file: every context line is verified, hunks are looked for around the line
-//! their header names as GNU `patch` does, and either all of them apply or none.
+//! Applies a unified diff to the bytes of one file. Every context line is verified. Hunks are
+//! searched around the line in their header, as GNU `patch` does. Either all hunks apply or none.
 //!
-//! Where GNU `patch` gives up we go on in four cases, none of which applies a hunk to text it does not describe: wrong
-//! counts in a header are recounted, line endings follow the file, a missing or spurious final newline follows the file,
-//! and context on one side only does not tie a hunk to the beginning or end of the file if its place is certain otherwise.
-//! In one case we refuse where it may go on: a hunk that names lines before the previous hunk's change.
+//! Four cases apply here but not in GNU `patch`, and none of them applies a hunk to text that it
+//! does not describe:
+//! - Wrong counts in a header are recounted.
+//! - Line endings follow the file.
+//! - A missing or spurious final newline follows the file.
+//! - Context on one side only does not tie a hunk to the beginning or end of the file, if its place
+//!   is certain otherwise.
+//!
+//! One case is refused here that GNU `patch` may accept: a hunk that names lines before the
+//! previous hunk's change.
 
+mod find_place;
 mod lines;
 mod parse;
 mod pieces;
-mod place;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,41 +26,43 @@ pub use self::{
 };
 
 use self::{
+    find_place::{Placed, Placement, Search},
     lines::Lines,
     pieces::Pieces,
-    place::{Found, Placed, Search},
 };
 
-/// Highest fuzz a caller may ask for.
+/// The highest fuzz that a caller may request.
 pub const MAX_FUZZ: u8 = 2;
-/// Lines shown of each side of a rejected hunk, and characters of each.
+/// How many lines of each side of a rejected hunk are shown, and how many characters of each line.
 const REJECT_LINES: usize = 20;
 const REJECT_CHARS: usize = 200;
 
-/// A patched file.
+/// `Patched` is a patched file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patched<'a> {
-    /// The new content, piece by piece; none for [`PatchKind::Delete`].
+    /// The new content in pieces; none for [`PatchKind::Delete`].
     pub parts: Vec<Cow<'a, [u8]>>,
     pub kind: PatchKind,
     pub hunks: Vec<AppliedHunk>,
 }
 
 impl Patched<'_> {
-    /// The new content in one.
+    /// Returns the new content as one buffer.
     pub fn bytes(&self) -> Vec<u8> {
         self.parts.concat()
     }
 }
 
-/// How a hunk was applied.
+/// `AppliedHunk` says how a hunk was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppliedHunk {
-    /// Lines between the place its header names and the place it was found, beyond what earlier hunks moved.
+    /// How many lines are between the place in its header and the place where it was found, beyond
+    /// what earlier hunks moved.
     pub offset: i64,
-    /// Context lines ignored at each end.
+    /// How many context lines were ignored at each end.
     pub fuzz: u8,
-    /// Whether line endings, the final newline or one-sided context were taken from the file instead of the patch.
+    /// Whether line endings, the final newline or one-sided context were taken from the file
+    /// instead of the patch.
     pub adapted: bool,
 }
 
@@ -63,7 +71,7 @@ pub enum PatchError {
     #[error("the patch has no hunk: send a unified diff with `@@ -line,count +line,count @@` headers")]
     NoHunks,
     #[error(
-        "this is no unified diff: lines must begin with ` `, `-` or `+` below a `@@ -line,count +line,count @@` header"
+        "not a unified diff: lines must begin with ` `, `-` or `+` below a `@@ -line,count +line,count @@` header"
     )]
     OtherFormat,
     #[error("patch line {line}: {reason}")]
@@ -76,7 +84,7 @@ pub enum PatchError {
     Fuzz,
     #[error("{0}")]
     Rejected(Box<Rejected>),
-    #[error("hunk {hunk} ({header}) changes lines that an earlier hunk already changed, or stands before it")]
+    #[error("hunk {hunk} ({header}) changes lines that an earlier hunk already changed, or comes before it")]
     Overlapping { hunk: usize, header: String },
     #[error("hunk {hunk} ({header}) fits at lines {}: add context or a line number", list(.lines))]
     Ambiguous { hunk: usize, header: String, lines: Vec<usize> },
@@ -92,19 +100,19 @@ pub enum PatchError {
     TooCostly,
 }
 
-/// A hunk that fits nowhere.
+/// `Rejected` describes a hunk that fits nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
     /// Counted from 1.
     pub hunk: usize,
     pub header: String,
-    /// The lines the hunk wants to find.
+    /// The lines that the hunk expects.
     pub expected: Vec<String>,
-    /// The file's lines where most of them are alike.
+    /// The lines of the file at the most similar place.
     pub found: Vec<String>,
-    /// The first of those, counted from 1.
+    /// The number of the first of those lines, counted from 1.
     pub found_at: usize,
-    /// Whether `expected` and `found` are only the beginning.
+    /// Whether `expected` and `found` are truncated.
     pub cut: bool,
 }
 
@@ -136,7 +144,8 @@ fn list(lines: &[usize]) -> String {
     lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Applies a patch to a file's content. `fuzz` is how many context lines at each end may differ, 0 to 2.
+/// Applies a patch to a file's content. `fuzz` is how many context lines at each end may differ, 0
+/// to 2.
 pub fn apply<'a>(original: &'a [u8], patch: &str, fuzz: u8) -> Result<Patched<'a>, PatchError> {
     if fuzz > MAX_FUZZ {
         return Err(PatchError::Fuzz);
@@ -172,7 +181,7 @@ pub fn apply<'a>(original: &'a [u8], patch: &str, fuzz: u8) -> Result<Patched<'a
     Ok(Patched { parts, kind: patch.kind, hunks: placed.iter().map(applied).collect() })
 }
 
-/// Gives all lines of the patch the file's endings, where each knows only one kind and they differ.
+/// Gives all lines of the patch the file's endings, if each has only one kind and they differ.
 fn follow_endings(patch: &mut FilePatch<'_>, lines: &Lines<'_>) -> bool {
     let in_file = lines.endings();
     let body = || patch.hunks.iter().flat_map(|hunk| &hunk.lines);
@@ -196,28 +205,28 @@ fn place_all(lines: &Lines<'_>, patch: &FilePatch<'_>, fuzz: u8) -> Result<Vec<P
     for (index, hunk) in patch.hunks.iter().enumerate() {
         let (number, header) = (index + 1, || hunk.header.to_owned());
         match search.place(hunk, fuzz) {
-            Found::Here(place) => placed.push(place),
-            Found::Nowhere => {
+            Placement::Here(place) => placed.push(place),
+            Placement::Nowhere => {
                 return Err(PatchError::Rejected(Box::new(rejected(&search, lines, hunk, number))));
             }
-            Found::Frozen => return Err(PatchError::Overlapping { hunk: number, header: header() }),
-            Found::Several(lines) => {
+            Placement::Frozen => return Err(PatchError::Overlapping { hunk: number, header: header() }),
+            Placement::Several(lines) => {
                 return Err(PatchError::Ambiguous { hunk: number, header: header(), lines });
             }
-            Found::NoHint => return Err(PatchError::NoPlace { hunk: number, header: header() }),
-            Found::TooCostly => return Err(PatchError::TooCostly),
+            Placement::NoHint => return Err(PatchError::NoPlace { hunk: number, header: header() }),
+            Placement::TooCostly => return Err(PatchError::TooCostly),
         }
     }
     Ok(placed)
 }
 
-/// Whether the patch, turned around, fits: then the file is what the patch wants it to become.
+/// Reports whether the reversed patch fits: then the patch is already applied.
 fn is_applied(lines: &Lines<'_>, patch: &FilePatch<'_>) -> bool {
     let mut search = Search::new(lines);
     patch.hunks.iter().all(|hunk| {
         let reversed = hunk.reversed();
         reversed.lines.iter().any(|line| line.role != LineRole::Added)
-            && matches!(search.place(&reversed, 0), Found::Here(_))
+            && matches!(search.place(&reversed, 0), Placement::Here(_))
     })
 }
 
@@ -238,10 +247,11 @@ fn rejected(search: &Search<'_>, lines: &Lines<'_>, hunk: &Hunk<'_>, number: usi
     }
 }
 
-/// Writes the file anew: what no hunk touches is copied in long stretches. `join` ends a last line that is no longer last.
+/// Writes the new file. Lines that no hunk touches are copied in long stretches. `join` ends a last
+/// line that is not the last any more.
 fn rewrite<'a>(lines: &Lines<'a>, patch: &FilePatch<'_>, placed: &[Placed], join: Ending) -> Pieces<'a> {
     let mut output = Pieces::default();
-    // The first line of the file that is not yet copied.
+    // The first line of the file that is not copied yet.
     let mut next = 0;
     for (hunk, place) in patch.hunks.iter().zip(placed) {
         let mut line_index = place.line;
@@ -278,8 +288,8 @@ fn rewrite<'a>(lines: &Lines<'a>, patch: &FilePatch<'_>, placed: &[Placed], join
     output
 }
 
-/// The ending of an added line in a file whose endings differ from the patch's: that of the line it replaces, or else of
-/// a neighbour.
+/// Returns the ending for an added line in a file whose endings differ from the patch's: that of
+/// the line it replaces, or else of a neighbour.
 fn adapted_ending(lines: &Lines<'_>, line: &HunkLine<'_>, replaced: Ending, index: usize) -> Ending {
     if line.ending == Ending::None {
         return Ending::None;
@@ -301,7 +311,7 @@ fn keep_final_newline(output: &mut Pieces<'_>, lines: &Lines<'_>) {
     }
 }
 
-/// Copies lines `from..to` of the file.
+/// Copies the lines `from..to` of the file.
 fn copy<'a>(output: &mut Pieces<'a>, lines: &Lines<'a>, join: Ending, from: usize, to: usize) {
     let to = to.min(lines.len());
     if from < to {
@@ -310,7 +320,7 @@ fn copy<'a>(output: &mut Pieces<'a>, lines: &Lines<'a>, join: Ending, from: usiz
     }
 }
 
-/// A line without a newline was last in its file; when something follows it, it needs one.
+/// A line without a newline was the last of its file. If something follows it, it needs one.
 fn start_line(output: &mut Pieces<'_>, ending: Ending) {
     if !output.is_empty() && !output.ends_with_newline() {
         output.add(ending.bytes());

@@ -1,8 +1,9 @@
-//! Where a path leads, by handle: the parent directory's open handle and the last name.
+//! Resolves a path to the open handle of its parent directory and the last name.
 //!
-//! A [`Tree`] is a root handle plus the place where relative paths start. Links are followed here, by hand, and
-//! every directory is opened beneath the handle above it without following links, so that a link swapped in at
-//! the wrong moment is met as a link and never walked through. The kernel (`openat2`) has the last word where it can.
+//! A [`Tree`] is a root handle and the place where relative paths start. This module follows links
+//! by hand. Every directory is opened beneath the handle above it without following links. A link
+//! that is swapped in at the wrong moment is therefore seen as a link and never walked through.
+//! Where available, the kernel (`openat2`) enforces this.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,38 +18,39 @@ use rustix::io::Errno;
 use crate::error::FileError;
 use crate::handle::{self, FileId};
 
-/// The longest path taken, as the kernel's own limit.
+/// The longest accepted path, which is the kernel's own limit.
 const MAX_PATH_BYTES: usize = 4095;
-/// As many links as the kernel follows.
+/// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
 
-/// The root that bounds a scope, and where its relative paths start.
+/// `Tree` is the root that bounds a scope, and where its relative paths start.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: Arc<OwnedFd>,
     /// The root's real path.
     root_path: PathBuf,
-    /// The root as the caller spelled it: absolute paths may use either spelling.
+    /// The root as the caller wrote it. Absolute paths may use either form.
     given: PathBuf,
-    /// Names from the root to where relative paths start; empty in a contained tree.
+    /// The names from the root to where relative paths start; empty in a contained tree.
     start: Vec<OsString>,
-    /// A contained tree refuses to be left; in a free one `..` at the top stays there, as in the kernel.
+    /// In a contained tree, a path that leaves the root is refused. In a free one, `..` at the top
+    /// stays there, as in the kernel.
     contained: bool,
 }
 
-/// What a path leads to.
+/// `Place` is what a path leads to.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The directory that holds `name`, or the place itself when there is no name.
+    /// The directory that contains `name`, or the place itself if there is no name.
     pub(crate) dir: OwnedFd,
-    /// The names from the tree's root to `dir`; no link among them.
+    /// The names from the tree's root to `dir`, none of which is a link.
     pub(crate) names: Vec<OsString>,
     pub(crate) name: Option<OsString>,
     /// The real absolute path of the place.
     pub(crate) path: PathBuf,
-    /// Names that do not exist yet, below `name`; only when asked for with [`Missing::Note`].
+    /// The names below `name` that do not exist yet. Only [`Missing::Note`] fills this.
     missing: Vec<OsString>,
-    /// What `name` was, if it had to be looked at to find the place.
+    /// The metadata of `name`, if the lookup needed it.
     seen: Option<Stat>,
 }
 
@@ -58,7 +60,7 @@ pub(crate) enum LastLink {
     Keep,
 }
 
-/// What to do about directories that are not there.
+/// `Missing` says what to do about directories that do not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     Refuse,
@@ -67,25 +69,26 @@ pub(crate) enum Missing {
 }
 
 impl Place {
-    /// What `name` is, or was when the place was found. Whoever opens it asks again what was opened.
+    /// Returns the metadata of `name`, now or at the time of the lookup. A caller that opens it
+    /// must check the opened file again.
     pub(crate) fn stat(&self) -> Option<Result<Stat, Errno>> {
         let name = self.name.as_ref()?;
         Some(self.seen.map_or_else(|| handle::stat_at(&self.dir, name), Ok))
     }
 
-    /// What was seen under `name` when the place was found.
+    /// Returns the identity of `name` at the time of the lookup.
     pub(crate) fn found(&self) -> Option<FileId> {
         self.seen.as_ref().map(FileId::of)
     }
 
-    /// The real path, with what does not exist yet.
+    /// Returns the real path, including what does not exist yet.
     pub(crate) fn full_path(&self) -> PathBuf {
         let mut path = self.path.clone();
         path.extend(&self.missing);
         path
     }
 
-    /// All names from the root to the place.
+    /// Iterates over all names from the root to the place.
     pub(crate) fn all_names(&self) -> impl Iterator<Item = &OsString> {
         self.names.iter().chain(&self.name).chain(&self.missing)
     }
@@ -104,7 +107,7 @@ impl Tree {
         Tree { root: top, root_path: path.clone(), given: path, start, contained: false }
     }
 
-    /// Finds where `path` leads. Nothing is made unless `missing` says so.
+    /// Finds where `path` leads. Nothing is created unless `missing` says so.
     pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
         check_spelling(path)?;
         let (start, relative) = if path.is_absolute() {
@@ -112,7 +115,7 @@ impl Tree {
         } else {
             (self.start.clone(), path)
         };
-        let mut walk = Walk {
+        let mut walk = PathWalk {
             tree: self,
             asked: path,
             dir: None,
@@ -121,39 +124,39 @@ impl Tree {
             todo: components(relative),
             links: 0,
         };
-        if let Some(place) = walk.straight(last)? {
+        if let Some(place) = walk.resolve_direct(last)? {
             return Ok(place);
         }
         walk.run(last, missing)
     }
 
-    /// An absolute path as one relative to the root, if it lies inside by its text.
+    /// Returns an absolute path relative to the root, if its text is inside the root.
     fn strip<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         path.strip_prefix(&self.root_path).or_else(|_| path.strip_prefix(&self.given)).ok()
     }
 
-    /// Opens a directory by names that hold no link; meeting one is `ELOOP` or `ENOTDIR`.
+    /// Opens a directory by names that contain no link. A link gives `ELOOP` or `ENOTDIR`.
     fn open_names(&self, names: &[OsString]) -> Result<OwnedFd, Errno> {
         handle::open_beneath(self.root.as_fd(), names)
     }
 }
 
-/// One walk from the tree's root along a path.
-struct Walk<'a> {
+/// `PathWalk` follows one path from the tree's root.
+struct PathWalk<'a> {
     tree: &'a Tree,
     asked: &'a Path,
-    /// The handle of `names`; opened when first needed.
+    /// The handle of `names`, opened when first needed.
     dir: Option<OwnedFd>,
     names: Vec<OsString>,
-    /// Below `names`, what does not exist.
+    /// The names below `names` that do not exist.
     missing: Vec<OsString>,
     todo: VecDeque<OsString>,
     links: usize,
 }
 
-impl Walk<'_> {
-    /// The common case in one system call: no `..`, and no link before the last name.
-    fn straight(&mut self, last: LastLink) -> Result<Option<Place>, FileError> {
+impl PathWalk<'_> {
+    /// Resolves the common case in one system call: no `..`, and no link before the last name.
+    fn resolve_direct(&mut self, last: LastLink) -> Result<Option<Place>, FileError> {
         if self.todo.iter().any(|name| name == "." || name == "..") {
             return Ok(None);
         }
@@ -165,7 +168,7 @@ impl Walk<'_> {
         if last == LastLink::Follow {
             seen = handle::stat_at(&dir, &name).ok();
             if seen.as_ref().is_some_and(handle::is_link) {
-                // The way to the link need not be walked again.
+                // The path to the link need not be walked again.
                 (self.dir, self.names, self.todo) = (Some(dir), names, VecDeque::from([name]));
                 return Ok(None);
             }
@@ -218,7 +221,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes into `name`: a directory, a link to follow, or something to make.
+    /// Enters `name`: a directory, a link to follow, or something to create.
     fn down(&mut self, name: OsString, missing: Missing) -> Result<(), FileError> {
         let dir = self.take_dir()?;
         let opened = match handle::open_child_dir(&dir, &name) {
@@ -247,7 +250,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Puts a link's target in front of what is left to walk; false if `name` is no link.
+    /// Puts a link's target in front of the remaining path; returns false if `name` is not a link.
     fn follow(&mut self, name: &OsStr) -> Result<bool, FileError> {
         let dir = self.take_dir()?;
         let target = handle::read_link(&dir, name);
@@ -302,7 +305,7 @@ fn check_spelling(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The names of a path. A trailing slash becomes `.`, since it asks for a directory.
+/// Returns the names of a path. A trailing slash becomes `.`, because it requires a directory.
 fn components(path: &Path) -> VecDeque<OsString> {
     let bytes = path.as_os_str().as_bytes();
     let mut names: VecDeque<OsString> = bytes

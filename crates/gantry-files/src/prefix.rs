@@ -1,30 +1,30 @@
-//! The start of a text file, by bytes, never splitting a character.
+//! Reads the start of a text file, measured in bytes, without splitting a character.
 
 use crate::error::FileError;
 use crate::media;
 use crate::scope::OpenFile;
 use crate::text::{self, Encoding};
 
-/// However much is asked for, no more is returned at once.
+/// The largest result, whatever the caller requests.
 pub const MAX_PREFIX_BYTES: u64 = 256 * 1024 * 1024;
 /// UTF-16 is decoded as a whole.
 const MAX_UTF16_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
-    /// At most the bytes asked for, ending between two characters; without a byte-order mark.
+    /// At most the requested bytes, ending between two characters, without a byte-order mark.
     pub text: String,
     /// The file's size in bytes.
     pub size: u64,
-    /// The file goes on after `text`.
+    /// Whether the file continues after `text`.
     pub truncated: bool,
 }
 
-/// Where a text is cut that is longer than what was asked for.
+/// `Cut` says where to cut a text that is longer than requested.
 pub struct Cut<'a> {
-    /// So many bytes more are read, for `place` to see.
+    /// How many bytes more are read, for `place` to examine.
     pub look_ahead: u64,
-    /// Given a text and where it would be cut, says where to cut it: there, or before.
+    /// Receives a text and the default cut, and returns the position of the cut: there, or before.
     pub place: &'a dyn Fn(&str, usize) -> usize,
 }
 
@@ -40,7 +40,7 @@ pub fn prefix(file: &OpenFile, max_bytes: u64, cut: &Cut<'_>) -> Result<Prefix, 
         let truncated = end < text.len();
         return Ok(Prefix { text: text[..end].to_owned(), size: bytes.len() as u64, truncated });
     }
-    // One byte more than asked for tells whether the file goes on.
+    // One byte more than requested shows whether the file continues.
     let wanted = max_bytes.saturating_add(cut.look_ahead).saturating_add(1);
     let bytes = file.read_up_to(wanted)?;
     let truncated = bytes.len() as u64 > max_bytes;
@@ -49,12 +49,12 @@ pub fn prefix(file: &OpenFile, max_bytes: u64, cut: &Cut<'_>) -> Result<Prefix, 
         true => text::whole_characters(&bytes),
         false => std::str::from_utf8(&bytes).ok(),
     };
-    // What was not asked for need not be text.
+    // Bytes beyond the requested ones need not be text.
     let asked = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     let text = text.or_else(|| text::whole_characters(bytes.get(..asked).filter(|_| truncated)?));
     let whole = text.ok_or_else(|| binary(&bytes))?;
     let text = whole.strip_prefix('\u{feff}').unwrap_or(whole);
-    // The mark counts among the bytes that were asked for.
+    // The mark counts among the requested bytes.
     let max_bytes = max_bytes.saturating_sub((whole.len() - text.len()) as u64);
     let end = if truncated { end_of(text, max_bytes, cut) } else { text.len() };
     Ok(Prefix { text: text[..end].to_owned(), size, truncated })

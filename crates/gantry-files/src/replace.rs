@@ -1,8 +1,9 @@
-//! Replacing a file's content so that anyone sees the old or the new one, never a part.
+//! Replaces a file's content atomically: readers see the old or the new content, never a mixture.
 //!
-//! Temp file beside it → write → owner, extended attributes, mode → sync → rename → sync of the directory. A link is
-//! followed and its target replaced. Of several hard links the named one gets the new content, the others keep the
-//! old: writing through an alias is what the rename prevents.
+//! The steps are: create a temp file in the same directory; write it; set owner, extended
+//! attributes and mode; sync; rename; sync the directory. A link is followed and its target
+//! replaced. If a file has several hard links, only the named one gets the new content, because the
+//! rename replaces the name and not the inode.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,31 +17,31 @@ use rustix::io::Errno;
 use crate::attributes;
 use crate::error::FileError;
 use crate::handle;
-use crate::pending::TempName;
 use crate::place::{LastLink, Missing, Place};
 use crate::scope::{FileMeta, SWAP_TRIES, Scope};
 use crate::tag;
+use crate::temp_records::TempName;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// Make the directories on the way.
+    /// Creates missing parent directories.
     pub make_parents: bool,
-    /// Refuse to replace a file that exists.
+    /// Refuses to replace an existing file.
     pub only_new: bool,
 }
 
-/// What a write did.
+/// `Written` says what a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The real absolute path, links followed.
     pub path: PathBuf,
     pub bytes: u64,
-    /// The file was not there before.
+    /// Whether the file did not exist before.
     pub created: bool,
     pub tag: String,
 }
 
-/// The file that is about to be replaced.
+/// `Old` is the file that is about to be replaced.
 #[derive(Debug)]
 pub(crate) struct Old {
     pub(crate) fd: OwnedFd,
@@ -48,7 +49,7 @@ pub(crate) struct Old {
 }
 
 impl Scope {
-    /// Puts `parts`, one after the other, in the place of a file's content.
+    /// Replaces a file's content by `parts`, one after the other.
     pub fn replace(
         &self,
         path: impl AsRef<Path>,
@@ -72,7 +73,7 @@ impl Scope {
     }
 
     pub(crate) fn writable_place(&self, asked: &Path, missing: Missing) -> Result<Place, FileError> {
-        // Refused before anything is made on the way.
+        // Refuses this before anything is created.
         if asked.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
         }
@@ -89,7 +90,8 @@ impl Scope {
         Ok(self.files.inner.locks.lock(dir, name))
     }
 
-    /// The file now at a place, proved writable; `Err(())` inside if it became a link meanwhile.
+    /// Opens the file at a place for writing, which proves that it is writable. Returns `Err(())`
+    /// inside if it became a link in the meantime.
     pub(crate) fn old_file(
         &self,
         place: &Place,
@@ -108,7 +110,8 @@ impl Scope {
             Some(what) => return Err(FileError::NotAFile { path: asked.into(), what }),
         }
         let open = |access| rustix::fs::openat(&place.dir, name, handle::FILE_FLAGS | access, Mode::empty());
-        // A rename would replace a read-only file too: opening it for writing asks what the OS allows.
+        // A rename would also replace a read-only file. Opening it for writing checks what the OS
+        // allows.
         let opened = match open(OFlags::WRONLY) {
             // A running program cannot be written, but it can be replaced.
             Err(Errno::TXTBSY) => open(OFlags::RDONLY),
@@ -127,8 +130,9 @@ impl Scope {
         Ok(Ok(Some(Old { fd, stat })))
     }
 
-    /// Whether the file now at a place may be replaced by another one; `Err(())` inside if it became a link meanwhile. A
-    /// read-only file of one's own may: who brings it once more need not take that away from it first.
+    /// Checks whether the file at a place may be replaced by another one. Returns `Err(())` inside
+    /// if it became a link in the meantime. A user's own read-only file may be replaced, so that a
+    /// repeated transfer need not change its mode first.
     pub(crate) fn check_replaceable(
         &self,
         place: &Place,
@@ -170,7 +174,8 @@ impl Scope {
         Ok(Written { path: place.path.clone(), bytes, created: old.is_none(), tag })
     }
 
-    /// An empty temp file in the directory of a place, recorded until it is renamed or dropped.
+    /// Creates an empty temp file in the directory of a place, recorded until it is renamed or
+    /// dropped.
     pub(crate) fn temp_in<'a>(
         &'a self,
         place: &'a Place,
@@ -186,7 +191,8 @@ impl Scope {
     }
 }
 
-/// Puts the file on disk and hashes its content; a large one in the time that the disk takes.
+/// Syncs the file and hashes its content. A large file is hashed on another thread, which takes no
+/// extra time while the disk works.
 fn sync_and_hash(file: &File, parts: &[&[u8]], bytes: u64) -> io::Result<Option<String>> {
     const LARGE: u64 = 1 << 20;
     if bytes < LARGE {
@@ -201,16 +207,16 @@ fn sync_and_hash(file: &File, parts: &[&[u8]], bytes: u64) -> io::Result<Option<
     })
 }
 
-/// Whether the rename may replace what is there.
+/// `Overwrite` says whether the rename may replace an existing file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Overwrite {
     Always,
     Never,
-    /// Only the file that was read, unchanged.
+    /// Replaces only the file that was read, if it is unchanged.
     If(FileMeta),
 }
 
-/// A temp file that vanishes unless it is renamed.
+/// `Temp` is a temp file that is removed unless it is renamed.
 pub(crate) struct Temp<'a> {
     dir: &'a OwnedFd,
     name: TempName<'a>,
@@ -252,7 +258,7 @@ impl Drop for Temp<'_> {
     }
 }
 
-/// Renames without ever replacing what has the new name.
+/// Renames without ever replacing an existing entry.
 pub(crate) fn rename_new(
     from_dir: &OwnedFd,
     from: &OsStr,
@@ -260,7 +266,7 @@ pub(crate) fn rename_new(
     to: &OsStr,
 ) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
-        // The file system does not know the flag; a second link is as safe.
+        // The file system does not support the flag. A second hard link is as safe.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?;
             rustix::fs::unlinkat(from_dir, from, AtFlags::empty())

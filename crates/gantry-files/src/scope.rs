@@ -1,6 +1,7 @@
-//! A scope: a set of paths one caller may name, and the operations on them.
+//! A scope is a set of paths that one caller may name, with the operations on them.
 //!
-//! Each operation finds its place by handle, asks whether it is closed, and acts on that handle.
+//! Each operation resolves its place to a handle, checks whether it is closed, and acts on that
+//! handle.
 
 use std::fmt;
 use std::fs::File;
@@ -19,7 +20,7 @@ use crate::files::Files;
 use crate::handle::{self, FileId};
 use crate::place::{LastLink, Missing, Place, Tree};
 
-/// How often a place is looked up again when somebody swaps it under our hands.
+/// How often a place is looked up again when somebody replaces it during the operation.
 pub(crate) const SWAP_TRIES: usize = 64;
 
 #[derive(Debug)]
@@ -30,10 +31,10 @@ pub struct Scope {
     refused: Refused,
 }
 
-/// A test of real paths.
+/// A test on real paths.
 pub type PathTest = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
-/// Real paths that a scope was told to refuse, on top of what is closed.
+/// `Refused` is an optional test for real paths that a scope refuses in addition to closed ones.
 #[derive(Default)]
 struct Refused(Option<PathTest>);
 
@@ -43,7 +44,7 @@ impl fmt::Debug for Refused {
     }
 }
 
-/// A regular file, open for reading.
+/// `OpenFile` is a regular file, open for reading.
 #[derive(Debug)]
 pub struct OpenFile {
     pub file: File,
@@ -52,7 +53,7 @@ pub struct OpenFile {
     pub meta: FileMeta,
 }
 
-/// A directory, open for listing, or as the working directory of a command.
+/// `OpenDir` is a directory, open for listing or as the working directory of a command.
 #[derive(Debug)]
 pub struct OpenDir {
     pub fd: OwnedFd,
@@ -61,7 +62,7 @@ pub struct OpenDir {
 }
 
 impl OpenDir {
-    /// Permission bits, and the sticky one.
+    /// Returns the permission bits and the sticky bit.
     pub fn mode(&self) -> Result<u32, FileError> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|err| FileError::io("look at", &self.path, err))?;
         Ok(FileMeta::of(&stat).mode & 0o1777)
@@ -73,7 +74,7 @@ pub struct FileMeta {
     pub id: FileId,
     pub size: u64,
     pub mode: u32,
-    /// How many names the file has.
+    /// The number of hard links.
     pub links: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i128,
@@ -85,8 +86,9 @@ impl Scope {
         Scope { files, tree, root, refused: Refused::default() }
     }
 
-    /// Refuses also the places whose real path passes a test. It is asked about what was found by handle, before
-    /// anything is read, written or made there; walks and listings leave such places out and count them.
+    /// Also refuses places whose real path passes a test. The test runs on what was found by
+    /// handle, before anything is read, written or created there. Walks and listings leave such
+    /// places out and count them.
     pub fn refusing(self, refuses: PathTest) -> Scope {
         Scope { refused: Refused(Some(refuses)), ..self }
     }
@@ -95,25 +97,27 @@ impl Scope {
         self.refused.0.is_some()
     }
 
-    /// Whether the scope was told to refuse what has this real path.
+    /// Reports whether the scope's test refuses this real path.
     pub(crate) fn refuses(&self, real: &Path) -> bool {
         self.refused.0.as_ref().is_some_and(|refuses| refuses(real))
     }
 
-    /// The root of a contained scope, or the base of a free one: real and absolute.
+    /// The real absolute path of the root of a contained scope, or of the base of a free one.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where a path really leads: links followed; of what is missing, the nearest existing ancestor and the rest. A
-    /// refused place is told too, so that a policy can be asked about it.
+    /// Returns where a path really leads, with links followed. For a missing path, resolves the
+    /// nearest existing ancestor and appends the rest. It also returns a refused path, so that a
+    /// policy can decide about it.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
         let place = self.tree.place(path.as_ref(), LastLink::Follow, Missing::Note)?;
         self.files.inner.closed.check_place(&place)?;
         Ok(place.full_path())
     }
 
-    /// The same for whoever only judges a path: what is closed is told too, and refused when it is used.
+    /// Like `resolve`, for callers that only judge a path. It also returns a closed path, which is
+    /// refused when it is used.
     pub fn leads_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
         Ok(self.tree.place(path.as_ref(), LastLink::Follow, Missing::Note)?.full_path())
     }
@@ -157,10 +161,10 @@ impl Scope {
         Err(FileError::TooManyLinks { path: asked.into() })
     }
 
-    /// Finds a place, if it is neither closed nor refused.
+    /// Resolves a place, if it is neither closed nor refused.
     pub(crate) fn place(&self, path: &Path, last: LastLink, missing: Missing) -> Result<Place, FileError> {
         if missing == Missing::Make {
-            // Look before making: directories on the way into a closed path must not appear.
+            // Checks before creating, so that no directories appear on the way into a closed path.
             let seen = self.tree.place(path, last, Missing::Note)?;
             self.permit(path, &seen)?;
         }
@@ -177,13 +181,15 @@ impl Scope {
         Ok(())
     }
 
-    /// Opens the file at a place; `None` if it became a link meanwhile, so that the path must be followed again.
+    /// Opens the file at a place; `None` if it became a link in the meantime, so that the path must
+    /// be resolved again.
     pub(crate) fn open_at(&self, place: &Place, asked: &Path) -> Result<Option<OpenFile>, FileError> {
         let fail = |err| FileError::io("open", asked, err);
         let Some(name) = &place.name else {
             return Err(FileError::NotAFile { path: asked.into(), what: "a directory" });
         };
-        // Looked at before it is opened, since opening a device may already do something.
+        // The file is examined before it is opened, because opening a device may already have an
+        // effect.
         let seen = place.stat().unwrap_or(Err(Errno::ISDIR)).map_err(fail)?;
         match handle::kind_name(&seen) {
             None => {}
@@ -201,7 +207,7 @@ impl Scope {
             return Err(FileError::NotAFile { path: asked.into(), what });
         }
         let meta = FileMeta::of(&stat);
-        // What was found at the place has been asked about; not what came there since.
+        // The checks apply to what was found at the place, not to what replaced it since.
         if place.found() != Some(meta.id) {
             self.files.inner.closed.check_id(meta.id, asked)?;
         }
@@ -210,20 +216,21 @@ impl Scope {
 }
 
 impl OpenFile {
-    /// Refuses a file that has content and says it has none, as in `/proc`: sent, it would arrive as an empty file.
-    pub fn check_tells_size(&self) -> Result<(), FileError> {
+    /// Refuses a file that has content but reports a size of zero, as in `/proc`. If sent, it would
+    /// arrive empty.
+    pub fn check_reports_size(&self) -> Result<(), FileError> {
         if self.meta.size > 0 || self.read_up_to(1)?.is_empty() {
             return Ok(());
         }
         let stat = rustix::fs::fstat(&self.file).map_err(|err| FileError::io("read", &self.path, err))?;
-        // Written to just now: whoever sends it sees that it changed.
+        // The file was just written. The sender notices that it changed.
         if FileMeta::of(&stat).size > 0 {
             return Ok(());
         }
-        Err(FileError::NotAFile { path: self.path.clone(), what: "one that does not tell its size" })
+        Err(FileError::NotAFile { path: self.path.clone(), what: "a file that does not report its size" })
     }
 
-    /// The whole content, if it is at most `limit` bytes.
+    /// Reads the whole content, if it is at most `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, FileError> {
         let too_large = |size| FileError::TooLarge { path: self.path.clone(), size, limit };
         if self.meta.size > limit {
@@ -236,9 +243,10 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// The whole content, if it is at most `limit` bytes and the kernel has it in memory: this waits for no disk.
+    /// Reads the whole content, if it is at most `limit` bytes and in the page cache. This never
+    /// waits for a disk.
     #[cfg(target_os = "linux")]
-    pub(crate) fn read_at_hand(&self, limit: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read_if_cached(&self, limit: u64) -> Option<Vec<u8>> {
         use rustix::io::{ReadWriteFlags, preadv2};
 
         let size = usize::try_from(self.meta.size).ok().filter(|_| (1..=limit).contains(&self.meta.size))?;
@@ -249,20 +257,23 @@ impl OpenFile {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn read_at_hand(&self, _limit: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read_if_cached(&self, _limit: u64) -> Option<Vec<u8>> {
         None
     }
 
-    /// The first `limit` bytes, or fewer if the file ends before. Memory is what the file has, at most `limit`.
+    /// Reads the first `limit` bytes, or fewer if the file ends before. Memory is the size of the
+    /// file, at most `limit`.
     pub fn read_up_to(&self, limit: u64) -> Result<Vec<u8>, FileError> {
         let fail = |err| FileError::io("read", &self.path, err);
-        // One byte more than the file had shows that it grew, or that it does not know its size, as in `/proc`.
+        // One byte more than the file had shows that it grew, or that it does not report its size,
+        // as in `/proc`.
         let expected = self.meta.size.saturating_add(1).min(limit);
         let mut bytes = vec![0; usize::try_from(expected).unwrap_or(usize::MAX)];
         let filled = fill(&self.file, &mut bytes).map_err(fail)?;
         bytes.truncate(filled);
         if filled as u64 == expected {
-            // Not the shared file position: a handle may be read twice.
+            // Reads by offset and not at the shared file position, because a handle may be read
+            // twice.
             let rest = FileAt { file: &self.file, offset: expected };
             rest.take(limit - expected).read_to_end(&mut bytes).map_err(fail)?;
         }
@@ -270,7 +281,8 @@ impl OpenFile {
     }
 }
 
-/// Fills the buffer from the start of a file, a large one on two threads: half the time goes into fresh memory pages.
+/// Fills the buffer from the start of a file. A large file is read on two threads, because half the
+/// time goes into faulting in fresh memory pages.
 fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     const WORTH_A_THREAD: usize = 16 * 1024 * 1024;
     if buffer.len() < WORTH_A_THREAD {
@@ -282,8 +294,8 @@ fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
         let second = scope.spawn(|| fill_from(file, second, middle as u64));
         (fill_from(file, first, 0), second.join())
     });
-    let second = second.unwrap_or_else(|_| Err(io::Error::other("the reading thread died")))?;
-    // A file that shrank meanwhile ends where its first half does.
+    let second = second.unwrap_or_else(|_| Err(io::Error::other("the reading thread panicked")))?;
+    // A file that shrank in the meantime ends where its first half does.
     Ok(match first? {
         first if first < middle => first,
         first => first + second,
@@ -303,7 +315,7 @@ pub(crate) fn fill_from(file: &File, buffer: &mut [u8], offset: u64) -> io::Resu
     Ok(filled)
 }
 
-/// Reads a file from a position of its own.
+/// `FileAt` reads a file from its own position.
 struct FileAt<'a> {
     file: &'a File,
     offset: u64,

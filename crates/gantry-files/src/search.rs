@@ -1,5 +1,7 @@
-//! Searches the text of files, line by line. One walk in path order feeds all threads, so that the first matches in that
-//! order are known early and the search can stop there.
+//! Searches the text of files, line by line.
+//!
+//! One walk in path order feeds all threads. The first matches in that order are therefore known
+//! early, and the search can stop there.
 
 mod lines;
 mod order;
@@ -19,9 +21,9 @@ use std::{
 use globset::{GlobBuilder, GlobMatcher};
 
 use self::{
-    lines::{Line, LineMatcher},
+    lines::{LineMatcher, MatchingLine},
     order::Ordered,
-    text::{Outcome, Scratch},
+    text::{FileMatches, Scratch},
 };
 use crate::{
     error::FileError,
@@ -31,25 +33,27 @@ use crate::{
 
 pub use self::{order::MAX_DIRECTORY_ENTRIES, text::MAX_LINE_BYTES};
 
-/// Matches one search returns.
+/// How many matches one search returns.
 pub const MATCH_LIMIT: usize = 100;
-/// Characters of a matching line that are returned.
+/// How many characters of a matching line are returned.
 pub const LINE_CHARS: usize = 200;
-/// How much of the rest of a longer line is returned, in bytes: enough to see a secret that begins in front of the cut.
+/// How many bytes of the rest of a longer line are returned: enough to detect a secret that begins
+/// before the cut.
 pub(crate) const BEYOND_BYTES: usize = 8 * 1024;
-/// Files a thread takes at a time: few enough to stop soon, enough to make the lock unimportant.
+/// How many files a thread takes at a time: few enough to stop soon, and enough to make the cost of
+/// the lock unimportant.
 const BATCH_FILES: usize = 16;
 
-/// The first matches in path order.
+/// `SearchResult` holds the first matches in path order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     pub matches: Vec<Match>,
-    /// Whether there are more than [`MATCH_LIMIT`].
+    /// Whether there are more than [`MATCH_LIMIT`] matches.
     pub truncated: bool,
     pub skipped: Skipped,
 }
 
-/// A line that matches.
+/// `Match` is a line that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
     pub path: PathBuf,
@@ -57,16 +61,16 @@ pub struct Match {
     pub line: u64,
     /// The line without its ending, at most [`LINE_CHARS`] characters.
     pub content: String,
-    /// The beginning of what follows `content` in the line: not empty when `content` is only a part of it. It is not
-    /// to be shown.
+    /// The beginning of what follows `content` in the line; empty if `content` is the whole line.
+    /// It must not be shown.
     pub beyond: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    #[error("pattern is no regular expression: {0}")]
+    #[error("invalid regular expression: {0}")]
     Pattern(String),
-    #[error("include `{include}` is no glob: {reason}")]
+    #[error("invalid include glob `{include}`: {reason}")]
     Include { include: String, reason: String },
     #[error("include `{0}` contains a slash: it is matched against the file name only")]
     IncludePath(String),
@@ -76,7 +80,7 @@ pub enum SearchError {
     Cancelled,
 }
 
-/// What a search begins with.
+/// `SearchBase` is what a search starts from.
 #[derive(Debug)]
 pub enum SearchBase {
     Directory(OpenDir),
@@ -102,17 +106,19 @@ impl Scope {
         }
     }
 
-    /// Searches the files below `base`, or the one file it is, for lines that match `pattern`.
+    /// Searches the files below `base`, or the single file that it is, for lines that match
+    /// `pattern`.
     ///
-    /// Links are followed, without loops and without leaving the scope, except those in `/proc`. Directories named `.git` and
-    /// binary files are not searched; hidden and ignored files are. `include` is a glob for the file's name.
+    /// Links are followed, without loops and without leaving the scope, except those in `/proc`.
+    /// Directories named `.git` and binary files are not searched; hidden and ignored files are.
+    /// `include` is a glob for the file's name.
     pub fn search(
         &self,
         base: &SearchBase,
         pattern: &str,
         include: Option<&str>,
         options: &WalkOptions<'_>,
-    ) -> Result<Found, SearchError> {
+    ) -> Result<SearchResult, SearchError> {
         let matcher = LineMatcher::new(pattern)?;
         let include = include.map(include_matcher).transpose()?;
         let directory = match base {
@@ -150,7 +156,7 @@ fn search_one(
     matcher: &LineMatcher,
     include: Option<&GlobMatcher>,
     options: &WalkOptions<'_>,
-) -> Result<Found, SearchError> {
+) -> Result<SearchResult, SearchError> {
     let mut batch = Batch::default();
     if include.is_none_or(|glob| base.path.file_name().is_some_and(|name| glob.is_match(name))) {
         let give_up = || options.is_cancelled();
@@ -169,7 +175,7 @@ fn search_tree(
     matcher: &LineMatcher,
     include: Option<&GlobMatcher>,
     options: &WalkOptions<'_>,
-) -> Result<Found, SearchError> {
+) -> Result<SearchResult, SearchError> {
     let team = Team {
         walk,
         matcher,
@@ -191,8 +197,8 @@ fn search_tree(
     Ok(collect(finished.into_iter().filter(|(index, _)| *index <= last_needed).map(|(_, batch)| batch)))
 }
 
-fn collect(batches: impl IntoIterator<Item = Batch>) -> Found {
-    let mut found = Found::default();
+fn collect(batches: impl IntoIterator<Item = Batch>) -> SearchResult {
+    let mut found = SearchResult::default();
     for batch in batches {
         found.matches.extend(batch.matches);
         found.skipped.merge(batch.skipped);
@@ -202,7 +208,7 @@ fn collect(batches: impl IntoIterator<Item = Batch>) -> Found {
     found
 }
 
-/// A file to search, by the directory that holds it.
+/// `File` is a file to search, with its directory.
 struct File {
     folder: Arc<Folder>,
     name: CString,
@@ -226,7 +232,7 @@ impl File {
     }
 }
 
-/// What a run of consecutive files gave.
+/// `Batch` is the result for a run of consecutive files.
 #[derive(Default)]
 struct Batch {
     matches: Vec<Match>,
@@ -234,7 +240,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, outcome: Outcome, path: impl Fn() -> PathBuf) {
+    fn add(&mut self, outcome: FileMatches, path: impl Fn() -> PathBuf) {
         if outcome.unreadable {
             self.skipped.unreadable += 1;
             self.skipped.note(&path);
@@ -245,7 +251,7 @@ impl Batch {
         }
         if !outcome.lines.is_empty() {
             let path = path();
-            let matched = |Line { number, content, beyond }| Match {
+            let matched = |MatchingLine { number, content, beyond }| Match {
                 path: path.clone(),
                 line: number,
                 content,
@@ -256,15 +262,15 @@ impl Batch {
     }
 }
 
-/// The threads of one search.
+/// `Team` is the threads of one search.
 struct Team<'a> {
     walk: &'a Walk<'a>,
     matcher: &'a LineMatcher,
-    /// The next batch's number, and the files still to come.
+    /// The number of the next batch, and the files still to come.
     source: Mutex<(usize, Ordered<'a>)>,
-    /// Batches that have something to tell. Once they hold enough matches no further ones are begun.
+    /// Batches with results. Once they hold enough matches, no further batch starts.
     finished: Mutex<BTreeMap<usize, Batch>>,
-    /// The batch with which enough matches are known; later ones cannot change the answer.
+    /// The batch with which enough matches are known. Later ones cannot change the result.
     last_needed: AtomicUsize,
 }
 

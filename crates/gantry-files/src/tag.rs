@@ -1,13 +1,14 @@
-//! Content tags: what a caller shows to prove which version of a file it read.
+//! Content tags. A caller shows a tag to prove which version of a file it read.
 
 use std::fmt::Write;
 
 use crate::scope::FileMeta;
 
-/// Up to this size a tag is a hash of the content; above, of inode, size and time, marked `w:` for weak.
+/// Up to this size a tag is a hash of the content. Above, it is a hash of inode, size and time,
+/// marked `w:` for weak.
 pub const MAX_HASHED_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The tag of content that is small enough to be hashed.
+/// Returns the tag of content that is small enough to be hashed.
 pub fn of_bytes(bytes: &[u8]) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes);
@@ -18,7 +19,7 @@ pub(crate) fn of_parts(parts: &[&[u8]], meta: &FileMeta) -> String {
     hashed(parts).unwrap_or_else(|| weak(meta))
 }
 
-/// The tag of what is small enough to be hashed.
+/// Returns the tag of parts that are small enough to be hashed.
 pub(crate) fn hashed(parts: &[&[u8]]) -> Option<String> {
     let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
     if size > MAX_HASHED_BYTES {

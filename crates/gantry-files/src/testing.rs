@@ -1,7 +1,9 @@
-//! Support for tests of everything that takes a path: hostile and legitimate paths against one known tree.
+//! Test support for everything that takes a path: hostile and legitimate paths against one known
+//! tree.
 //!
-//! [`Arena::new`] builds a workspace beside a secret outside; each of [`Arena::hostile`] tries to reach the outside,
-//! each of [`Arena::legitimate`] names `workspace/dir/inner.txt`. [`Arena::outside`] tells whether anything out there changed.
+//! [`Arena::new`] creates a workspace next to a secret outside. Each of [`Arena::hostile`] tries to
+//! reach the outside; each of [`Arena::legitimate`] names `workspace/dir/inner.txt`.
+//! [`Arena::outside`] shows whether anything outside changed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,19 +12,20 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What the secret outside says; no operation in the workspace may ever return it.
+/// The content of the secret outside. No operation in the workspace may ever return it.
 pub const SECRET: &str = "the-secret-outside";
-/// What the file that every legitimate path names says.
+/// The content of the file that every legitimate path names.
 pub const INNER: &str = "inner-content\n";
 
-/// A workspace, its prefix twin and an outside, all below one directory.
+/// `Arena` is a workspace, a directory whose name has it as a prefix, and an outside, all below one
+/// directory.
 #[derive(Debug)]
 pub struct Arena {
     base: PathBuf,
 }
 
 impl Arena {
-    /// Builds the arena in an empty directory, which stays the caller's to remove.
+    /// Creates the arena in an empty directory, which the caller removes.
     pub fn new(base: &Path) -> io::Result<Arena> {
         let base = base.canonicalize()?;
         let (workspace, outside, twin) = (base.join("ws"), base.join("outside"), base.join("ws-evil"));
@@ -68,7 +71,8 @@ impl Arena {
         self.base.join("ws")
     }
 
-    /// Paths that lead, or try to lead, out of the workspace, to files and directories there or not there yet.
+    /// Returns paths that lead, or try to lead, out of the workspace, to existing and missing files
+    /// and directories.
     pub fn hostile(&self) -> Vec<OsString> {
         let out = self.base.join("outside");
         let up = self.base.display();
@@ -160,7 +164,7 @@ impl Arena {
         paths
     }
 
-    /// Strings that are no usable path at all; they also find nothing.
+    /// Returns strings that are not usable as a path; they find nothing.
     pub fn malformed(&self) -> Vec<OsString> {
         vec![
             "".into(),
@@ -184,7 +188,7 @@ impl Arena {
         ]
     }
 
-    /// Different spellings of `dir/inner.txt`, all inside.
+    /// Returns different ways to write `dir/inner.txt`, all inside.
     pub fn legitimate(&self) -> Vec<OsString> {
         let root = self.workspace();
         let dirs = [
@@ -216,7 +220,7 @@ impl Arena {
         paths
     }
 
-    /// Everything outside the workspace: path, kind, size, time, inode and content.
+    /// Returns everything outside the workspace: path, kind, size, time, inode and content.
     pub fn outside(&self) -> io::Result<BTreeMap<PathBuf, String>> {
         let mut seen = BTreeMap::new();
         let mut todo = vec![self.base.clone()];
@@ -238,18 +242,18 @@ impl Arena {
         Ok(seen)
     }
 
-    /// Whether bytes hold the secret.
+    /// Reports whether bytes contain the secret.
     pub fn leaks(bytes: &[u8]) -> bool {
         memchr::memmem::find(bytes, SECRET.as_bytes()).is_some()
     }
 }
 
-/// How much a long suite does: all of it under `GANTRY_SOAK=1`, otherwise the small count.
+/// Returns the size of a long suite: `full` under `GANTRY_SOAK=1`, otherwise `small`.
 pub fn soak(full: usize, small: usize) -> usize {
     if std::env::var_os("GANTRY_SOAK").is_some_and(|value| value.as_bytes() == b"1") { full } else { small }
 }
 
-/// The seed of a random suite, printed by it; `GANTRY_SEED` repeats a run.
+/// Returns the seed of a random suite, which the suite prints. `GANTRY_SEED` repeats a run.
 pub fn seed() -> u64 {
     let given = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| {
@@ -258,8 +262,8 @@ pub fn seed() -> u64 {
     })
 }
 
-/// Runs `work` on a thread of its own for which modes count, also where tests are root's: then it is another user's, and so
-/// is what is given as `theirs`.
+/// Runs `work` on a separate thread to which file modes apply. If tests run as root, the thread
+/// becomes another user, who also gets the files in `theirs`.
 pub fn as_user(theirs: &[&Path], work: impl FnOnce() + Send) -> io::Result<()> {
     const NOBODY: u32 = 65_534;
     let as_nobody = || {

@@ -1,6 +1,6 @@
-//! Text and its encodings: UTF-8, and UTF-16 that says so with a byte-order mark. All else is binary.
+//! Text and its encodings: UTF-8, and UTF-16 with a byte-order mark. Everything else is binary.
 //!
-//! What was read as UTF-16, or with a UTF-8 mark, is written back the same way.
+//! Text that was read as UTF-16, or with a UTF-8 mark, is written back in the same way.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub enum Encoding {
     Utf16Be,
 }
 
-/// Decoded text, without its byte-order mark.
+/// `Text` is decoded text, without its byte-order mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text<'a> {
     pub text: Cow<'a, str>,
@@ -30,12 +30,12 @@ pub struct NotText {
     pub mime: &'static str,
 }
 
-/// How a line ends.
+/// `Ending` says how a line ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Lf,
     CrLf,
-    /// The last line of a file may have none.
+    /// The last line of a file may have no ending.
     None,
 }
 
@@ -50,7 +50,7 @@ impl Ending {
 }
 
 impl Encoding {
-    /// What the first bytes say. It is no promise that the rest is valid.
+    /// Determines the encoding from the first bytes. The rest may still be invalid.
     pub fn of(head: &[u8]) -> Encoding {
         if head.starts_with(UTF8_MARK) {
             Encoding::Utf8Marked
@@ -96,7 +96,7 @@ fn decode_utf16<'a>(encoding: &'static encoding_rs::Encoding, body: &'a [u8]) ->
     encoding.decode_without_bom_handling_and_without_replacement(body)
 }
 
-/// Puts edited text back into the encoding it came in. UTF-8 parts are passed on without copying.
+/// Converts edited text back into its original encoding. UTF-8 parts are not copied.
 pub fn encode<'a>(encoding: Encoding, parts: Vec<Cow<'a, str>>) -> Vec<Cow<'a, [u8]>> {
     let to_bytes = |part: Cow<'a, str>| match part {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -117,7 +117,7 @@ pub fn encode<'a>(encoding: Encoding, parts: Vec<Cow<'a, str>>) -> Vec<Cow<'a, [
     bytes
 }
 
-/// The ending most lines of a text have; `None` without a single line break.
+/// Returns the ending that most lines of a text have; `None` without a line break.
 pub fn main_ending(text: &str) -> Option<Ending> {
     let lf = memchr::memchr_iter(b'\n', text.as_bytes()).count();
     if lf == 0 {
@@ -138,13 +138,13 @@ pub fn with_ending(text: &str, ending: Option<Ending>) -> Cow<'_, str> {
     }
 }
 
-/// How many lines a text has; a last one without an ending counts.
+/// Counts the lines of a text; a last line without an ending counts.
 pub fn count_lines(text: &str) -> u64 {
     let breaks = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
     breaks + u64::from(!text.is_empty() && !text.ends_with('\n'))
 }
 
-/// The lines of a text, each with its ending.
+/// Iterates over the lines of a text, each with its ending.
 pub fn lines(text: &str) -> impl Iterator<Item = (&str, Ending)> {
     text.split_inclusive('\n').map(|line| {
         if let Some(line) = line.strip_suffix("\r\n") {
@@ -157,7 +157,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = (&str, Ending)> {
     })
 }
 
-/// The longest start of `bytes` that is whole characters; `None` if it is no UTF-8 at all.
+/// Returns the longest start of `bytes` that is whole characters; `None` if it is not valid UTF-8.
 pub(crate) fn whole_characters(bytes: &[u8]) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),

@@ -1,7 +1,7 @@
-//! Reading a file, changing it and writing it back as one step.
+//! Reads a file, changes it and writes it back as one step.
 //!
-//! While an [`Update`] lives, no other writer of this process gets at the file; a write by another program between
-//! reading and writing is noticed and refused.
+//! While an [`Update`] lives, no other writer of this process can access the file. A write by
+//! another program between reading and writing is detected and refused.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::replace::{Old, Overwrite, Written, file_name};
 use crate::scope::{FileMeta, SWAP_TRIES, Scope};
 use crate::tag;
 
-/// Files above this are not read into memory to be changed.
+/// Larger files are not read into memory to be changed.
 pub const MAX_UPDATE_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UpdateOptions<'a> {
-    /// The tag of what the caller read; another one is refused.
+    /// The tag of what the caller read. A different tag is refused.
     pub expected_tag: Option<&'a str>,
-    /// Treat a missing file as an empty one, and make it.
+    /// Treats a missing file as an empty one, and creates it.
     pub create: bool,
-    /// Make the directories on the way.
+    /// Creates missing parent directories.
     pub make_parents: bool,
 }
 
-/// A file read to be changed. Dropping it without writing changes nothing.
+/// `Update` is a file that was read to be changed. Dropping it without writing changes nothing.
 #[derive(Debug)]
 pub struct Update<'a> {
     scope: &'a Scope,
@@ -43,7 +43,8 @@ pub struct Update<'a> {
 }
 
 impl Scope {
-    /// Reads a file in order to change it. Until the result is dropped, other writes to it wait: write only through it.
+    /// Reads a file in order to change it. Until the result is dropped, other writes to the file
+    /// wait, so write only through it.
     pub fn update(
         &self,
         path: impl AsRef<Path>,
@@ -76,7 +77,7 @@ impl Scope {
 }
 
 impl Update<'_> {
-    /// What the file holds; empty if it is to be made.
+    /// The content of the file; empty if it is to be created.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -86,18 +87,19 @@ impl Update<'_> {
         &self.place.path
     }
 
-    /// Whether the file was there.
+    /// Whether the file existed.
     pub fn exists(&self) -> bool {
         self.old.is_some()
     }
 
-    /// Puts `parts`, one after the other, in the place of what was read. A second write is refused as a change by others.
+    /// Replaces what was read by `parts`, one after the other. A second write is refused as a
+    /// change by others.
     pub fn write(&self, parts: &[impl AsRef<[u8]>]) -> Result<Written, FileError> {
         let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
         self.scope.write_at(&self.place, &self.name, &self.asked, self.old.as_ref(), &parts, self.overwrite)
     }
 
-    /// Removes the file, if it is still what was read.
+    /// Removes the file, if it is unchanged since it was read.
     pub fn remove(&self) -> Result<(), FileError> {
         let fail = |err| FileError::io("remove", &self.asked, err);
         let Overwrite::If(read) = self.overwrite else {

@@ -1,10 +1,12 @@
-//! Directories as handles, for Glob and Grep: one reading of a directory, links followed without loops, closed directories
-//! never entered. Which entries matter, and in which order, is decided by the callers.
+//! Directories as handles, for Glob and Grep. It reads directories, follows links without loops,
+//! and never enters closed directories. The callers decide which entries matter, and in which
+//! order.
 //!
-//! Links in `/proc` are not followed: `root` and `cwd` of a process lead into the whole file system, and nobody who walks there
-//! means that. Who does names the link as the base.
+//! Links in `/proc` are not followed: `root` and `cwd` of a process lead into the whole file
+//! system, which nobody who walks there intends. To search there, name the link as the base.
 //!
-//! Whatever is opened through a link, or again by its path, is asked what it is after it was opened, never before.
+//! Whatever is opened through a link, or again by its path, is checked after it was opened, never
+//! before.
 
 use std::{
     ffi::{CStr, OsStr},
@@ -25,28 +27,30 @@ use rustix::{
 };
 
 use crate::{
-    closed,
+    closed_paths,
     error::FileError,
     handle::{self, FileId},
     place::{LastLink, Missing, Place},
     scope::{OpenDir, Scope},
 };
 
-/// Directory links followed in one walk. Links that point at each other can span more paths than there are atoms.
+/// How many directory links one walk follows. Links that point at each other can create an
+/// astronomical number of paths.
 pub const MAX_LINKED_DIRECTORIES: usize = 100_000;
 const DIRECTORY_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const FILE_FLAGS: OFlags = handle::FILE_FLAGS.union(OFlags::RDONLY);
 const READ_BUFFER: usize = 32 * 1024;
-/// Deeper directories are opened again whenever they are used, so that a deep tree cannot use up the file descriptors.
+/// Deeper directories are opened again each time they are used, so that a deep tree cannot exhaust
+/// the file descriptors.
 const HANDLE_DEPTH: usize = 32;
 
-/// What every walk is told by its caller.
+/// `WalkOptions` holds the caller's settings for a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkOptions<'a> {
-    /// Worker threads; 0 takes one per core, at most eight.
+    /// The number of worker threads; 0 means one per core, at most eight.
     pub threads: usize,
-    /// Set by the caller to end the walk early.
+    /// The caller sets this to end the walk early.
     pub cancelled: &'a AtomicBool,
 }
 
@@ -63,20 +67,22 @@ impl WalkOptions<'_> {
     }
 }
 
-/// What a walk did not look at, so that an answer never looks more complete than it is.
+/// `Skipped` says what a walk did not examine, so that a result never looks more complete than it
+/// is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Files and directories that could not be opened or read.
     pub unreadable: u64,
     /// Lines longer than [`crate::MAX_LINE_BYTES`].
     pub long_lines: u64,
-    /// Directories with more than [`crate::MAX_DIRECTORY_ENTRIES`] entries; those beyond were not searched.
+    /// Directories with more than [`crate::MAX_DIRECTORY_ENTRIES`] entries. The entries beyond were
+    /// not searched.
     pub crowded_directories: u64,
     /// Directory links not followed because [`MAX_LINKED_DIRECTORIES`] was reached.
     pub links: u64,
     /// Files and directories left out because the scope refuses them.
     pub left_out: u64,
-    /// One path among them; never one that was left out.
+    /// One of these paths, but never one that was left out.
     pub example: Option<PathBuf>,
 }
 
@@ -103,21 +109,21 @@ impl Skipped {
     }
 }
 
-/// A directory of the walk, open unless it lies very deep.
+/// `Folder` is a directory of the walk, open unless it is very deep.
 #[derive(Debug)]
 pub(crate) struct Folder {
     handle: Option<OwnedFd>,
     pub(crate) path: PathBuf,
-    /// Where it really is, if `path` goes through a link.
+    /// The real path, if `path` goes through a link.
     real: Option<PathBuf>,
     id: FileId,
     /// Levels below the base.
     pub(crate) depth: usize,
-    /// The way back to the base, in which a link must not meet itself.
+    /// The directories back to the base, to detect a link that leads to one of them.
     parent: Option<Arc<Folder>>,
 }
 
-/// What a directory entry is, as far as reading the directory tells.
+/// `Kind` is the kind of a directory entry, as far as reading the directory shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -127,19 +133,19 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// The rules of one walk, shared by its threads.
+/// `Walk` holds the rules of one walk, shared by its threads.
 pub(crate) struct Walk<'a> {
     scope: &'a Scope,
     options: &'a WalkOptions<'a>,
-    /// What is closed, directories and files.
+    /// The closed directories and files.
     closed: Vec<FileId>,
     links_left: AtomicUsize,
 }
 
-/// Why a directory was not entered, or a file not looked at.
+/// `NotEntered` says why a directory was not entered, or a file not examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotEntered {
-    /// Closed, a loop, out of the scope, or gone: nothing to report.
+    /// It is closed, a loop, out of the scope, or gone. There is nothing to report.
     Quietly,
     Unreadable(Errno),
     TooManyLinks,
@@ -162,7 +168,7 @@ impl NotEntered {
     }
 }
 
-/// A directory's handle: the one it holds, or one just opened.
+/// `Held` is a directory's handle: one that it holds, or one that was just opened.
 enum Held<'a> {
     Kept(BorrowedFd<'a>),
     Opened(OwnedFd),
@@ -187,19 +193,19 @@ impl<'a> Walk<'a> {
         self.options.is_cancelled()
     }
 
-    /// The directory where the walk begins.
+    /// Opens the directory where the walk begins.
     pub(crate) fn base(&self, base: &OpenDir) -> Result<Arc<Folder>, NotEntered> {
-        // A handle of its own: a reading position is shared by all copies of a handle.
+        // Opens a separate handle, because all copies of a handle share one reading position.
         let handle = handle::readable(&base.fd).map_err(not_entered)?;
         let id = handle::id_of(&handle).map_err(not_entered)?;
-        if closed::lies_in(&self.closed, &handle) {
+        if closed_paths::lies_in(&self.closed, &handle) {
             return Err(NotEntered::Quietly);
         }
         let path = base.path.clone();
         Ok(Arc::new(Folder { handle: Some(handle), path, real: None, id, depth: 0, parent: None }))
     }
 
-    /// Opens a subdirectory that is no link.
+    /// Opens a subdirectory that is not a link.
     pub(crate) fn enter(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
         if self.leaves_out(parent, name) {
             return Err(NotEntered::LeftOut);
@@ -215,7 +221,7 @@ impl<'a> Walk<'a> {
         Ok(Folder::below(parent, name, real, handle, id))
     }
 
-    /// Opens the directory a link leads to, unless the walk is already inside it.
+    /// Opens the directory that a link leads to, unless the walk is already inside it.
     pub(crate) fn enter_link(&self, parent: &Arc<Folder>, name: &CStr) -> Result<Arc<Folder>, NotEntered> {
         let place = self.follow(parent, name)?;
         let handle = match &place.name {
@@ -234,7 +240,8 @@ impl<'a> Walk<'a> {
         Ok(Folder::below(parent, name, Some(place.path), handle, id))
     }
 
-    /// What a link leads to, as a hint where to look: nothing is shown of it before it was followed.
+    /// Returns what a link leads to, as a hint where to look. Nothing of it is shown before the
+    /// link was followed and checked.
     pub(crate) fn link_kind(&self, parent: &Folder, name: &CStr) -> Kind {
         let stat = self.hold(parent).and_then(|above| statat(above, name, AtFlags::empty()));
         match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -244,38 +251,39 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Metadata of an entry that is no link.
+    /// Returns the metadata of an entry that is not a link.
     pub(crate) fn stat_file(&self, parent: &Folder, name: &CStr) -> Result<Stat, NotEntered> {
         let above = self.hold(parent).map_err(not_entered)?;
         self.open_to_all(statat(above, name, AtFlags::SYMLINK_NOFOLLOW).map_err(not_entered)?)
     }
 
-    /// Metadata of the file a link leads to.
+    /// Returns the metadata of the file that a link leads to.
     pub(crate) fn stat_link(&self, parent: &Folder, name: &CStr) -> Result<Stat, NotEntered> {
         let place = self.follow(parent, name)?;
         let last = place.name.as_ref().ok_or(NotEntered::Quietly)?;
         self.open_to_all(handle::stat_at(&place.dir, last).map_err(not_entered)?)
     }
 
-    /// Opens an entry that is no link for reading; a pipe that took a file's place does not block.
+    /// Opens an entry that is not a link for reading. A FIFO that replaced the file does not block.
     pub(crate) fn open_file(&self, parent: &Folder, name: &CStr) -> Result<OwnedFd, NotEntered> {
         let above = self.hold(parent).map_err(not_entered)?;
         self.not_closed(openat(above, name, FILE_FLAGS, Mode::empty()).map_err(not_entered)?)
     }
 
-    /// Opens the file a link leads to.
+    /// Opens the file that a link leads to.
     pub(crate) fn open_link(&self, parent: &Folder, name: &CStr) -> Result<OwnedFd, NotEntered> {
         let place = self.follow(parent, name)?;
         let last = place.name.as_ref().ok_or(NotEntered::Quietly)?;
         self.not_closed(openat(&place.dir, last, FILE_FLAGS, Mode::empty()).map_err(not_entered)?)
     }
 
-    /// Whether the scope refuses an entry, by its real path.
+    /// Reports whether the scope refuses an entry, by its real path.
     pub(crate) fn leaves_out(&self, parent: &Folder, name: &CStr) -> bool {
         self.scope.is_refusing() && self.scope.refuses(&parent.real_path_of(name))
     }
 
-    /// Hands every entry but `.` and `..` to `each`, in the order of the file system, until it answers `false`.
+    /// Passes every entry except `.` and `..` to `each`, in the order of the file system, until it
+    /// returns `false`.
     pub(crate) fn read(
         &self,
         folder: &Folder,
@@ -296,8 +304,9 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Follows a link by handle, to the open directory that holds what it leads to. That directory is not closed, and
-    /// the scope does not refuse the place; whether the file or directory itself is closed is for the caller to ask.
+    /// Follows a link by handle, to the open directory that contains its target. That directory is
+    /// not closed, and the scope does not refuse the place. The caller checks whether the target
+    /// itself is closed.
     fn follow(&self, parent: &Folder, name: &CStr) -> Result<Place, NotEntered> {
         if self.leaves_out(parent, name) {
             return Err(NotEntered::LeftOut);
@@ -307,7 +316,7 @@ impl<'a> Walk<'a> {
         }
         let path = parent.real_path_of(name);
         let place = self.scope.tree.place(&path, LastLink::Follow, Missing::Refuse).map_err(not_followed)?;
-        if closed::lies_in(&self.closed, &place.dir) {
+        if closed_paths::lies_in(&self.closed, &place.dir) {
             return Err(NotEntered::Quietly);
         }
         if self.scope.refuses(&place.path) {
@@ -316,19 +325,20 @@ impl<'a> Walk<'a> {
         Ok(place)
     }
 
-    /// The handle of a directory. One that was opened again must be the very same, and still not closed.
+    /// Returns the handle of a directory. One that is opened again must be the same directory, and
+    /// still not closed.
     fn hold<'f>(&self, folder: &'f Folder) -> Result<Held<'f>, Errno> {
         if let Some(handle) = &folder.handle {
             return Ok(Held::Kept(handle.as_fd()));
         }
         let handle = openat(CWD, folder.real_path(), DIRECTORY_FLAGS, Mode::empty())?;
-        if handle::id_of(&handle)? != folder.id || closed::lies_in(&self.closed, &handle) {
+        if handle::id_of(&handle)? != folder.id || closed_paths::lies_in(&self.closed, &handle) {
             return Err(Errno::NOENT);
         }
         Ok(Held::Opened(handle))
     }
 
-    /// Lets an open file pass unless it is closed itself.
+    /// Returns an open file unless the file itself is closed.
     fn not_closed(&self, file: OwnedFd) -> Result<OwnedFd, NotEntered> {
         if !self.closed.is_empty() {
             self.open_to_all(fstat(&file).map_err(not_entered)?)?;
@@ -440,25 +450,27 @@ fn read_entries(
     Ok(())
 }
 
-/// `.git` holds history, not the user's files; a `.git` that is a file (a worktree's pointer) is one like any other.
+/// `.git` holds history, not the user's files. A `.git` that is a file (a worktree's pointer) is
+/// like any other file.
 pub(crate) fn is_git(name: &CStr) -> bool {
     name == c".git"
 }
 
 fn not_entered(errno: Errno) -> NotEntered {
     match errno {
-        // Gone, or replaced by something else, since its directory was read; or a link that loops.
+        // The entry disappeared or was replaced since its directory was read, or is a link that
+        // loops.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP => NotEntered::Quietly,
         errno => NotEntered::Unreadable(errno),
     }
 }
 
-/// Why a link could not be followed.
+/// Maps the reason why a link could not be followed.
 fn not_followed(err: FileError) -> NotEntered {
     match err {
         FileError::PermissionDenied { .. } => NotEntered::Unreadable(Errno::ACCESS),
         FileError::Io { .. } => NotEntered::Unreadable(Errno::IO),
-        // Broken, looping, or out of the scope.
+        // The link is broken, loops, or leads out of the scope.
         _ => NotEntered::Quietly,
     }
 }

@@ -1,9 +1,12 @@
-//! Windows: some lines of a file of any size, with the number of all its lines and its tag.
+//! Reads a window: some lines of a file of any size, with the number of all its lines and its tag.
 //!
-//! The whole file is read once in blocks to count (and, up to [`tag::MAX_HASHED_BYTES`], to hash and to prove it
-//! UTF-8); the breaks in each block are remembered, so that the window is then found by reading one block again.
-//! Memory is the blocks, four bytes a block, and the window. Above the hashing limit only the first block and the
-//! window are proved UTF-8, since proving a gigabyte costs more than counting it.
+//! One pass reads the whole file in blocks to count lines. Up to [`tag::MAX_HASHED_BYTES`] it also
+//! hashes the file and checks that it is UTF-8. The line breaks of each block are stored, so that
+//! one block read again yields the window.
+//!
+//! Memory is the blocks, four bytes per block, and the window. Above the hashing limit only the
+//! first block and the window are checked for UTF-8, because checking a gigabyte costs more than
+//! counting its lines.
 
 use std::fs::File;
 use std::io;
@@ -16,46 +19,46 @@ use crate::tag;
 use crate::text::{self, Encoding, Ending};
 
 const BLOCK_BYTES: usize = 512 * 1024;
-/// UTF-16 is decoded in memory, and so are files that do not know their size, as in `/proc`.
+/// UTF-16 is decoded in memory, and so are files that do not report their size, as in `/proc`.
 const MAX_IN_MEMORY: u64 = 64 * 1024 * 1024;
 
-/// So little is read in one go.
+/// A file up to this size is read in one go.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// Where a window starts.
+/// `Start` says where a window starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At a line, the first being 0.
+    /// At a line, counted from 0.
     Line(u64),
-    /// So many lines before the end.
+    /// This many lines before the end.
     FromEnd(u64),
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct WindowAsk {
+pub struct WindowRequest {
     pub start: Start,
-    /// At most so many lines.
+    /// The largest number of lines.
     pub limit: Option<u64>,
-    /// At most so many bytes of text; whole lines, unless the first alone is longer.
+    /// The largest number of bytes of text. Lines are whole, unless the first alone is longer.
     pub max_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// The lines with the file's own endings; [`Window::lines`] takes them apart.
+    /// The lines with the file's own endings; [`Window::lines`] splits them.
     pub text: String,
-    /// The first line's number, counted from 0. Past the end it is the number of all lines.
+    /// The number of the first line, counted from 0. Past the end it is the number of all lines.
     pub first_line: u64,
     pub lines: u64,
     pub total_lines: u64,
     /// The file's size in bytes.
     pub size: u64,
     pub tag: String,
-    /// `max_bytes` ended the window before `limit` or the file did.
+    /// Whether `max_bytes` ended the window before `limit` or the file did.
     pub truncated: bool,
-    /// The last line of the window is longer than `max_bytes` and was cut.
+    /// Whether the last line of the window is longer than `max_bytes` and was cut.
     pub cut_line: bool,
-    /// The line to go on with, if the file has more.
+    /// The line to continue with, if the file has more.
     pub next: Option<u64>,
 }
 
@@ -67,47 +70,48 @@ impl Window {
 }
 
 /// Reads a window. Binary content is an error that names its type.
-pub fn window(file: &OpenFile, ask: &WindowAsk, cancelled: &AtomicBool) -> Result<Window, FileError> {
+pub fn window(file: &OpenFile, request: &WindowRequest, cancelled: &AtomicBool) -> Result<Window, FileError> {
     if let 1..=SMALL_BYTES = file.meta.size {
-        return window_of_bytes(file, file.read_up_to(file.meta.size)?, ask, cancelled);
+        return window_of_bytes(file, file.read_up_to(file.meta.size)?, request, cancelled);
     }
     let head = file.read_up_to(4)?;
     let in_memory = Encoding::of(&head).is_utf16() || file.meta.size == 0;
     if !in_memory {
-        let source = Source::File { file: &file.file, size: file.meta.size };
-        return window_of(file, &source, None, ask, cancelled);
+        let source = CountedBytes::File { file: &file.file, size: file.meta.size };
+        return window_of(file, &source, None, request, cancelled);
     }
-    window_of_bytes(file, file.read_all(MAX_IN_MEMORY)?, ask, cancelled)
+    window_of_bytes(file, file.read_all(MAX_IN_MEMORY)?, request, cancelled)
 }
 
-/// Reads a window of a small text that the kernel has in memory, without waiting for a disk; `None` for anything else.
-pub fn window_at_hand(file: &OpenFile, ask: &WindowAsk) -> Option<Window> {
-    let bytes = file.read_at_hand(SMALL_BYTES)?;
-    window_of_bytes(file, bytes, ask, &AtomicBool::new(false)).ok()
+/// Reads a window of a small text that is in the page cache, without waiting for a disk; `None` for
+/// anything else.
+pub fn window_if_cached(file: &OpenFile, request: &WindowRequest) -> Option<Window> {
+    let bytes = file.read_if_cached(SMALL_BYTES)?;
+    window_of_bytes(file, bytes, request, &AtomicBool::new(false)).ok()
 }
 
 fn window_of_bytes(
     file: &OpenFile,
     bytes: Vec<u8>,
-    ask: &WindowAsk,
+    request: &WindowRequest,
     cancelled: &AtomicBool,
 ) -> Result<Window, FileError> {
     let decoded = text::decode(&bytes)
         .map_err(|not_text| FileError::Binary { path: file.path.clone(), mime: not_text.mime })?;
-    // The mark is put back for the one case in which `window_of` looks for it.
+    // Restores the mark for the one case in which `window_of` checks for it.
     let kept_mark = if decoded.encoding == Encoding::Utf8Marked { 3 } else { 0 };
     let whole = if kept_mark > 0 { &bytes[..] } else { decoded.text.as_bytes() };
     let tag = tag::of_bytes(&bytes);
-    let mut window = window_of(file, &Source::Memory(whole), Some(tag), ask, cancelled)?;
+    let mut window = window_of(file, &CountedBytes::Memory(whole), Some(tag), request, cancelled)?;
     window.size = bytes.len() as u64;
     Ok(window)
 }
 
 fn window_of(
     file: &OpenFile,
-    source: &Source<'_>,
+    source: &CountedBytes<'_>,
     known_tag: Option<String>,
-    ask: &WindowAsk,
+    request: &WindowRequest,
     cancelled: &AtomicBool,
 ) -> Result<Window, FileError> {
     let fail = |err| FileError::io("read", &file.path, err);
@@ -126,12 +130,12 @@ fn window_of(
         return Err(binary());
     }
     let total_lines = counted.total_lines();
-    let first_line = match ask.start {
+    let first_line = match request.start {
         Start::Line(line) => line.min(total_lines),
         Start::FromEnd(lines) => total_lines.saturating_sub(lines),
     };
-    let wanted = ask.limit.unwrap_or(u64::MAX).min(total_lines - first_line);
-    let cut = read_lines(source, &counted, first_line, wanted, ask.max_bytes).map_err(fail)?;
+    let wanted = request.limit.unwrap_or(u64::MAX).min(total_lines - first_line);
+    let cut = read_lines(source, &counted, first_line, wanted, request.max_bytes).map_err(fail)?;
     let cut = cut.ok_or_else(binary)?;
     let end = first_line + cut.lines;
     let tag = known_tag.or(counted.tag).unwrap_or_else(|| tag::weak(&file.meta));
@@ -148,32 +152,33 @@ fn window_of(
     })
 }
 
-/// Bytes to count: a file up to the size it had when opened, or memory.
-enum Source<'a> {
+/// `CountedBytes` is the bytes to count: a file up to its size at opening, or memory.
+enum CountedBytes<'a> {
     File { file: &'a File, size: u64 },
     Memory(&'a [u8]),
 }
 
-impl Source<'_> {
+impl CountedBytes<'_> {
     fn size(&self) -> u64 {
         match self {
-            Source::File { size, .. } => *size,
-            Source::Memory(bytes) => bytes.len() as u64,
+            CountedBytes::File { size, .. } => *size,
+            CountedBytes::Memory(bytes) => bytes.len() as u64,
         }
     }
 
-    /// Fills the buffer from `offset`, as far as the source goes. What a file grew since is left out.
+    /// Fills the buffer from `offset`, as far as the source goes. Bytes that were appended since
+    /// are ignored.
     fn read_at<'b>(&self, buffer: &'b mut [u8], offset: u64) -> io::Result<&'b [u8]> {
         let left = self.size().saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let buffer = &mut buffer[..wanted];
         match self {
-            Source::Memory(bytes) => {
+            CountedBytes::Memory(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 buffer.copy_from_slice(&bytes[start..start + wanted]);
                 Ok(buffer)
             }
-            Source::File { file, .. } => {
+            CountedBytes::File { file, .. } => {
                 let filled = fill_from(file, buffer, offset)?;
                 Ok(&buffer[..filled])
             }
@@ -181,10 +186,10 @@ impl Source<'_> {
     }
 }
 
-/// What one pass over the file found.
+/// `Counted` is the result of one pass over the file.
 #[derive(Debug, Default)]
 struct Counted {
-    /// Line breaks in each block.
+    /// The number of line breaks in each block.
     breaks: Vec<u32>,
     size: u64,
     ends_with_break: bool,
@@ -205,12 +210,16 @@ impl Counted {
     }
 }
 
-/// Counts, proves UTF-8 and hashes in one pass; `None` when cancelled.
-fn count_and_hash(source: &Source<'_>, hash: bool, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
+/// Counts lines, checks UTF-8 and hashes in one pass; `None` if cancelled.
+fn count_and_hash(
+    source: &CountedBytes<'_>,
+    hash: bool,
+    cancelled: &AtomicBool,
+) -> io::Result<Option<Counted>> {
     let mut counted = Counted { utf8: true, ..Counted::default() };
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BLOCK_BYTES.min(source.size() as usize)];
-    // The start of a character that the end of a block cut.
+    // The start of a character that was split by the end of a block.
     let mut carry: Vec<u8> = Vec::with_capacity(8);
     loop {
         if cancelled.load(Ordering::Relaxed) {
@@ -231,7 +240,8 @@ fn count_and_hash(source: &Source<'_>, hash: bool, cancelled: &AtomicBool) -> io
     Ok(Some(counted))
 }
 
-/// Whether `carry` and then `block` are UTF-8; the start of a last, cut character becomes the new carry.
+/// Reports whether `carry` followed by `block` is UTF-8. The start of a split last character
+/// becomes the new carry.
 fn continues_utf8(carry: &mut Vec<u8>, block: &[u8]) -> bool {
     let mut rest = block;
     while !carry.is_empty() {
@@ -254,15 +264,16 @@ fn continues_utf8(carry: &mut Vec<u8>, block: &[u8]) -> bool {
     }
 }
 
-/// Only counts, each half of the file on a thread of its own; `None` when cancelled.
-fn count_on_two_threads(source: &Source<'_>, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
-    let Source::File { file, size } = *source else { return count_and_hash(source, false, cancelled) };
+/// Only counts lines; `None` if cancelled. Only files above the hashing limit come here. Each half
+/// is counted on a separate thread, so that a large file does not wait for one core.
+fn count_on_two_threads(source: &CountedBytes<'_>, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
+    let CountedBytes::File { file, size } = *source else { return count_and_hash(source, false, cancelled) };
     let blocks = size.div_ceil(BLOCK_BYTES as u64);
     let middle = blocks / 2 * BLOCK_BYTES as u64;
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(|| count_range(file, middle, size, cancelled));
         let first = count_range(file, 0, middle, cancelled);
-        (first, second.join().unwrap_or_else(|_| Err(io::Error::other("the counting thread died"))))
+        (first, second.join().unwrap_or_else(|_| Err(io::Error::other("the counting thread panicked"))))
     });
     let (Some(mut first), Some(second)) = (first?, second?) else { return Ok(None) };
     if first.size == middle {
@@ -276,7 +287,7 @@ fn count_on_two_threads(source: &Source<'_>, cancelled: &AtomicBool) -> io::Resu
 }
 
 fn count_range(file: &File, start: u64, end: u64, cancelled: &AtomicBool) -> io::Result<Option<Counted>> {
-    let source = Source::File { file, size: end };
+    let source = CountedBytes::File { file, size: end };
     let mut counted = Counted::default();
     let mut buffer = vec![0; BLOCK_BYTES];
     loop {
@@ -291,31 +302,31 @@ fn count_range(file: &File, start: u64, end: u64, cancelled: &AtomicBool) -> io:
     }
 }
 
-struct Cut {
+struct CutLines {
     text: String,
     lines: u64,
     cut_line: bool,
 }
 
-/// Reads `wanted` lines from `first_line` on; `None` if they are no UTF-8.
+/// Reads `wanted` lines from `first_line` on; `None` if they are not UTF-8.
 fn read_lines(
-    source: &Source<'_>,
+    source: &CountedBytes<'_>,
     counted: &Counted,
     first_line: u64,
     wanted: u64,
     max_bytes: usize,
-) -> io::Result<Option<Cut>> {
+) -> io::Result<Option<CutLines>> {
     let mut buffer = vec![0; BLOCK_BYTES.min(source.size() as usize)];
     let mut bytes: Vec<u8> = Vec::new();
     let mut lines = 0;
     if wanted == 0 {
-        return Ok(Some(Cut { text: String::new(), lines: 0, cut_line: false }));
+        return Ok(Some(CutLines { text: String::new(), lines: 0, cut_line: false }));
     }
     let mut offset = offset_of_line(source, counted, first_line, &mut buffer)?;
     if offset == 0 && Encoding::of(source.read_at(&mut buffer, 0)?) == Encoding::Utf8Marked {
         offset = Encoding::Utf8Marked.mark().len() as u64;
     }
-    // One byte more than fits tells a full window from a cut one.
+    // One byte more than fits distinguishes a full window from a cut one.
     while lines < wanted && bytes.len() <= max_bytes {
         let block = source.read_at(&mut buffer, offset)?;
         if block.is_empty() {
@@ -334,13 +345,18 @@ fn read_lines(
         bytes.extend_from_slice(&block[..taken.min(max_bytes.saturating_add(1) - bytes.len())]);
     }
     let cut_line = fit(&mut bytes, max_bytes);
-    // A cut in the last, overlong line may have split a character.
+    // The cut in an overlong last line may have split a character.
     let text = if cut_line { text::whole_characters(&bytes) } else { std::str::from_utf8(&bytes).ok() };
     let Some(text) = text else { return Ok(None) };
-    Ok(Some(Cut { lines: text::count_lines(text).max(u64::from(cut_line)), text: text.to_owned(), cut_line }))
+    Ok(Some(CutLines {
+        lines: text::count_lines(text).max(u64::from(cut_line)),
+        text: text.to_owned(),
+        cut_line,
+    }))
 }
 
-/// Shortens to whole lines within `max_bytes`; true if the first line alone is longer and was cut.
+/// Shortens to whole lines within `max_bytes`; returns true if the first line alone is longer and
+/// was cut.
 fn fit(bytes: &mut Vec<u8>, max_bytes: usize) -> bool {
     if bytes.len() <= max_bytes {
         return false;
@@ -355,8 +371,13 @@ fn fit(bytes: &mut Vec<u8>, max_bytes: usize) -> bool {
     }
 }
 
-/// The byte at which a line starts.
-fn offset_of_line(source: &Source<'_>, counted: &Counted, line: u64, buffer: &mut [u8]) -> io::Result<u64> {
+/// Returns the byte at which a line starts.
+fn offset_of_line(
+    source: &CountedBytes<'_>,
+    counted: &Counted,
+    line: u64,
+    buffer: &mut [u8],
+) -> io::Result<u64> {
     if line == 0 {
         return Ok(0);
     }

@@ -1,9 +1,9 @@
-//! A scripted model server as a program of its own: `scripted SCRIPT.json [ADDRESS]`.
+//! Runs a scripted model server as a separate program: `scripted SCRIPT.json [ADDRESS]`.
 //!
-//! Prints its address on one line, then serves until its standard input ends; `GET /scripted` tells what it has seen. It ends with
-//! 1 if a request broke a rule.
+//! It prints its address on one line, then serves until its standard input ends. `GET /scripted`
+//! returns what it has received. It exits with 1 if a request broke a rule.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
-#![expect(clippy::disallowed_methods, reason = "it reads the script that it was told to")]
+#![expect(clippy::disallowed_methods, reason = "it reads the script named on the command line")]
 
 use std::error::Error;
 use std::net::SocketAddr;

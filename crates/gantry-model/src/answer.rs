@@ -1,9 +1,11 @@
-//! One answer, however many attempts it takes: again after a pause, then the fallback model, within the limits.
+//! Gets one answer, with as many attempts as it takes: retries after a pause, then the fallback
+//! model, within the limits.
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::anthropic::Thoughts;
+use crate::attempt::Attempt;
 use crate::codec;
 use crate::error::ModelError;
 use crate::estimate::count_estimate;
@@ -11,14 +13,15 @@ use crate::fault::Fault;
 use crate::limits::Limits;
 use crate::model::Model;
 use crate::models::{Models, Reached};
-use crate::wire::Attempt;
 use crate::{Reply, Request, StreamEvent};
 
-/// How often an answer may end without a word. Asking more often seldom helps: the request may be too long.
+/// How often an answer may be empty. More attempts seldom help, because the request may be too
+/// long.
 const EMPTY_ATTEMPTS: u32 = 2;
 
 impl Models {
-    /// Asks the request's model. What it says is passed on as it comes; the reply is what it added up to, and the last event.
+    /// Asks the request's model. Events are passed on as they arrive. The reply is their sum, and
+    /// the last event.
     pub async fn answer(
         &self,
         request: &Request,
@@ -52,7 +55,7 @@ impl Models {
         match fallback.filter(|fallback| limits.fallback && fallback.name != model.name) {
             Some(fallback) => {
                 self.ask_one(fallback, request, limits, events).await.map_err(|err| match err {
-                    // Two failures, and the first one is what the caller asked for.
+                    // Both models failed. The first failure is the one that the caller asked about.
                     ModelError::Unavailable { model, attempts, time, reason } => ModelError::Unavailable {
                         model,
                         attempts,
@@ -105,7 +108,8 @@ impl Models {
                 Fault::Thoughts { message } if thoughts == Thoughts::Dropped => {
                     return Err(ModelError::Refused { model: model.name.clone(), status: 400, message });
                 }
-                // Refused before a word was said, and another request altogether: no attempt of this one.
+                // The provider refused before it said anything, and the next request differs, so
+                // this does not count as an attempt.
                 Fault::Thoughts { .. } => {
                     thoughts = Thoughts::Dropped;
                     attempt.body = codec::encode(request, model, &reached.provider, thoughts);
@@ -117,7 +121,7 @@ impl Models {
                     if empty >= EMPTY_ATTEMPTS {
                         return Err(ModelError::Empty { model: model.name.clone() });
                     }
-                    ("it ended its answer without saying anything".to_owned(), None)
+                    ("its answer was empty".to_owned(), None)
                 }
             };
             failed += 1;
@@ -134,7 +138,7 @@ impl Models {
                 return Err(unavailable(reason));
             }
             let Some(pause) = self.retry.pause(failed, wait) else {
-                return Err(unavailable(format!("{reason}; it asks to wait longer than we do")));
+                return Err(unavailable(format!("{reason}; it asks to wait longer than the limit")));
             };
             let Some(next) = Instant::now().checked_add(pause).filter(|next| *next < limits.deadline) else {
                 return Err(unavailable(format!("{reason}; there is no time left to wait")));

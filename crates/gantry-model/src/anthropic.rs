@@ -1,10 +1,10 @@
-//! The Messages API: a request as bytes. What comes back is read in `anthropic/stream.rs`.
+//! Writes a request for the Messages API. `anthropic/stream.rs` reads the answer.
 
 use serde_json::{Map, Value, json};
 
 use crate::calls::sent_arguments;
 use crate::model::{Model, ThinkingStyle};
-use crate::pairing::{Turn, arranged};
+use crate::pairing::{ArrangedTurn, arranged};
 use crate::provider::Provider;
 use crate::{Block, Effort, Request, Role, Thinking};
 
@@ -14,14 +14,14 @@ pub(crate) use stream::Decoder;
 
 pub(crate) const VERSION: &str = "2023-06-01";
 
-/// Where the citations of the text before it are kept, so that they go back with it.
+/// The field that keeps the citations of the preceding text, so that they are sent back with it.
 pub(crate) const CITATIONS: &str = "gantry_citations";
 
 const SHOWN_IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 const MIN_THINKING_TOKENS: u32 = 1024;
 const MAX_SEARCHES: u32 = 5;
 
-/// Whether earlier thoughts go along.
+/// `Thoughts` says whether earlier thinking blocks are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thoughts {
     Kept,
@@ -57,7 +57,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider, thou
     }
     let mut tools = tools(request, provider);
     let mut system = system(request);
-    // The first of two marks: all that requests begin with alike.
+    // The first of two cache marks, after the part that all requests share.
     match system.iter_mut().rev().find(|(cache, _)| *cache) {
         Some((_, part)) => mark(part),
         None => tools.last_mut().into_iter().for_each(mark),
@@ -89,7 +89,7 @@ fn tools(request: &Request, provider: &Provider) -> Vec<Value> {
     }
     let named_so = request.tools.iter().any(|tool| tool.name == "web_search");
     if request.native_web_search && provider.first_party && !named_so {
-        // Before ours: the mark is set on the last one.
+        // This comes before our tools, because the cache mark is set on the last one.
         let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": MAX_SEARCHES});
         tools.insert(0, search);
     }
@@ -101,9 +101,9 @@ fn thinking(
     model: &Model,
     provider: &Provider,
     max_tokens: u32,
-    turns: &[Turn],
+    turns: &[ArrangedTurn],
 ) -> Option<Value> {
-    // Newer models keep their thoughts to themselves unless they are asked.
+    // Newer models do not show their thinking unless asked to.
     let adaptive = if provider.first_party && model.facts.thinking != ThinkingStyle::Unknown {
         json!({"type": "adaptive", "display": "summarized"})
     } else {
@@ -111,8 +111,8 @@ fn thinking(
     };
     let within = |tokens: u32| {
         let tokens = tokens.max(MIN_THINKING_TOKENS);
-        // In this form each turn has to go on from the thoughts that it began with.
-        (tokens < max_tokens && !goes_on_without_thoughts(turns))
+        // In this mode each turn must continue from the thinking that it began with.
+        (tokens < max_tokens && !continues_without_thinking(turns))
             .then(|| json!({"type": "enabled", "budget_tokens": tokens}))
     };
     match (model.facts.thinking, request.thinking) {
@@ -130,8 +130,9 @@ fn thinking(
     }
 }
 
-/// Whether the model's last turn was a call that it made without thoughts we could show it.
-fn goes_on_without_thoughts(turns: &[Turn]) -> bool {
+/// Reports whether the model's last turn was a call that it made without thinking blocks that can
+/// be sent back.
+fn continues_without_thinking(turns: &[ArrangedTurn]) -> bool {
     let last = turns.iter().rev().find(|turn| turn.role == Role::Assistant);
     let is_call = |block: &Block| matches!(block, Block::ToolUse { .. });
     let is_thinking = |block: &Block| match block {
@@ -157,7 +158,7 @@ fn effort_name(effort: Effort) -> &'static str {
     }
 }
 
-fn messages(turns: &[Turn]) -> Value {
+fn messages(turns: &[ArrangedTurn]) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for turn in turns {
         let role = match turn.role {
@@ -178,7 +179,8 @@ fn messages(turns: &[Turn]) -> Value {
         }
         messages.push(json!({"role": role, "content": content}));
     }
-    // The second mark moves with the conversation; the next request reads up to here.
+    // The second cache mark moves with the conversation. The next request reads the cache up to
+    // here.
     let said = messages.iter_mut().rev().find(|message| message["role"] == "user");
     let blocks = said.and_then(|message| message["content"].as_array_mut());
     blocks.and_then(|blocks| blocks.last_mut()).into_iter().for_each(mark);

@@ -1,4 +1,5 @@
-//! How much may be spent: by a run, by an agent, in a day. Asked before each call, told after it.
+//! Limits spending per run, per agent and per day. It is checked before each call and updated after
+//! it.
 
 use std::fmt;
 
@@ -7,27 +8,28 @@ use crate::model::Model;
 use crate::money::Money;
 use crate::{Request, Usage};
 
-/// What the operator has set; none is no limit.
+/// `Budgets` holds the operator's limits; `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
     pub run: Option<Money>,
-    /// Of one agent, in a day.
+    /// The daily limit of one agent.
     pub agent: Option<Money>,
-    /// Of everybody.
+    /// The daily limit of all agents together.
     pub day: Option<Money>,
     pub unpriced: Unpriced,
 }
 
-/// A model that nobody knows the price of, where there is a limit to keep.
+/// `Unpriced` says how to treat a model without a known price when there is a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unpriced {
     #[default]
     Refused,
-    /// As if it cost nothing.
+    /// Counts as if it cost nothing.
     Free,
 }
 
-/// Whose call it is, and what each has spent so far, children and the fallback included.
+/// `Spent` says what the run, the agent and everybody have spent so far, including children and the
+/// fallback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     pub run: Money,
@@ -46,7 +48,7 @@ pub enum Scope {
 pub enum OverBudget {
     #[error("the budget of {scope} is {limit}; {spent} is spent and this call may cost up to {next}")]
     Passed { scope: Scope, limit: Money, spent: Money, next: Money },
-    #[error("nobody knows what {model} costs, and there is a budget to keep; configure its price")]
+    #[error("the price of {model} is unknown, but a budget is set; configure its price")]
     Unpriced { model: String },
 }
 
@@ -60,7 +62,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The most that a call can cost: the whole prompt anew, and as long an answer as it may give.
+/// Returns the most that a call can cost: the whole prompt uncached, and the longest allowed
+/// answer.
 pub fn most_it_costs(request: &Request, model: &Model) -> Option<Money> {
     let answer = match request.max_tokens {
         0 => model.facts.max_output,
@@ -75,7 +78,8 @@ pub fn most_it_costs(request: &Request, model: &Model) -> Option<Money> {
 }
 
 impl Budgets {
-    /// Whether a call may be made. What it might cost is known beforehand only roughly, and counts as its most.
+    /// Checks whether a call may be made. Its cost is only estimated beforehand, so its maximum
+    /// counts.
     pub fn check(&self, request: &Request, model: &Model, spent: &Spent) -> Result<(), OverBudget> {
         let limits = [
             (Scope::Run, self.run, spent.run),
@@ -116,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_would_pass_a_budget_is_refused_and_no_other() {
-        // A prompt of 1,000 tokens, written to a cache, and an answer of 100.
+    fn only_the_call_that_would_exceed_a_budget_is_refused() {
+        // The prompt has 1,000 tokens, written to a cache, and the answer 100.
         let model =
             model(Some(Price::flat(Rates { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 })));
         let cost = Money::from_dollars(0.002 + 0.001);
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_price_is_refused_where_there_is_a_budget() {
+    fn unknown_price_is_refused_with_a_budget() {
         let model = model(None);
         let limit = Some(Money::from_dollars(1.0));
         let check = |budgets: Budgets| budgets.check(&request(1), &model, &Spent::default());

@@ -1,16 +1,17 @@
-//! Calls of tools as they go over any wire: new ids for calls that have none, and arguments.
+//! Tool calls in any wire format: new ids for calls that have none, and arguments.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use serde_json::{Map, Value, json};
 
-/// For calls that came without one, or with one that another call has.
+/// Returns an id for a call that has none, or whose id another call has.
 pub(crate) fn fresh() -> String {
     format!("call_{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// What is no object is kept as it was written. `whole` is what came without being streamed.
+/// Anything that is not an object is kept as it was written. `whole` is what arrived without
+/// streaming.
 pub(crate) fn parse_arguments(arguments: String, whole: Value) -> (Value, Option<String>) {
     if arguments.trim().is_empty() {
         return match whole {
@@ -25,7 +26,7 @@ pub(crate) fn parse_arguments(arguments: String, whole: Value) -> (Value, Option
     }
 }
 
-/// Every API wants an object, and the model should see what it wrote.
+/// Every API requires an object, and the model should see what it wrote.
 pub(crate) fn sent_arguments<'a>(input: &'a Value, malformed: Option<&str>) -> Cow<'a, Value> {
     match malformed {
         Some(text) => Cow::Owned(json!({"INVALID_JSON": text})),

@@ -1,4 +1,4 @@
-//! The one place that chooses between wire formats.
+//! Chooses between the wire formats. No other module does.
 
 use bytes::Bytes;
 use gantry_net::{HeaderMap, HeaderValue, header};
@@ -63,7 +63,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the last event has come.
+    /// Reports whether the last event has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
             Decoder::Anthropic(decoder) => decoder.is_complete(),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::model::Facts;
 
-    /// Words of both formats in every wrong place.
+    /// Generates keywords of both formats in every wrong place.
     fn anything() -> impl Strategy<Value = Value> {
         let word = prop::sample::select(vec![
             "type",
@@ -148,7 +148,7 @@ mod tests {
         })
     }
 
-    /// What is well-formed enough to be let in, with anything inside.
+    /// Generates events that are well-formed enough to be accepted, with anything inside.
     fn event() -> impl Strategy<Value = String> {
         let kind = prop::sample::select(vec![
             "message_start",
@@ -163,7 +163,7 @@ mod tests {
                 "usage": delta, "choices": [{"delta": delta, "finish_reason": block}]})
             .to_string()
         });
-        // Pieces of the right form, for whatever block there is.
+        // Pieces of the right form, for any block.
         let piece =
             prop::sample::select(vec!["text_delta", "thinking_delta", "input_json_delta", "citations_delta"]);
         let text = prop::sample::select(vec!["{}", "{\"a\": 1}", "{", "[1]", "x"]);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "long suites take their size from the environment")]
-    fn no_stream_makes_a_decoder_panic() {
+    fn decoders_never_panic() {
         let seed =
             std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);
         let cases = if std::env::var_os("GANTRY_SOAK").is_some() { 5_000 } else { 400 };
@@ -203,7 +203,7 @@ mod tests {
                 ] {
                     let _ = decoder.event(end, &mut |_| {});
                 }
-                // What came of it can be sent back.
+                // The result can be sent back.
                 if let Ok(reply) = decoder.finish() {
                     let request = Request { messages: vec![reply.message], ..Request::default() };
                     let provider = Provider::new("p", kind, "http://x".parse().unwrap());

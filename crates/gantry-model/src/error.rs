@@ -1,4 +1,4 @@
-//! Why there is no answer. Each says what to do; none holds a key.
+//! `ModelError` says why there is no answer. Each error says what to do, and none contains a key.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ pub enum ModelError {
     Unknown(#[from] UnknownModel),
     #[error("the key of {provider} cannot be used: {reason}")]
     Key { provider: String, reason: String },
-    /// 401 and 403.
+    /// Status 401 or 403.
     #[error("{provider} does not accept the key (status {status}): {message}")]
     Unauthorized { provider: String, status: u16, message: String },
-    #[error("{provider} wants to be paid first: {message}")]
+    #[error("{provider} requires payment: {message}")]
     Unpaid { provider: String, message: String },
-    /// What was asked does not fit; a shorter conversation would.
+    /// The request does not fit; a shorter conversation would.
     #[error("the conversation is too long for {model}: {message}")]
     ContextTooLong {
         model: String,
         message: String,
-        /// The model's window in tokens, where the refusal names it.
+        /// The model's window in tokens, if the refusal names it.
         window: Option<u64>,
     },
-    /// The answer ended without a word, more than once.
-    #[error("{model} ended its answer without saying anything")]
+    /// The answer was empty, more than once.
+    #[error("{model} returned an empty answer")]
     Empty { model: String },
     #[error("{provider} does not have the model {id:?}: {message}")]
     NoSuchModel { provider: String, id: String, message: String },
-    /// Another request refused, by its form or by its content.
+    /// Any other request that was refused, because of its form or its content.
     #[error("{model} refused the request (status {status}): {message}")]
     Refused { model: String, status: u16, message: String },
-    #[error("{model} is not to be reached: {reason}")]
+    #[error("cannot reach {model}: {reason}")]
     Unreachable { model: String, reason: String },
-    /// Every attempt failed for a passing reason.
+    /// Every attempt failed for a temporary reason.
     #[error("{model} did not answer, tried {attempts} times over {time:.1?}; the last time: {reason}")]
     Unavailable { model: String, attempts: u32, time: Duration, reason: String },
     #[error("{model} did not finish its answer in time")]
@@ -41,7 +41,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// With what others said in it changed.
+    /// Returns the error with `change` applied to the provider's text.
     pub(crate) fn map_text(mut self, change: impl Fn(String) -> String) -> ModelError {
         match &mut self {
             ModelError::Key { reason: text, .. }
@@ -60,7 +60,7 @@ impl ModelError {
         self
     }
 
-    /// What the operator can do about it.
+    /// Suggests what the operator can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             ModelError::Unknown(_) | ModelError::NoSuchModel { .. } => {
@@ -85,10 +85,10 @@ impl ModelError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no model {name:?}{}", did_you_mean(nearest))]
+#[error("unknown model {name:?}{}", did_you_mean(nearest))]
 pub struct UnknownModel {
     pub name: String,
-    /// The closest first.
+    /// The closest names, best first.
     pub nearest: Vec<String>,
 }
 

@@ -1,14 +1,15 @@
-//! How many tokens a request has, roughly and rather too many: for windows and budgets, before anybody counts.
+//! Estimates how many tokens a request has, rather too many than too few. It is used for windows
+//! and budgets, before the provider counts.
 
 use crate::{Block, Request};
 
-/// Newer tokenizers make about a token of three bytes of English or of code. Other scripts take more bytes a letter, and
-/// about as many tokens a byte.
-const BYTES_A_TOKEN: u64 = 3;
-/// The most that a provider counts for one; they scale larger ones down.
-const TOKENS_AN_IMAGE: u64 = 4_800;
-/// Roles, separators, ids.
-const TOKENS_A_BLOCK: u64 = 12;
+/// Newer tokenizers use about one token for three bytes of English or code. Other scripts use more
+/// bytes per letter, and about as many tokens per byte.
+const BYTES_PER_TOKEN: u64 = 3;
+/// The most that a provider counts for one image. Providers scale larger ones down.
+const TOKENS_PER_IMAGE: u64 = 4_800;
+/// Roles, separators and ids.
+const TOKENS_PER_BLOCK: u64 = 12;
 /// What providers add to requests with tools.
 const TOKENS_OF_TOOLS: u64 = 700;
 
@@ -20,23 +21,23 @@ pub fn count_estimate(request: &Request) -> u64 {
         .iter()
         .map(|tool| {
             let schema = tool.input_schema.to_string();
-            TOKENS_A_BLOCK + of_text(&tool.name) + of_text(&tool.description) + of_text(&schema)
+            TOKENS_PER_BLOCK + of_text(&tool.name) + of_text(&tool.description) + of_text(&schema)
         })
         .sum();
     let overhead = if tools > 0 || request.native_web_search { TOKENS_OF_TOOLS } else { 0 };
     system + messages + tools + overhead
 }
 
-/// Of one block of a message.
+/// Estimates one block of a message.
 pub fn estimate_block(block: &Block) -> u64 {
     of_block(block)
 }
 
 fn of_block(block: &Block) -> u64 {
-    TOKENS_A_BLOCK
+    TOKENS_PER_BLOCK
         + match block {
             Block::Text { text } => of_text(text),
-            Block::Image { .. } => TOKENS_AN_IMAGE,
+            Block::Image { .. } => TOKENS_PER_IMAGE,
             Block::Thinking { text, signature, .. } => {
                 of_text(text) + signature.as_deref().map_or(0, of_text)
             }
@@ -48,16 +49,16 @@ fn of_block(block: &Block) -> u64 {
         }
 }
 
-/// Results hold text and images only; anything else in one counts as its text.
+/// Results hold only text and images. Anything else in one counts as its text.
 fn of_flat_block(block: &Block) -> u64 {
     match block {
-        Block::ToolResult { content, .. } => TOKENS_A_BLOCK * content.len() as u64,
+        Block::ToolResult { content, .. } => TOKENS_PER_BLOCK * content.len() as u64,
         block => of_block(block),
     }
 }
 
 pub(crate) fn of_text(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(BYTES_A_TOKEN)
+    (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
     use crate::{Message, Role, SystemPart, ToolSpec};
 
     #[test]
-    fn everything_in_a_request_counts() {
+    fn estimate_counts_every_part_of_a_request() {
         let mut request = Request { messages: vec![Message::user("x".repeat(300))], ..Request::default() };
         let mut last = count_estimate(&request);
         assert_eq!(last, 112);
@@ -105,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn other_scripts_are_not_underrated() {
-        // Chinese takes about a token a letter, and three bytes.
+    fn other_scripts_are_not_underestimated() {
+        // Chinese uses about one token per letter, and three bytes.
         assert_eq!(of_text("漢字漢字"), 4);
     }
 }

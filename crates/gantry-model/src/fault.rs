@@ -1,4 +1,4 @@
-//! Why one attempt failed, and whether another one may mend it.
+//! Decides why one attempt failed, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -12,21 +12,22 @@ use crate::retry::asked_for;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
-    /// Another attempt may do better, after what the provider asked for.
+    /// A retry may succeed, after the pause that the provider asked for.
     Passing {
         reason: String,
         wait: Option<Duration>,
     },
-    /// The provider does not accept thoughts that it was sent back; without them it may.
+    /// The provider does not accept thinking blocks that it was sent back. It may accept the
+    /// request without them.
     Thoughts {
         message: String,
     },
-    /// The answer ended without a word. Some servers answer so when the request is longer than their window.
+    /// The answer was empty. Some servers do this when the request is longer than their window.
     Empty,
     Final(ModelError),
 }
 
-/// Of a provider's words, in messages.
+/// How many characters of a provider's text a message contains.
 const MAX_MESSAGE_CHARS: usize = 600;
 
 impl Fault {
@@ -52,7 +53,7 @@ impl Fault {
         }
     }
 
-    /// As it is, but for a text that must not be shown.
+    /// Returns the fault with `secret` redacted.
     pub(crate) fn without(self, secret: &str) -> Fault {
         let clean = |text: String| if text.contains(secret) { text.replace(secret, "…") } else { text };
         match self {
@@ -63,33 +64,33 @@ impl Fault {
         }
     }
 
-    /// An answer that is no stream.
+    /// Classifies an answer that is not a stream.
     pub(crate) fn of_answer(model: &Model, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Fault {
-        let told = Told::read(body);
+        let refusal = Refusal::read(body);
         let code = status.as_u16();
         let says = |name: &str, word: &str| headers.get(name).is_some_and(|value| value == word);
-        if told.is_quota() {
+        if refusal.is_quota() {
             return Fault::Final(ModelError::Unpaid {
                 provider: model.provider.clone(),
-                message: told.message,
+                message: refusal.message,
             });
         }
-        if status.is_success() && told.kind.is_empty() {
-            let message = "it answered at once, where a stream was asked for".into();
+        if status.is_success() && refusal.kind.is_empty() {
+            let message = "it answered without the requested stream".into();
             return Fault::Final(ModelError::Refused { model: model.name.clone(), status: code, message });
         }
         let passes = matches!(code, 408 | 409 | 425 | 429 | 500..);
         if (passes && !says("x-should-retry", "false")) || says("x-should-retry", "true") {
-            let reason = format!("status {code}: {}", told.message);
+            let reason = format!("status {code}: {}", refusal.message);
             return Fault::Passing { reason, wait: asked_for(headers, Timestamp::now()) };
         }
-        told.refused(model, code)
+        refusal.refused(model, code)
     }
 
-    /// An error in the midst of a stream.
+    /// Classifies an error inside a stream.
     pub(crate) fn of_event(model: &Model, error: &Value) -> Fault {
-        let told = Told::of(error);
-        let status = match told.kind.as_str() {
+        let refusal = Refusal::of(error);
+        let status = match refusal.kind.as_str() {
             "invalid_request_error" => 400,
             "authentication_error" => 401,
             "billing_error" => 402,
@@ -98,55 +99,55 @@ impl Fault {
             "request_too_large" => 413,
             kind => kind.parse().unwrap_or(0),
         };
-        if told.is_quota() || told.is_too_long(status) || matches!(status, 400..=407 | 413) {
-            return match told.refused(model, status) {
+        if refusal.is_quota() || refusal.is_too_long(status) || matches!(status, 400..=407 | 413) {
+            return match refusal.refused(model, status) {
                 Fault::Thoughts { message } => {
                     Fault::Final(ModelError::Refused { model: model.name.clone(), status, message })
                 }
                 fault => fault,
             };
         }
-        Fault::passing(format!("{}: {}", told.kind, told.message))
+        Fault::passing(format!("{}: {}", refusal.kind, refusal.message))
     }
 }
 
-/// What a provider says of its refusal, whichever of the usual forms it takes.
-struct Told {
+/// `Refusal` is what a provider says about its refusal, in any of the usual forms.
+struct Refusal {
     kind: String,
     message: String,
-    /// The model's window, where the refusal names it.
+    /// The model's window, if the refusal names it.
     window: Option<u64>,
 }
 
-impl Told {
-    fn read(body: &[u8]) -> Told {
+impl Refusal {
+    fn read(body: &[u8]) -> Refusal {
         match serde_json::from_slice::<Value>(body) {
             // Some proxies answer with a list.
-            Ok(Value::Array(list)) if list.len() == 1 => Told::of(&list[0]),
-            Ok(value) => Told::of(&value),
+            Ok(Value::Array(list)) if list.len() == 1 => Refusal::of(&list[0]),
+            Ok(value) => Refusal::of(&value),
             Err(_) => {
                 let message = brief(&String::from_utf8_lossy(body));
-                Told { kind: String::new(), window: window_named(&message), message }
+                Refusal { kind: String::new(), window: window_named(&message), message }
             }
         }
     }
 
-    fn of(value: &Value) -> Told {
+    fn of(value: &Value) -> Refusal {
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         };
-        // A code says more than a type, but may be a status only.
+        // A code says more than a type, but may be only a status.
         let word = |key: &str| error.get(key).and_then(Value::as_str).map(str::to_owned);
         let kind = word("code").or_else(|| word("type")).or_else(|| error.get("code").and_then(text));
         let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
         let message = message.map_or_else(|| error.to_string(), str::to_owned);
         let message = brief(&message);
-        // llama.cpp has it as a field.
+        // llama.cpp sends it as a field.
         let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| window_named(&message));
-        Told { kind: kind.unwrap_or_default(), message, window }
+        Refusal { kind: kind.unwrap_or_default(), message, window }
     }
 
     fn is_quota(&self) -> bool {
@@ -198,14 +199,14 @@ impl Told {
             404 => ModelError::NoSuchModel { provider, id: model.id.clone(), message },
             300..=399 => ModelError::Unreachable {
                 model: name,
-                reason: "it answered with a redirect, and a key is not sent on".into(),
+                reason: "it answered with a redirect, and a key is never forwarded".into(),
             },
             _ => ModelError::Refused { model: name, status, message },
         })
     }
 }
 
-/// The window that a refusal names: servers say it in one of these ways, with a number after the words.
+/// Finds the window that a refusal names. Servers use one of these phrases, followed by a number.
 fn window_named(message: &str) -> Option<u64> {
     const BEFORE: &[&str] = &[
         "maximum context length is ",
@@ -226,12 +227,12 @@ fn window_named(message: &str) -> Option<u64> {
     })
 }
 
-/// On one line, of bearable length.
+/// Returns the text on one line, shortened.
 fn brief(text: &str) -> String {
     let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((at, _)) => format!("{}…", &line[..at]),
-        None if line.is_empty() => "it did not say why".into(),
+        None if line.is_empty() => "no reason given".into(),
         None => line,
     }
 }
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart_in_every_providers_words() {
+    fn errors_of_every_provider_are_classified() {
         for (status, body, expected) in [
             (429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#, "passing"),
             (
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_window() {
+    fn window_is_read_from_a_refusal() {
         for (body, expected) in [
             (r#"{"error":{"message":"prompt is too long: 201 tokens > 200 maximum"}}"#, Some(200)),
             (
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_says_not_to_retry_is_believed() {
+    fn should_retry_header_is_obeyed() {
         let mut headers = HeaderMap::new();
         headers.insert("x-should-retry", "false".parse().unwrap());
         let fault = Fault::of_answer(&model(), StatusCode::INTERNAL_SERVER_ERROR, &headers, b"");
@@ -352,9 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn words_are_brief_and_on_one_line() {
-        let told = brief(&format!("a\nb\x1b[31m{}", "x".repeat(5_000)));
-        assert!(told.starts_with("a b [31mxxx") && told.chars().count() == MAX_MESSAGE_CHARS + 1);
-        assert_eq!(brief(" \n"), "it did not say why");
+    fn messages_are_short_and_on_one_line() {
+        let refusal = brief(&format!("a\nb\x1b[31m{}", "x".repeat(5_000)));
+        assert!(refusal.starts_with("a b [31mxxx") && refusal.chars().count() == MAX_MESSAGE_CHARS + 1);
+        assert_eq!(brief(" \n"), "no reason given");
     }
 }

@@ -1,18 +1,20 @@
-//! Models, whoever provides them: a [`Request`] goes out, [`StreamEvent`]s come back, a [`Reply`] is what they add up to.
+//! Talks to model providers: a [`Request`] goes out, [`StreamEvent`]s come back, and a [`Reply`] is
+//! their sum.
 //!
-//! Knows no tools, no sessions and no policy: it turns messages into a provider's wire format and back, tries again where
-//! that helps, and knows what it costs.
+//! This crate knows no tools, sessions or policy. It converts messages to a provider's wire format
+//! and back, retries where that helps, and computes costs.
 
-mod accepted;
 mod answer;
 mod anthropic;
+mod api_names;
+mod attempt;
 mod budget;
 mod calls;
 mod codec;
 mod error;
 mod estimate;
 mod fault;
-mod known;
+mod known_models;
 mod limits;
 mod listing;
 mod message;
@@ -27,12 +29,11 @@ mod request;
 mod retry;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod wire;
 
 pub use budget::{Budgets, OverBudget, Scope, Spent, Unpriced, most_it_costs};
 pub use error::{ModelError, UnknownModel};
 pub use estimate::{count_estimate, estimate_block};
-pub use known::PRICES_AS_OF;
+pub use known_models::PRICES_AS_OF;
 pub use limits::Limits;
 pub use listing::list_models;
 pub use message::{Block, Message, Role};

@@ -1,4 +1,4 @@
-//! How long an answer may take.
+//! Limits how long an answer may take.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Over all attempts, of the fallback too.
+    /// The limit over all attempts, including the fallback.
     pub deadline: Instant,
-    /// A stream that is silent for so long is given up. Pings are no silence.
+    /// A stream that is silent for this long is given up. Pings count as activity.
     pub stall: Duration,
     /// Whether the fallback model may be asked.
     pub fallback: bool,
@@ -16,7 +16,7 @@ pub struct Limits {
 
 impl Limits {
     pub fn within(time: Duration) -> Limits {
-        // A year is as good as for ever, and can be added to any clock.
+        // A year is practically unlimited, and can be added to any clock.
         let deadline = Instant::now() + time.min(Duration::from_secs(365 * 24 * 3600));
         Limits { deadline, stall: Duration::from_secs(120), fallback: true }
     }

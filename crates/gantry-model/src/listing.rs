@@ -1,4 +1,4 @@
-//! What models a provider says it has, and how much each can read.
+//! Lists the models that a provider offers, with their windows.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MAX_LISTING_BYTES: usize = 4 << 20;
 /// More than anybody chooses from; the largest reseller has hundreds.
 const MAX_LISTED: usize = 2_000;
 
-/// Asks one provider, in the time that is given.
+/// Asks one provider, within the given time.
 pub async fn list_models(
     provider: &Provider,
     network: &gantry_net::ClientOptions,
@@ -28,7 +28,7 @@ pub async fn list_models(
 }
 
 impl Models {
-    /// What a provider says it has, whether it is configured or not.
+    /// Lists what a provider offers, whether or not it is configured.
     pub async fn listed(
         &self,
         provider: &str,
@@ -43,7 +43,7 @@ async fn ask(reached: &Reached, within: Duration) -> Result<Vec<ModelEntry>, Mod
     let provider = &reached.provider;
     let key = provider.key.as_ref().map(|key| key.read()).transpose();
     let key = key.map_err(|reason| ModelError::Key { provider: provider.name.clone(), reason })?;
-    // Stands for all of them in messages.
+    // Represents all models in messages.
     let model = Model {
         name: provider.name.clone(),
         provider: provider.name.clone(),
@@ -91,9 +91,9 @@ async fn fetch(
         return Err(Fault::of_answer(model, status, &headers, &read.bytes));
     }
     let listed: Value = serde_json::from_slice(&read.bytes)
-        .map_err(|_| Fault::passing("what it answered is no list of models"))?;
+        .map_err(|_| Fault::passing("its answer is not a list of models"))?;
     let Some(models) = listed["data"].as_array() else {
-        return Err(Fault::passing("what it answered is no list of models"));
+        return Err(Fault::passing("its answer is not a list of models"));
     };
     let ids =
         models.iter().filter_map(|model| Some((model, model["id"].as_str().filter(|id| !id.is_empty())?)));
@@ -105,10 +105,10 @@ async fn fetch(
     Ok(ids.take(MAX_LISTED).map(entry).collect())
 }
 
-/// In the words of llama.cpp, vLLM, OpenRouter.
+/// The window, under the names that llama.cpp, vLLM and OpenRouter use.
 fn window(model: &Value) -> Option<u64> {
-    let told = ["/meta/n_ctx", "/max_model_len", "/context_length"]
+    let window = ["/meta/n_ctx", "/max_model_len", "/context_length"]
         .into_iter()
         .find_map(|at| model.pointer(at)?.as_u64());
-    told.filter(|tokens| *tokens > 0)
+    window.filter(|tokens| *tokens > 0)
 }

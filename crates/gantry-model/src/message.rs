@@ -1,4 +1,4 @@
-//! What is said between a model and who asks it, in the one form that journals keep.
+//! Messages between a model and its caller, in the one form that journals store.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,40 +22,40 @@ pub enum Block {
     Text {
         text: String,
     },
-    /// Base64.
+    /// Base64 data.
     Image {
         media_type: String,
         data: String,
     },
-    /// What the model thought. The signature is the provider's, and goes back as it came.
+    /// The model's thinking. The signature belongs to the provider and is sent back unchanged.
     Thinking {
         text: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
-        /// Who thought it, as `provider/model`: nobody else can make anything of the signature.
+        /// The `provider/model` that wrote it. No other model can use the signature.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<String>,
     },
     ToolUse {
         id: String,
         name: String,
-        /// An object; what could not be parsed is in `malformed` instead.
+        /// An object. If the arguments could not be parsed, they are in `malformed`.
         input: Value,
-        /// The arguments as they came when they are no JSON object.
+        /// The arguments as received, if they are not a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         malformed: Option<String>,
     },
     ToolResult {
         id: String,
-        /// Text and images only.
+        /// Only text and images.
         content: Vec<Block>,
         #[serde(default)]
         is_error: bool,
     },
-    /// A block that only its provider understands, sent back to it as it came and to no other: a search of its own, redacted
-    /// thinking.
+    /// A block that only its provider understands, for example its own search or redacted thinking.
+    /// It is sent back unchanged, and to no other provider.
     Provider {
-        /// Its name, or `provider/model` where the block is that model's alone.
+        /// The provider's name, or `provider/model` if only that model understands the block.
         provider: String,
         block: Value,
     },
@@ -66,7 +66,7 @@ impl Message {
         Message { role: Role::User, content: vec![Block::text(text)] }
     }
 
-    /// All text of the message, in order.
+    /// Returns all text of the message, in order.
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),

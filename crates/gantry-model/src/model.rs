@@ -1,12 +1,12 @@
-//! One model: what it is called, what it costs, what it accepts.
+//! One model: its name, its price and what it accepts.
 
 use crate::Usage;
 use crate::money::{Money, Price};
 
-/// A model as configured; what is left out is taken from what is known of it.
+/// `ModelEntry` is a configured model. Missing values come from what is known about it.
 #[derive(Debug, Clone, Default)]
 pub struct ModelEntry {
-    /// As the provider calls it.
+    /// The provider's name for the model.
     pub id: String,
     pub price: Option<Price>,
     pub context_window: Option<u64>,
@@ -15,43 +15,43 @@ pub struct ModelEntry {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// `provider/id`, which is how everybody names it.
+    /// `provider/id`, the name that users write.
     pub name: String,
     pub provider: String,
-    /// As the provider calls it.
+    /// The provider's name for the model.
     pub id: String,
     pub facts: Facts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Facts {
-    /// Unknown if it is neither configured nor among the known ones.
+    /// `None` if the price is neither configured nor known.
     pub price: Option<Price>,
-    /// In tokens, of prompt and answer together.
+    /// The tokens of prompt and answer together.
     pub context_window: u64,
-    /// In tokens.
+    /// The longest answer, in tokens.
     pub max_output: u32,
     pub thinking: ThinkingStyle,
-    /// Whether it can be told how hard to try.
+    /// Whether the model accepts an effort level.
     pub effort: bool,
 }
 
-/// How a model is asked to think, since each generation refuses the others' way.
+/// `ThinkingStyle` says how a model is asked to think. Each generation refuses the others' way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingStyle {
     Unsupported,
     /// With a number of tokens.
     Budget,
-    /// As it sees fit; a budget is refused.
+    /// The model decides; a budget is refused.
     Adaptive,
-    /// As [`ThinkingStyle::Adaptive`], and it cannot be turned off.
+    /// Like [`ThinkingStyle::Adaptive`], and it cannot be turned off.
     Always,
-    /// Nothing is known: it is asked as the request says.
+    /// Unknown: the request's own setting is sent.
     Unknown,
 }
 
 impl Facts {
-    /// Careful guesses: a small window, a short answer.
+    /// Conservative guesses: a small window and a short answer.
     pub(crate) const UNKNOWN: Facts = Facts {
         price: None,
         context_window: 32_768,
@@ -62,7 +62,7 @@ impl Facts {
 }
 
 impl Model {
-    /// `None`: nobody knows what it costs.
+    /// Returns the cost; `None` if the price is unknown.
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
         self.facts.price.map(|price| price.cost(usage))
     }

@@ -1,4 +1,4 @@
-//! All configured models under their names.
+//! All configured models by name.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use gantry_net::{Client, ClientOptions, HostPattern};
 
 use crate::Usage;
 use crate::error::UnknownModel;
-use crate::known;
+use crate::known_models;
 use crate::model::{Facts, Model, ModelEntry};
 use crate::money::Money;
 use crate::provider::Provider;
@@ -16,14 +16,14 @@ use crate::retry::RetryPolicy;
 
 #[derive(Debug, Clone, Default)]
 pub struct ModelsConfig {
-    /// In order: a model that is named without its provider is the first one's that has it.
+    /// In order: a model named without its provider belongs to the first provider that has it.
     pub providers: Vec<Provider>,
-    /// Names of models.
+    /// The name of the model for each tier.
     pub tiers: BTreeMap<Tier, String>,
-    /// Asked when the other one cannot answer.
+    /// The model to ask when the other one cannot answer.
     pub fallback: Option<String>,
     pub retry: RetryPolicy,
-    /// How they are reached. Their own hosts may be private: the operator has named them.
+    /// Network settings. The providers' own hosts may be private, because the operator named them.
     pub network: ClientOptions,
 }
 
@@ -59,7 +59,7 @@ impl FromStr for Tier {
     }
 }
 
-/// Cheap to share behind an `Arc`; connections are kept between requests.
+/// `Models` is cheap to share behind an `Arc`. Connections are kept between requests.
 #[derive(Debug)]
 pub struct Models {
     pub(crate) providers: Vec<Reached>,
@@ -69,7 +69,7 @@ pub struct Models {
     pub(crate) retry: RetryPolicy,
 }
 
-/// A provider, and the connections to it.
+/// `Reached` is a provider and the connections to it.
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub(crate) provider: Provider,
@@ -84,7 +84,7 @@ impl Models {
             let named = tiers.values().chain(&fallback).filter_map(|name| name.strip_prefix(&provider.name));
             let named = named.filter_map(|name| name.strip_prefix('/')).map(ModelEntry::named);
             let offered =
-                known::offered(provider.kind).filter(|_| provider.first_party).map(ModelEntry::named);
+                known_models::offered(provider.kind).filter(|_| provider.first_party).map(ModelEntry::named);
             for entry in provider.models.iter().cloned().chain(named).chain(offered) {
                 let model = model_of(provider, entry);
                 if !models.iter().any(|known| known.name == model.name) {
@@ -97,7 +97,7 @@ impl Models {
         Models { providers: providers.into_iter().map(reach).collect(), models, tiers, fallback, retry }
     }
 
-    /// Every model, by provider.
+    /// Lists every model, by provider.
     pub fn list(&self) -> &[Model] {
         &self.models
     }
@@ -114,7 +114,7 @@ impl Models {
         self.providers.iter().map(|reached| &reached.provider)
     }
 
-    /// By `provider/model`, by the model's own name, or by a tier.
+    /// Finds a model by `provider/model`, by its own name, or by a tier.
     pub fn resolve(&self, name: &str) -> Result<&Model, UnknownModel> {
         let tier = Tier::from_str(name).ok().and_then(|tier| self.tiers.get(&tier));
         let wanted = tier.map_or(name, String::as_str);
@@ -123,7 +123,8 @@ impl Models {
         found.ok_or_else(|| self.unknown(wanted))
     }
 
-    /// `None`: nobody knows what it costs. `model` is any name, also that in a [`crate::Reply`].
+    /// Returns the cost; `None` if the price is unknown. `model` is any name, including the one in
+    /// a [`crate::Reply`].
     pub fn cost(&self, usage: &Usage, model: &str) -> Option<Money> {
         self.resolve(model).ok()?.cost(usage)
     }
@@ -157,8 +158,8 @@ impl ModelEntry {
 }
 
 fn model_of(provider: &Provider, entry: ModelEntry) -> Model {
-    let known = known::facts(provider.kind, &entry.id).unwrap_or(Facts::UNKNOWN);
-    // A list price is the first party's own; who resells asks what it likes.
+    let known = known_models::facts(provider.kind, &entry.id).unwrap_or(Facts::UNKNOWN);
+    // A list price applies only to the first party. Resellers set their own prices.
     let list_price = known.price.filter(|_| provider.first_party);
     let context_window = entry.context_window.unwrap_or(known.context_window);
     // A guess must leave room for the prompt.
@@ -183,7 +184,7 @@ pub(crate) fn reaching(network: &ClientOptions, provider: &Provider) -> ClientOp
     options.private_hosts.extend(host.and_then(|host| HostPattern::parse(host).ok()));
     let address = host.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
     if host == Some("localhost") || address.is_some_and(|address| address.is_loopback()) {
-        // From a proxy it would be another machine.
+        // A loopback address means another machine when it is reached through a proxy.
         options.proxy = None;
     }
     options
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_found_by_every_name_they_have() {
+    fn models_are_found_by_every_name() {
         let models = models();
         let check = |name: &str, expected: &str| assert_eq!(models.resolve(name).unwrap().name, expected);
         check("anthropic/claude-sonnet-5-5", "anthropic/claude-sonnet-5-5");
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_model_names_the_nearest() {
+    fn unknown_model_error_names_the_nearest() {
         let models = models();
         let err = models.resolve("claude-sonet-5-5").unwrap_err();
         assert_eq!(err.nearest[0], "anthropic/claude-sonnet-5-5");
@@ -241,11 +242,11 @@ mod tests {
             Vec::<String>::new(),
             "a tier nobody set"
         );
-        assert_eq!(models.resolve("zzz").unwrap_err().to_string(), "there is no model \"zzz\"");
+        assert_eq!(models.resolve("zzz").unwrap_err().to_string(), "unknown model \"zzz\"");
     }
 
     #[test]
-    fn a_price_nobody_knows_is_said_to_be_unknown() {
+    fn unknown_price_is_reported_as_unknown() {
         let models = models();
         let usage = Usage { input_tokens: 1_000_000, ..Usage::default() };
         assert_eq!(models.cost(&usage, "deep"), Some(Money::from_dollars(4.0)));

@@ -1,4 +1,5 @@
-//! Money and prices, in whole billionths of a dollar: sums neither drift nor depend on their order.
+//! Money and prices in whole billionths of a dollar, so that sums neither drift nor depend on their
+//! order.
 
 use std::fmt;
 use std::iter::Sum;
@@ -8,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Usage;
 
-/// US dollars. Never wraps: what is too much to count counts as the most there is.
+/// `Money` is an amount in US dollars. It never wraps: an overflow saturates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Money {
     nanos: u64,
 }
 
-/// What a million tokens cost, in dollars, as providers quote it.
+/// `Rates` is the price of a million tokens in dollars, as providers quote it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     pub input: f64,
@@ -27,13 +28,13 @@ pub struct Rates {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
     pub rates: Rates,
-    /// Some models cost more once a prompt is long.
+    /// Some models cost more for long prompts.
     pub long: Option<LongPrompt>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LongPrompt {
-    /// Prompts of more tokens than this, those from the cache included.
+    /// Applies to prompts of more tokens than this, including those from the cache.
     pub above: u64,
     pub rates: Rates,
 }
@@ -45,9 +46,9 @@ impl Money {
         Money { nanos }
     }
 
-    /// Anything that is no amount of money is none.
+    /// Anything that is not a valid amount becomes zero.
     pub fn from_dollars(dollars: f64) -> Money {
-        // A cast from a float saturates, and makes nothing of what is not a number.
+        // A cast from a float saturates, and NaN becomes zero.
         Money { nanos: (dollars * 1e9).round() as u64 }
     }
 
@@ -86,7 +87,8 @@ impl fmt::Display for Money {
 }
 
 impl Rates {
-    /// As most providers have it: reading the cache costs a tenth of the input, writing it a quarter more.
+    /// The usual ratios: reading the cache costs a tenth of the input, and writing it a quarter
+    /// more.
     pub const fn usual(input: f64, output: f64) -> Rates {
         Rates { input, output, cache_read: input * 0.1, cache_write: input * 1.25 }
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_token_has_its_price() {
+    fn each_kind_of_token_has_a_price() {
         let price = Price::flat(Rates { input: 2.0, output: 10.0, cache_read: 0.2, cache_write: 2.5 });
         let million = 1_000_000;
         let check = |usage: Usage, dollars: f64| assert_eq!(price.cost(&usage), Money::from_dollars(dollars));
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prompt_costs_what_long_prompts_cost() {
+    fn long_prompts_use_the_long_rates() {
         let long = LongPrompt { above: 100, rates: Rates::usual(5.0, 50.0) };
         let price = Price { rates: Rates::usual(1.0, 10.0), long: Some(long) };
         let prompt =
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_wraps() {
+    fn money_saturates() {
         let most = Money::from_nanos(u64::MAX);
         assert_eq!(most + most, most);
         assert_eq!(Money::from_dollars(f64::INFINITY), most);

@@ -1,11 +1,11 @@
-//! Chat completions, as OpenAI has them and as everybody else does: a request as bytes. What comes back is read in
-//! `openai/stream.rs`.
+//! Writes a chat completion request, for OpenAI and compatible servers. `openai/stream.rs` reads
+//! the answer.
 
 use serde_json::{Map, Value, json};
 
 use crate::calls::sent_arguments;
 use crate::model::Model;
-use crate::pairing::{Turn, arranged};
+use crate::pairing::{ArrangedTurn, arranged};
 use crate::provider::Provider;
 use crate::{Block, Effort, Request, Role};
 
@@ -15,7 +15,8 @@ mod think;
 pub(crate) use stream::Decoder;
 
 pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> Value {
-    // Thoughts and blocks of one provider mean nothing to another, and this API has no place for its own.
+    // Thinking and provider blocks mean nothing to another provider, and this API has no place for
+    // its own.
     let turns = arranged(request, |block| !matches!(block, Block::Thinking { .. } | Block::Provider { .. }));
     let max_tokens = match request.max_tokens {
         0 => model.facts.max_output,
@@ -25,7 +26,7 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> V
     body.insert("model".into(), json!(model.id));
     body.insert("stream".into(), json!(true));
     body.insert("stream_options".into(), json!({"include_usage": true}));
-    // The older name is refused by the newer models, and the newer one unknown to the other servers.
+    // Newer OpenAI models refuse the older name, and other servers do not know the newer one.
     let limit = if provider.first_party { "max_completion_tokens" } else { "max_tokens" };
     body.insert(limit.into(), json!(max_tokens));
     if let Some(effort) = request.effort.filter(|_| model.facts.effort) {
@@ -59,8 +60,9 @@ pub(crate) fn encode(request: &Request, model: &Model, provider: &Provider) -> V
     Value::Object(body)
 }
 
-/// A message a result, then one with everything else: images of results have no other place.
-fn user(turn: &Turn, messages: &mut Vec<Value>) {
+/// Writes one message per result, then one with everything else, because images of results have no
+/// other place.
+fn user(turn: &ArrangedTurn, messages: &mut Vec<Value>) {
     let mut parts: Vec<Value> = Vec::new();
     for block in &turn.content {
         match block.as_ref() {
@@ -91,7 +93,7 @@ fn user(turn: &Turn, messages: &mut Vec<Value>) {
     if parts.is_empty() {
         return;
     }
-    // Servers that only know text take it as a string.
+    // Servers that only support text accept it as a string.
     let content = if is_text {
         let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         json!(texts.join("\n\n"))
@@ -111,14 +113,14 @@ fn image(block: &Block) -> Option<Value> {
     }
 }
 
-fn assistant(turn: &Turn, provider: &Provider) -> Value {
+fn assistant(turn: &ArrangedTurn, provider: &Provider) -> Value {
     let mut text = String::new();
     let mut calls: Vec<Value> = Vec::new();
     for block in &turn.content {
         match block.as_ref() {
             Block::Text { text: said } => text.push_str(said),
             Block::ToolUse { id, name, input, malformed } => {
-                // As text, but servers parse it again for their templates.
+                // Sent as text, but servers parse it again for their templates.
                 let arguments = sent_arguments(input, malformed.as_deref());
                 calls.push(json!({"id": id, "type": "function",
                     "function": {"name": name, "arguments": arguments.to_string()}}));
@@ -126,7 +128,7 @@ fn assistant(turn: &Turn, provider: &Provider) -> Value {
             _ => {}
         }
     }
-    // Templates of other servers stumble over what is not text.
+    // The templates of other servers fail on anything that is not text.
     let content = if text.is_empty() && provider.first_party { Value::Null } else { Value::String(text) };
     let mut message = json!({"role": "assistant", "content": content});
     if !calls.is_empty() {

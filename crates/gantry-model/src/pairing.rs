@@ -1,42 +1,44 @@
-//! A conversation as every API wants it: the user begins, roles alternate, and each call is answered by the message after it.
+//! Arranges a conversation as every API requires it: the user begins, roles alternate, and each
+//! call is answered by the message after it.
 
 use std::borrow::Cow;
 
-use crate::accepted::{Ids, Names};
+use crate::api_names::{IdRewriter, NameRewriter};
 use crate::{Block, Message, Request, Role};
 
-/// The blocks of one side until the other one speaks. Every API accepts the names and ids of its calls.
+/// `ArrangedTurn` is the blocks of one side until the other side continues. Every API accepts the names and
+/// ids of its calls.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct ArrangedTurn<'a> {
     pub(crate) role: Role,
     pub(crate) content: Vec<Cow<'a, Block>>,
-    calls: Vec<Call>,
+    calls: Vec<OpenCall>,
 }
 
 #[derive(Debug, Clone)]
-struct Call {
-    /// As the conversation has it, and its result.
+struct OpenCall {
+    /// The id in the conversation, which its result also has.
     known_as: String,
-    /// As it is sent.
+    /// The id that is sent.
     id: String,
 }
 
 const NO_RESULT: &str = "no result of this call was recorded; whether it took effect is unknown";
 const NO_CALL: &str = "Result of a call that is no longer part of the conversation:";
 
-/// `keep` says which blocks the provider can be sent; blank text never can.
-pub(crate) fn arranged(request: &Request, keep: impl Fn(&Block) -> bool) -> Vec<Turn<'_>> {
-    let mut arranged: Vec<Turn> = Vec::new();
-    let mut names = Names::new(request.tools.iter().map(|tool| tool.name.as_str()));
-    let mut ids = Ids::default();
+/// `keep` says which blocks can be sent to the provider. Blank text never can.
+pub(crate) fn arranged(request: &Request, keep: impl Fn(&Block) -> bool) -> Vec<ArrangedTurn<'_>> {
+    let mut arranged: Vec<ArrangedTurn> = Vec::new();
+    let mut names = NameRewriter::new(request.tools.iter().map(|tool| tool.name.as_str()));
+    let mut ids = IdRewriter::default();
     for mut turn in joined(&request.messages, keep) {
         let open = arranged.last().map(|before| before.calls.clone()).unwrap_or_default();
         match turn.role {
-            Role::User => arranged.push(Turn::answering(&open, turn.content)),
+            Role::User => arranged.push(ArrangedTurn::answering(&open, turn.content)),
             Role::Assistant => {
-                // Nobody answered the calls before it, so somebody has to.
+                // Nobody answered the preceding calls, so answers are added.
                 if !open.is_empty() {
-                    arranged.push(Turn::answering(&open, Vec::new()));
+                    arranged.push(ArrangedTurn::answering(&open, Vec::new()));
                 }
                 turn.name_calls(&mut names, &mut ids);
                 arranged.push(turn);
@@ -45,17 +47,17 @@ pub(crate) fn arranged(request: &Request, keep: impl Fn(&Block) -> bool) -> Vec<
     }
     let open = arranged.last().map(|last| last.calls.clone()).unwrap_or_default();
     if !open.is_empty() {
-        arranged.push(Turn::answering(&open, Vec::new()));
+        arranged.push(ArrangedTurn::answering(&open, Vec::new()));
     }
     if arranged.first().is_none_or(|turn| turn.role == Role::Assistant) {
-        arranged.insert(0, Turn::new(Role::User, vec![Cow::Owned(Block::text("(continued)"))]));
+        arranged.insert(0, ArrangedTurn::new(Role::User, vec![Cow::Owned(Block::text("(continued)"))]));
     }
     arranged
 }
 
-/// Neighbours of one role as one turn, without what cannot be sent.
-fn joined<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Turn<'a>> {
-    let mut turns: Vec<Turn> = Vec::new();
+/// Joins neighbouring messages of one role into one turn, without what cannot be sent.
+fn joined<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<ArrangedTurn<'a>> {
+    let mut turns: Vec<ArrangedTurn> = Vec::new();
     for message in messages {
         let fits = |block: &&Block| match block {
             Block::Text { text } => !text.trim().is_empty(),
@@ -71,20 +73,21 @@ fn joined<'a>(messages: &'a [Message], keep: impl Fn(&Block) -> bool) -> Vec<Tur
         }
         match turns.last_mut().filter(|turn| turn.role == message.role) {
             Some(turn) => turn.content.extend(kept),
-            None => turns.push(Turn::new(message.role, kept.collect())),
+            None => turns.push(ArrangedTurn::new(message.role, kept.collect())),
         }
     }
     turns
 }
 
-impl<'a> Turn<'a> {
-    fn new(role: Role, content: Vec<Cow<'a, Block>>) -> Turn<'a> {
-        Turn { role, content, calls: Vec::new() }
+impl<'a> ArrangedTurn<'a> {
+    fn new(role: Role, content: Vec<Cow<'a, Block>>) -> ArrangedTurn<'a> {
+        ArrangedTurn { role, content, calls: Vec::new() }
     }
 
-    /// First one result a call, in the calls' order, then the rest. What answers no call is still told, as text.
-    fn answering(calls: &[Call], mut rest: Vec<Cow<'a, Block>>) -> Turn<'a> {
-        let is_result_of = |block: &Block, call: &Call| matches!(block, Block::ToolResult { id, .. } if *id == call.known_as);
+    /// Starts with one result per call, in the order of the calls, and then the rest. A result
+    /// without a call is sent as text.
+    fn answering(calls: &[OpenCall], mut rest: Vec<Cow<'a, Block>>) -> ArrangedTurn<'a> {
+        let is_result_of = |block: &Block, call: &OpenCall| matches!(block, Block::ToolResult { id, .. } if *id == call.known_as);
         let mut content = Vec::with_capacity(calls.len() + rest.len());
         for call in calls {
             let result = match rest.iter().position(|block| is_result_of(block, call)) {
@@ -99,9 +102,9 @@ impl<'a> Turn<'a> {
         }
         for block in rest {
             match block.as_ref() {
-                Block::ToolResult { content: told, .. } => {
+                Block::ToolResult { content: result, .. } => {
                     content.push(Cow::Owned(Block::text(NO_CALL)));
-                    let fits = told.iter().filter(|block| match block {
+                    let fits = result.iter().filter(|block| match block {
                         Block::Text { text } => !text.trim().is_empty(),
                         block => matches!(block, Block::Image { .. }),
                     });
@@ -110,13 +113,13 @@ impl<'a> Turn<'a> {
                 _ => content.push(block),
             }
         }
-        Turn::new(Role::User, content)
+        ArrangedTurn::new(Role::User, content)
     }
 
-    fn name_calls(&mut self, names: &mut Names, ids: &mut Ids) {
+    fn name_calls(&mut self, names: &mut NameRewriter, ids: &mut IdRewriter) {
         for block in &mut self.content {
             let Block::ToolUse { id, name, .. } = block.as_ref() else { continue };
-            let call = Call { known_as: id.clone(), id: ids.accept(id) };
+            let call = OpenCall { known_as: id.clone(), id: ids.accept(id) };
             let accepted = names.accept(name);
             if *name != accepted
                 && let Block::ToolUse { name, .. } = block.to_mut()
@@ -129,7 +132,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A call or a result under this id; as it is, if it has it already.
+/// Returns a call or a result with this id; unchanged if it already has the id.
 fn with_id<'a>(mut block: Cow<'a, Block>, wanted: &str) -> Cow<'a, Block> {
     let has_it = match block.as_ref() {
         Block::ToolUse { id, .. } | Block::ToolResult { id, .. } => id == wanted,
@@ -155,7 +158,8 @@ mod tests {
         Block::ToolResult { id: id.into(), content: vec![Block::text(format!("of {id}"))], is_error: false }
     }
 
-    /// Roles as u and a; c and r with an id are calls and results, `!` those that had to be made up, t is text.
+    /// Roles are u and a. c and r with an id are calls and results, `!` marks those that were
+    /// added, t is text.
     fn check(messages: &[(Role, Vec<Block>)], expected: &str) {
         let messages: Vec<Message> = messages
             .iter()
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_name_are_told_apart() {
+    fn calls_with_equal_ids_get_distinct_ids() {
         use Role::{Assistant as A, User as U};
         check(
             &[
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_two_turns_have_is_sent_once() {
+    fn id_repeated_in_two_turns_is_sent_once() {
         use Role::{Assistant as A, User as U};
         let turn = || [(A, vec![call("c")]), (U, vec![result("c")])];
         let begins = [(U, vec![Block::text("x")])];
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_begins_and_roles_alternate() {
+    fn user_begins_and_roles_alternate() {
         use Role::{Assistant as A, User as U};
         let text = || Block::text("x");
         check(&[], "u:t");

@@ -1,4 +1,4 @@
-//! Who serves models: where, in which wire format, with which key.
+//! A provider serves models: its address, wire format and key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::model::ModelEntry;
 pub enum ProviderKind {
     /// The Messages API.
     Anthropic,
-    /// Chat completions, which most other servers speak too.
+    /// Chat completions, which most other servers support too.
     Openai,
 }
 
@@ -26,12 +26,13 @@ pub struct Provider {
     /// With or without the version at its end.
     pub base_url: Url,
     pub key: Option<Key>,
-    /// Beside those that are known of the provider itself.
+    /// In addition to the models that are known for the provider.
     pub models: Vec<ModelEntry>,
-    /// The company's own endpoint, not one that speaks like it. Others refuse what only it knows.
+    /// Whether this is the company's own endpoint and not a compatible one. Others refuse its
+    /// extensions.
     pub first_party: bool,
-    /// How long it may take to the first byte of an answer, if that is longer than a stall: a small machine reads a long
-    /// prompt slowly.
+    /// How long the first byte of an answer may take, if that is longer than a stall: a small
+    /// machine reads a long prompt slowly.
     pub first_byte: Option<Duration>,
 }
 
@@ -53,7 +54,7 @@ impl Provider {
         }
     }
 
-    /// Where a request goes.
+    /// Returns the URL for requests.
     pub(crate) fn endpoint(&self) -> Url {
         match self.kind {
             ProviderKind::Anthropic => self.below("messages"),
@@ -61,13 +62,13 @@ impl Provider {
         }
     }
 
-    /// Where it lists its models.
+    /// Returns the URL for the list of models.
     pub(crate) fn listing(&self) -> Url {
         self.below("models")
     }
 
-    /// Both `https://api.anthropic.com` and `https://api.openai.com/v1` are what people write; an address with a path of
-    /// its own is taken as it is.
+    /// People write both `https://api.anthropic.com` and `https://api.openai.com/v1`. An address
+    /// with its own path is used unchanged.
     fn below(&self, path: &str) -> Url {
         let base = self.base_url.path().trim_end_matches('/');
         let version = match self.kind {
@@ -81,7 +82,7 @@ impl Provider {
     }
 }
 
-/// Asked for at the last moment, never kept, never shown.
+/// `Key` is read at the last moment, never stored and never shown.
 #[derive(Clone)]
 pub struct Key {
     read: Arc<dyn Fn() -> Result<String, String> + Send + Sync>,
@@ -93,7 +94,7 @@ impl Key {
         Key::read_by(move || Ok(key.clone()))
     }
 
-    /// `read` answers with the key, or with why there is none.
+    /// `read` returns the key, or why there is none.
     pub fn read_by(read: impl Fn() -> Result<String, String> + Send + Sync + 'static) -> Key {
         Key { read: Arc::new(read) }
     }
@@ -103,7 +104,7 @@ impl Key {
         match key {
             key if key.is_empty() => Err("it is empty".into()),
             key if !key.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Err("it holds characters that cannot be sent".into())
+                Err("it contains characters that cannot be sent".into())
             }
             key => Ok(key),
         }
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_understood_as_people_write_them() {
+    fn provider_addresses_are_completed() {
         let check = |kind, base: &str, expected: &str| {
             let provider = Provider::new("p", kind, base.parse().unwrap());
             assert_eq!(provider.endpoint().as_str(), expected, "{base}");
@@ -146,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_sent_is_none() {
+    fn invalid_key_is_rejected() {
         assert_eq!(Key::fixed(" sk-1\n").read(), Ok("sk-1".to_owned()));
         assert!(Key::fixed(" ").read().is_err());
-        let told = Key::fixed("sk 1").read().unwrap_err();
-        assert!(!told.contains("sk"), "{told}");
+        let reason = Key::fixed("sk 1").read().unwrap_err();
+        assert!(!reason.contains("sk"), "{reason}");
         assert!(!format!("{:?}", Key::fixed("sk-1")).contains("sk"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a model answers: events as they arrive, and what they add up to.
+//! A model's answer: events as they arrive, and their sum.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,26 +13,26 @@ pub enum StreamEvent {
         id: String,
         name: String,
     },
-    /// A piece of its arguments, as they come.
+    /// A piece of the call's arguments, as they arrive.
     ToolInput {
         id: String,
         partial: String,
     },
-    /// The attempt failed after it had said something: what came since the request began counts no more.
+    /// The attempt failed after it had produced output. Discard everything since the request began.
     Restart {
         reason: String,
     },
-    /// The last one.
+    /// The last event.
     Done(Box<Reply>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// From the assistant; every block as it has to be sent back.
+    /// The assistant's message, with every block in the form in which it must be sent back.
     pub message: Message,
     pub stop: StopReason,
     pub usage: Usage,
-    /// Who answered: `provider/model`, which may be a fallback.
+    /// The `provider/model` that answered, which may be a fallback.
     pub model: String,
 }
 
@@ -42,7 +42,7 @@ pub enum StopReason {
     EndTurn,
     ToolUse,
     MaxTokens,
-    /// The provider works on with its own tools: send the message back as it is.
+    /// The provider continues with its own tools. Send the message back unchanged.
     Pause,
     Refusal,
 }
@@ -50,7 +50,7 @@ pub enum StopReason {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Without those from the cache.
+    /// Without tokens from the cache.
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_tokens: u64,

@@ -7,13 +7,13 @@ use crate::Message;
 
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// As configured: `anthropic/claude-…`, `local/qwen`, or a tier.
+    /// A configured name: `anthropic/claude-…`, `local/qwen`, or a tier.
     pub model: String,
-    /// In this order, the stable parts first: caches hit as far as requests begin alike.
+    /// In this order, stable parts first: a cache applies as far as two requests are equal.
     pub system: Vec<SystemPart>,
     pub messages: Vec<Message>,
     pub tools: Vec<ToolSpec>,
-    /// The provider's own web search, where it has one.
+    /// The provider's own web search, if it has one.
     pub native_web_search: bool,
     pub max_tokens: u32,
     pub thinking: Thinking,
@@ -23,7 +23,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemPart {
     pub text: String,
-    /// All up to here is the same in the next request.
+    /// Everything up to here is the same in the next request.
     pub cache: bool,
 }
 
@@ -32,7 +32,8 @@ pub struct ToolSpec {
     pub name: String,
     pub description: String,
     pub input_schema: Value,
-    /// Its arguments are wanted as they are written, not only when they are whole.
+    /// Whether the arguments are needed while they are written, and not only when they are
+    /// complete.
     pub eager_input_streaming: bool,
 }
 
@@ -41,9 +42,9 @@ pub struct ToolSpec {
 pub enum Thinking {
     #[default]
     Off,
-    /// As the model sees fit.
+    /// The model decides.
     Adaptive,
-    /// At most so many tokens.
+    /// At most this many tokens.
     Budget(u32),
 }
 

@@ -1,4 +1,5 @@
-//! When to try again: full jitter between nothing and a growing bound, unless the provider says when.
+//! Decides when to retry: full jitter between zero and a growing bound, unless the provider says
+//! when.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -9,12 +10,12 @@ use jiff::fmt::rfc2822;
 
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Of one model, the first included.
+    /// The attempts of one model, including the first.
     pub attempts: u32,
-    /// The bound of the first pause; it doubles each time.
+    /// The bound of the first pause. It doubles each time.
     pub first_pause: Duration,
     pub longest_pause: Duration,
-    /// A provider that asks for more patience than this is not waited for.
+    /// If a provider asks for a longer wait, the attempt fails.
     pub longest_wait: Duration,
 }
 
@@ -30,7 +31,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// After so many failed attempts; `None` if it would take too long.
+    /// Returns the pause after `failed` attempts; `None` if it would be too long.
     pub(crate) fn pause(&self, failed: u32, asked: Option<Duration>) -> Option<Duration> {
         match asked {
             Some(asked) => (asked <= self.longest_wait).then_some(asked),
@@ -43,13 +44,13 @@ impl RetryPolicy {
     }
 }
 
-/// From 0 to 1. Only has to differ between callers, which a hasher's seed does.
+/// Returns a number from 0 to 1. It only has to differ between callers, which a hasher's seed does.
 fn share() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
     bits as f64 / (1_u64 << 53) as f64
 }
 
-/// `retry-after` in seconds or as a date, or `retry-after-ms`.
+/// Reads `retry-after` in seconds or as a date, or `retry-after-ms`.
 pub(crate) fn asked_for(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_retry_after_is_understood() {
+    fn every_form_of_retry_after_is_parsed() {
         check(&[], None);
         check(&[("retry-after", "7")], Some(Duration::from_secs(7)));
         check(&[("retry-after", "0.5")], Some(Duration::from_millis(500)));

@@ -1,9 +1,10 @@
-//! A model server for tests: real HTTP on loopback, both wire formats, and a script of what to say and how to fail.
+//! A model server for tests: real HTTP on loopback, both wire formats, and a script of answers and
+//! failures.
 //!
-//! It checks every request against what the providers document. A request that breaks a rule is answered with 400 and
-//! remembered: a test ends with `assert_eq!(server.violations(), [""; 0])`.
+//! It checks every request against the providers' documentation. A request that breaks a rule gets
+//! status 400 and is recorded. A test ends with `assert_eq!(server.violations(), [""; 0])`.
 #![expect(clippy::disallowed_methods, reason = "a test server listens")]
-#![expect(clippy::expect_used, reason = "a test kit fails loudly")]
+#![expect(clippy::expect_used, reason = "test helpers may panic")]
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,24 +24,24 @@ use crate::retry::RetryPolicy;
 use crate::{Models, ModelsConfig};
 
 mod check;
+mod encode_turn;
 mod script;
-mod speak;
 
+use encode_turn::Emit;
 pub use script::{Failure, Order, Quirks, Say, Script, Turn};
-use speak::Emit;
 
-/// What the server wants to see, if its script names no other.
+/// The key that the server expects, unless its script names another one.
 pub const KEY: &str = "sk-scripted-0123456789";
-/// The first model it has, if its script names no other.
+/// The server's first model, unless its script names others.
 pub const MODEL: &str = "scripted-1";
 
 const MAX_REQUEST_BYTES: usize = 32 << 20;
 
-/// A request, as it came.
+/// `Heard` is a request as received.
 #[derive(Debug, Clone)]
 pub struct Heard {
     pub path: String,
-    /// Names in lower case.
+    /// With names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Value,
     pub bytes: usize,
@@ -51,7 +52,7 @@ impl Heard {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All text of the last message that a user or a tool said.
+    /// Returns all text of the last message of a user or a tool.
     pub fn last_text(&self) -> String {
         let messages = self.body["messages"].as_array();
         let last =
@@ -68,7 +69,7 @@ impl Heard {
     }
 }
 
-/// Stops when it is dropped.
+/// `ScriptedServer` stops when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedServer {
     address: SocketAddr,
@@ -89,7 +90,7 @@ struct Shared {
 struct State {
     heard: Vec<Heard>,
     violations: Vec<String>,
-    /// Turns that were played, by their place in the script.
+    /// Which turns were played, by their position in the script.
     played: Vec<bool>,
 }
 
@@ -100,13 +101,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl ScriptedServer {
-    /// Plays turns one after the other.
+    /// Starts a server that plays turns one after the other.
     pub async fn start(script: impl Into<Script>) -> ScriptedServer {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         ScriptedServer::bind(address, script.into()).await.expect("loopback has a free port")
     }
 
-    /// Asks `decide` what to answer each request with; `script` is for everything else.
+    /// Starts a server that asks `decide` for each answer. `script` provides everything else.
     pub async fn deciding(
         script: Script,
         decide: impl Fn(&Heard) -> Turn + Send + Sync + 'static,
@@ -142,7 +143,8 @@ impl ScriptedServer {
         format!("http://{}", self.address).parse().expect("an address makes a URL")
     }
 
-    /// This server as a provider, with its key and its models. They are free, and have a window of 200,000 tokens.
+    /// Returns this server as a provider, with its key and its models. They are free and have a
+    /// window of 200,000 tokens.
     pub fn provider(&self, name: &str, kind: ProviderKind) -> Provider {
         let script = &self.shared.script;
         let entry = |id: &String| ModelEntry {
@@ -158,7 +160,7 @@ impl ScriptedServer {
         provider
     }
 
-    /// Only this server, named `scripted`, with pauses of milliseconds between attempts.
+    /// Returns only this server, named `scripted`, with pauses of milliseconds between attempts.
     pub fn models(&self, kind: ProviderKind) -> Models {
         Models::new(ModelsConfig {
             providers: vec![self.provider("scripted", kind)],
@@ -167,17 +169,17 @@ impl ScriptedServer {
         })
     }
 
-    /// Requests for answers, in the order they came.
+    /// Returns the requests for answers, in order.
     pub fn requests(&self) -> Vec<Heard> {
         self.shared.state().heard.clone()
     }
 
-    /// What requests did that no provider would have accepted, and turns that the script did not have.
+    /// Returns the broken rules, and requests for which the script has no turn.
     pub fn violations(&self) -> Vec<String> {
         self.shared.state().violations.clone()
     }
 
-    /// Turns that nobody asked for.
+    /// Counts the turns that nobody asked for.
     pub fn left(&self) -> usize {
         self.shared.state().played.iter().filter(|played| !**played).count()
     }
@@ -189,7 +191,7 @@ impl Drop for ScriptedServer {
     }
 }
 
-/// As the usual ones, in milliseconds.
+/// Returns the usual retries, with pauses in milliseconds.
 pub fn quick_retries() -> RetryPolicy {
     RetryPolicy {
         first_pause: Duration::from_millis(2),
@@ -203,7 +205,7 @@ impl Shared {
         self.state.lock().expect("no test panics while it holds the lock")
     }
 
-    /// What to answer: a turn, or why there is none.
+    /// Returns the turn to answer with, or why there is none.
     fn turn(&self, heard: &Heard) -> Result<Turn, Vec<String>> {
         let violations = check::violations(heard, &self.script);
         let mut state = self.state();
@@ -231,7 +233,7 @@ fn brief(text: &str) -> String {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Dropped with this task, and so are its connections.
+    // Dropping this task closes its connections.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -245,28 +247,28 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Requests of one connection, one after the other, until either side has enough.
+/// Serves the requests of one connection, one after the other, until either side closes it.
 async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut read = Vec::new();
     while let Some((method, heard)) = hear(&mut stream, &mut read).await {
         let emits = match (method.as_str(), heard.path.as_str()) {
             ("POST", path) if path.ends_with("/messages") || path.ends_with("/chat/completions") => {
                 match shared.turn(&heard) {
-                    Ok(turn) => speak::turn(&turn, &heard, &shared.script),
-                    Err(violations) => speak::failure(400, &[], &violations.join("; "), heard.kind()),
+                    Ok(turn) => encode_turn::turn(&turn, &heard, &shared.script),
+                    Err(violations) => encode_turn::failure(400, &[], &violations.join("; "), heard.kind()),
                 }
             }
             ("GET", path) if path.ends_with("/models") => {
                 let models: Vec<Value> = shared.script.listed().collect();
-                speak::json(200, &json!({"object": "list", "data": models}))
+                encode_turn::json(200, &json!({"object": "list", "data": models}))
             }
-            // For whoever runs it as a program of its own.
+            // For callers that run the server as a separate program.
             ("GET", "/scripted") => {
                 let state = shared.state();
                 let seen = json!({"requests": state.heard.len(), "violations": state.violations});
-                speak::json(200, &seen)
+                encode_turn::json(200, &seen)
             }
-            _ => speak::failure(404, &[], "there is nothing here", heard.kind()),
+            _ => encode_turn::failure(404, &[], "unknown path", heard.kind()),
         };
         for emit in emits {
             let written = match emit {

@@ -1,4 +1,5 @@
-//! Fetches one page of 1 MB from loopback over and over, warm: by the guarded client and by the HTTP library alone, in turns.
+//! Fetches one page of 1 MB from loopback repeatedly over a warm connection, alternating between
+//! the guarded client and the plain HTTP library.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -22,18 +23,18 @@ const ROUNDS: usize = 2_000;
 const WARM_UP: usize = 200;
 
 fn main() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (address_tx, address_rx) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
+            address_tx.send(listener.local_addr().unwrap()).unwrap();
             serve(listener).await;
         });
     });
-    let url = format!("http://{}/page", told.recv().unwrap());
+    let url = format!("http://{}/page", address_rx.recv().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    // As tools run: in tasks of the runtime.
+    // Runs in a task of the runtime, as tools do.
     let (guarded, plain) = runtime.block_on(runtime.spawn(measure(url))).unwrap();
     println!("{{\"guardedUs\": {:.1}, \"plainUs\": {:.1}}}", micros(guarded), micros(plain));
 }

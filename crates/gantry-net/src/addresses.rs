@@ -1,30 +1,33 @@
-//! Which addresses are the public internet, as numbers: the special-purpose registries as tables, longest prefix first.
-//! IPv6 addresses that carry an IPv4 address are judged by what they carry too. Names and spellings are not looked at here.
+//! Decides which addresses are on the public internet, by number. The tables hold the
+//! special-purpose registries; the longest prefix wins.
+//!
+//! An IPv6 address that carries an IPv4 address is also judged by what it carries. Names and ways
+//! to write an address are not handled here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use Reach::{Closed, Public, Within};
 
-/// Why an address is closed to tools unless the operator opens it; `None` for public ones.
+/// Returns why an address is closed to tools unless the operator opens it; `None` for public ones.
 pub fn why_closed(address: IpAddr) -> Option<&'static str> {
-    faces(address).find_map(|face| why_metadata(face).or_else(|| why_special(face)))
+    forms(address).find_map(|form| why_metadata(form).or_else(|| why_special(form)))
 }
 
-/// Why an address is a metadata service's, which no range opens.
-pub(crate) fn why_metadata(face: IpAddr) -> Option<&'static str> {
-    METADATA.iter().find(|(address, _)| *address == face).map(|(_, why)| *why)
+/// Returns why an address belongs to a metadata service, which no configured range opens.
+pub(crate) fn why_metadata(form: IpAddr) -> Option<&'static str> {
+    METADATA.iter().find(|(address, _)| *address == form).map(|(_, why)| *why)
 }
 
-/// By the tables alone, without looking inside.
-pub(crate) fn why_special(face: IpAddr) -> Option<&'static str> {
-    match row(face).reach {
+/// Looks only at the tables, not at a carried address.
+pub(crate) fn why_special(form: IpAddr) -> Option<&'static str> {
+    match row(form).reach {
         Closed(why) => Some(why),
         Public | Within(_) => None,
     }
 }
 
-/// The address in its own form, then every IPv4 address that it carries.
-pub(crate) fn faces(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+/// Returns the address in canonical form, then every IPv4 address that it carries.
+pub(crate) fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let address = address.to_canonical();
     let mut carried = [None, None, None];
     if let IpAddr::V6(v6) = address {
@@ -49,7 +52,7 @@ pub(crate) fn faces(address: IpAddr) -> impl Iterator<Item = IpAddr> {
 
 fn row(address: IpAddr) -> &'static Row {
     let (table, bits) = match address {
-        // In the upper bits, so that both tables compare alike.
+        // IPv4 addresses use the upper bits, so that both tables compare in the same way.
         IpAddr::V4(v4) => (IPV4, u128::from(v4.to_bits()) << 96),
         IpAddr::V6(v6) => (IPV6, v6.to_bits()),
     };
@@ -68,7 +71,7 @@ struct Row {
 enum Reach {
     Public,
     Closed(&'static str),
-    /// As public as what it carries.
+    /// The address is as public as the one it carries.
     Within(Wrapping),
 }
 
@@ -76,7 +79,7 @@ enum Reach {
 enum Wrapping {
     LowBits,
     SixToFour,
-    /// The server in the clear, the client inverted.
+    /// Carries the server's address unchanged and the client's address inverted.
     Teredo,
 }
 
@@ -105,15 +108,15 @@ static IPV4: &[Row] = &[
     v4([169, 254, 0, 0], 16, Closed("link-local")),
     v4([172, 16, 0, 0], 12, Closed("a private network")),
     v4([192, 0, 0, 0], 24, Closed("reserved for protocols")),
-    // Port control and TURN, anycast.
+    // These are anycast addresses for port control and TURN.
     v4([192, 0, 0, 9], 32, Public),
     v4([192, 0, 0, 10], 32, Public),
     v4([192, 0, 2, 0], 24, Closed("for documentation")),
-    // AS112, and AMT.
+    // These are AS112 and AMT.
     v4([192, 31, 196, 0], 24, Public),
     v4([192, 52, 193, 0], 24, Public),
     v4([192, 175, 48, 0], 24, Public),
-    v4([192, 88, 99, 0], 24, Closed("a relay that is no more")),
+    v4([192, 88, 99, 0], 24, Closed("a relay that no longer exists")),
     v4([192, 168, 0, 0], 16, Closed("a private network")),
     v4([198, 18, 0, 0], 15, Closed("for benchmarks")),
     v4([198, 51, 100, 0], 24, Closed("for documentation")),
@@ -123,30 +126,33 @@ static IPV4: &[Row] = &[
     v4([255, 255, 255, 255], 32, Closed("broadcast")),
 ];
 
-/// The same, with what IANA has dropped since: compatible addresses, site-local ones, the first ORCHID.
+/// The same for IPv6, including ranges that IANA has since dropped: compatible addresses,
+/// site-local ones, the first ORCHID.
 static IPV6: &[Row] = &[
     v6(Ipv6Addr::UNSPECIFIED, 0, Closed("not given to anybody")),
     v6(ip6(0x2000, 0, 0, 0, 0), 3, Public),
-    v6(Ipv6Addr::UNSPECIFIED, 96, Closed("an IPv4 address in a form that is no more")),
+    v6(Ipv6Addr::UNSPECIFIED, 96, Closed("an IPv4 address in an obsolete form")),
     v6(Ipv6Addr::UNSPECIFIED, 128, Closed("no address")),
     v6(Ipv6Addr::LOCALHOST, 128, Closed("this machine itself")),
-    // Mapped addresses never come here, since faces() turns them into IPv4 first.
+    // Mapped addresses never reach this row, because forms() converts them to IPv4 first.
     v6(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, Within(Wrapping::LowBits)),
-    // NAT64: the well-known prefix leads to the public internet, the local one wherever its operator likes.
+    // NAT64: the well-known prefix leads to the public internet, and the local one wherever its
+    // operator decides.
     v6(ip6(0x64, 0xff9b, 0, 0, 0), 96, Within(Wrapping::LowBits)),
     v6(ip6(0x64, 0xff9b, 1, 0, 0), 48, Closed("a local translation to IPv4")),
     v6(ip6(0x100, 0, 0, 0, 0), 64, Closed("discarded")),
     v6(ip6(0x100, 0, 0, 1, 0), 64, Closed("discarded")),
     v6(ip6(0x2001, 0, 0, 0, 0), 23, Closed("reserved for protocols")),
     v6(ip6(0x2001, 0, 0, 0, 0), 32, Within(Wrapping::Teredo)),
-    // Port control, TURN and service registration, anycast; AMT; AS112; ORCHIDv2; drones.
+    // These are anycast addresses for port control, TURN and service registration; AMT; AS112;
+    // ORCHIDv2; drones.
     v6(ip6(0x2001, 1, 0, 0, 1), 128, Public),
     v6(ip6(0x2001, 1, 0, 0, 2), 128, Public),
     v6(ip6(0x2001, 1, 0, 0, 3), 128, Public),
     v6(ip6(0x2001, 2, 0, 0, 0), 48, Closed("for benchmarks")),
     v6(ip6(0x2001, 3, 0, 0, 0), 32, Public),
     v6(ip6(0x2001, 4, 0x112, 0, 0), 48, Public),
-    v6(ip6(0x2001, 0x10, 0, 0, 0), 28, Closed("a hash, not a place")),
+    v6(ip6(0x2001, 0x10, 0, 0, 0), 28, Closed("a hash, not a host")),
     v6(ip6(0x2001, 0x20, 0, 0, 0), 28, Public),
     v6(ip6(0x2001, 0x30, 0, 0, 0), 28, Public),
     v6(ip6(0x2001, 0xdb8, 0, 0, 0), 32, Closed("for documentation")),
@@ -160,7 +166,7 @@ static IPV6: &[Row] = &[
     v6(ip6(0xff00, 0, 0, 0, 0), 8, Closed("multicast")),
 ];
 
-/// They hand out credentials to whoever asks from inside; some are public addresses.
+/// Metadata services give credentials to anybody who asks from inside. Some have public addresses.
 static METADATA: &[(IpAddr, &str)] = &[
     // Amazon, Google, Azure, DigitalOcean, OpenStack, Oracle and most others.
     (IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), "a cloud's metadata service"),

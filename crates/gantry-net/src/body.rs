@@ -1,4 +1,4 @@
-//! The body of an answer, decoded, as it comes.
+//! Decodes the body of an answer while it arrives.
 
 use std::fmt;
 use std::io;
@@ -19,13 +19,13 @@ use crate::decode::{Encoding, Reader, decoder};
 const CHUNK_BYTES: usize = 64 * 1024;
 const MAX_EXPECTED: usize = 4 << 20;
 
-/// Decoded bytes, as they come, until the request's deadline.
+/// `Body` yields decoded bytes as they arrive, until the request's deadline.
 pub struct Body {
-    source: Source,
+    source: BodySource,
     until: Until,
 }
 
-/// When to give up, and what to say then.
+/// `Until` says when to give up, and which error to return then.
 #[derive(Debug, Clone)]
 pub(crate) struct Until {
     pub(crate) host: String,
@@ -33,7 +33,7 @@ pub(crate) struct Until {
     pub(crate) limit: Duration,
 }
 
-enum Source {
+enum BodySource {
     Plain(Incoming),
     Opening(Pin<Box<dyn Future<Output = io::Result<Reader>> + Send>>),
     Decoded(Reader),
@@ -41,49 +41,51 @@ enum Source {
     Ended,
 }
 
-/// A body, as far as it was wanted.
+/// `ReadBody` is a body, up to the requested limit.
 #[derive(Debug)]
 pub struct ReadBody {
     pub bytes: Vec<u8>,
-    /// There was more.
+    /// Whether there was more.
     pub cut: bool,
 }
 
 impl Body {
-    /// Encodings that are not known are told to whoever reads: status and headers are worth having all the same.
+    /// An unknown encoding is reported only when the body is read, because status and headers are
+    /// useful without it.
     pub(crate) fn new(wire: Incoming, encodings: Result<Vec<Encoding>, NetError>, until: Until) -> Body {
         let encodings = match encodings {
             Ok(encodings) => encodings,
-            Err(err) => return Body { source: Source::Unreadable(err), until },
+            Err(err) => return Body { source: BodySource::Unreadable(err), until },
         };
         if encodings.is_empty() {
-            return Body { source: Source::Plain(wire), until };
+            return Body { source: BodySource::Plain(wire), until };
         }
         let wire = StreamReader::new(wire.into_data_stream().map_err(io::Error::other));
-        Body { source: Source::Opening(Box::pin(decoder(wire, encodings))), until }
+        Body { source: BodySource::Opening(Box::pin(decoder(wire, encodings))), until }
     }
 
-    /// The next decoded bytes; `None` at the end.
+    /// Returns the next decoded bytes; `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
-        // Asked here as well, since bytes that are always there already would never let the timer speak.
+        // The deadline is checked here as well: if bytes are always available, the timer never
+        // runs.
         if Instant::now() >= self.until.deadline {
             return Err(self.until.passed());
         }
-        if let Source::Unreadable(err) = &self.source {
+        if let BodySource::Unreadable(err) = &self.source {
             return Err(err.clone());
         }
         tokio::task::coop::consume_budget().await;
         match tokio::time::timeout_at(self.until.deadline, self.source.next()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(err)) => {
-                self.source = Source::Ended;
+                self.source = BodySource::Ended;
                 Err(self.until.broken(&err))
             }
             Err(_) => Err(self.until.passed()),
         }
     }
 
-    /// At most `limit` decoded bytes; the rest is left on the wire.
+    /// Reads at most `limit` decoded bytes. The rest is left on the wire.
     pub async fn read(mut self, limit: usize) -> Result<ReadBody, NetError> {
         let mut bytes = Vec::with_capacity(self.expected().min(limit));
         while let Some(chunk) = self.chunk().await? {
@@ -98,41 +100,44 @@ impl Body {
 }
 
 impl Body {
-    /// What to make room for at once: the length that was told, if it is believable.
+    /// Returns how much memory to reserve: the announced length, if it is plausible.
     fn expected(&self) -> usize {
         match &self.source {
-            Source::Plain(wire) => {
-                let told = wire.size_hint().exact().unwrap_or(0);
-                usize::try_from(told).unwrap_or(usize::MAX).min(MAX_EXPECTED)
+            BodySource::Plain(wire) => {
+                let announced = wire.size_hint().exact().unwrap_or(0);
+                usize::try_from(announced).unwrap_or(usize::MAX).min(MAX_EXPECTED)
             }
-            Source::Opening(_) | Source::Decoded(_) | Source::Unreadable(_) | Source::Ended => 0,
+            BodySource::Opening(_)
+            | BodySource::Decoded(_)
+            | BodySource::Unreadable(_)
+            | BodySource::Ended => 0,
         }
     }
 }
 
-impl Source {
-    /// May be dropped and called again without losing anything.
+impl BodySource {
+    /// Cancelling this call loses nothing.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             match self {
-                Source::Plain(wire) => match wire.frame().await {
+                BodySource::Plain(wire) => match wire.frame().await {
                     Some(frame) => match frame.map_err(io::Error::other)?.into_data() {
                         Ok(data) if !data.is_empty() => return Ok(Some(data)),
-                        // Trailers say nothing that anybody here wants to know.
+                        // Trailers are ignored.
                         Ok(_) | Err(_) => {}
                     },
-                    None => *self = Source::Ended,
+                    None => *self = BodySource::Ended,
                 },
-                Source::Opening(opening) => *self = Source::Decoded(opening.await?),
-                Source::Decoded(reader) => {
+                BodySource::Opening(opening) => *self = BodySource::Decoded(opening.await?),
+                BodySource::Decoded(reader) => {
                     let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
                     if reader.read_buf(&mut chunk).await? > 0 {
                         return Ok(Some(chunk.freeze()));
                     }
-                    *self = Source::Ended;
+                    *self = BodySource::Ended;
                 }
-                Source::Unreadable(err) => return Err(io::Error::other(err.clone())),
-                Source::Ended => return Ok(None),
+                BodySource::Unreadable(err) => return Err(io::Error::other(err.clone())),
+                BodySource::Ended => return Ok(None),
             }
         }
     }
@@ -143,19 +148,17 @@ impl Until {
         NetError::TimedOut { host: self.host.clone(), limit: self.limit }
     }
 
-    /// A connection that broke is told from bytes that do not decode.
+    /// Distinguishes a broken connection from bytes that do not decode.
     fn broken(&self, err: &io::Error) -> NetError {
         match err.get_ref().and_then(|inner| inner.downcast_ref::<hyper::Error>()) {
             Some(err) => NetError::Protocol { host: self.host.clone(), reason: innermost(err) },
-            None if err.kind() == io::ErrorKind::UnexpectedEof => {
-                NetError::Decoding("it ends in the middle".into())
-            }
+            None if err.kind() == io::ErrorKind::UnexpectedEof => NetError::Decoding("it ends early".into()),
             None => NetError::Decoding(err.to_string()),
         }
     }
 }
 
-/// The words of the last cause, which say most.
+/// Returns the text of the innermost cause, which says most.
 pub(crate) fn innermost(err: &dyn std::error::Error) -> String {
     let mut err = err;
     while let Some(source) = err.source() {

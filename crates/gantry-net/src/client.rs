@@ -1,4 +1,5 @@
-//! The guarded HTTP client: everything that speaks HTTP to an address which an agent, a page or a provider named.
+//! The guarded HTTP client, for every request to an address that an agent, a page or a provider
+//! named.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -24,21 +25,22 @@ use crate::redirect::{Hop, location, refused};
 use crate::target::{Target, shown};
 use crate::tls::Trust;
 
-/// What the operator has decided for every call.
+/// `ClientOptions` holds the operator's settings for every call.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// Reached whatever their addresses are; a metadata service only if it is named itself.
+    /// Hosts that may be reached whatever their addresses are. A metadata service must be named
+    /// itself.
     pub allowed_hosts: Vec<HostPattern>,
-    /// As [`ClientOptions::allowed_hosts`], but a metadata service that is named here stays closed.
+    /// Like [`ClientOptions::allowed_hosts`], but a metadata service named here stays closed.
     pub private_hosts: Vec<HostPattern>,
-    /// Addresses that count as public, metadata services excepted.
+    /// Addresses that count as public, except metadata services.
     pub allowed_ranges: Vec<ipnet::IpNet>,
-    /// Never taken from the environment.
+    /// Never read from the environment.
     pub proxy: Option<Url>,
     pub trust: Trust,
 }
 
-/// Cheap to make and to clone; connections are shared between clones.
+/// `Client` is cheap to create and to clone. Clones share connections.
 #[derive(Debug, Clone, Default)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -47,7 +49,7 @@ pub struct Client {
 #[derive(Debug, Default)]
 struct Shared {
     options: Arc<ClientOptions>,
-    /// Made at the first request.
+    /// Created at the first request.
     wire: OnceLock<Wire>,
 }
 
@@ -62,36 +64,37 @@ pub struct Request {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
-    /// Sent to the origin of `url` alone, never shown, never across origins: credentials.
+    /// Credentials. They are sent only to the origin of `url`, never across origins, and never
+    /// shown.
     pub secret_headers: HeaderMap,
     pub body: Bytes,
-    /// Whom the caller may reach; asked again at each hop.
+    /// Which hosts the caller may reach. It is checked at each hop.
     pub policy: NetworkPolicy,
     pub redirects: Redirects,
-    /// Over names, connections, headers, redirects and the body together.
+    /// The limit for name lookup, connections, headers, redirects and the body together.
     pub deadline: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirects {
-    /// At most [`MAX_REDIRECTS`].
+    /// Follows at most [`MAX_REDIRECTS`].
     Follow,
-    /// The answer is the redirect itself.
+    /// Returns the redirect itself.
     Stop,
 }
 
 pub const MAX_REDIRECTS: usize = 5;
 
-/// Of an answer's status line and headers together; the body is read in pieces of at most this size.
+/// The limit for status line and headers together. The body is read in pieces of at most this size.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const MAX_IDLE_PER_HOST: usize = 4;
 const USER_AGENT: &str = concat!("gantry/", env!("CARGO_PKG_VERSION"));
 
-/// They say how a message is carried and how it ends, which is this client's business alone: two answers to that is how
-/// requests are smuggled.
-const OUR_HEADERS: &[&str] = &[
+/// Only the client sets these headers, which say how a message is framed. Two different statements
+/// about that enable request smuggling.
+const CLIENT_HEADERS: &[&str] = &[
     "accept-encoding",
     "connection",
     "content-length",
@@ -107,16 +110,16 @@ const OUR_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// Whether a header is for the client alone to set.
+/// Reports whether only the client may set a header.
 pub fn is_clients_own(header: &str) -> bool {
-    OUR_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(header))
+    CLIENT_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(header))
 }
 
 #[derive(Debug)]
 pub struct Response {
     pub status: StatusCode,
     pub version: Version,
-    /// As they came; `Content-Encoding` is named though the body below is decoded.
+    /// As received. `Content-Encoding` is still present although the body is decoded.
     pub headers: HeaderMap,
     /// Where the answer came from, after redirects.
     pub url: Url,
@@ -128,14 +131,14 @@ pub struct Response {
 pub enum NetError {
     #[error("\"{url}\" cannot be reached: {reason}")]
     BadUrl { url: String, reason: &'static str },
-    /// `listed`: there is a list of hosts, and this is not on it.
+    /// `listed` means that there is a list of hosts, and this host is not on it.
     #[error("{host} {}", if *listed { "is not on the list of hosts this agent may reach" } else { "cannot be reached: this agent may not use the network" })]
     NotAllowed { host: String, listed: bool },
     #[error("{host} is at {address}, which is {why}; such addresses are closed to tools")]
     ForbiddenAddress { host: String, address: IpAddr, why: &'static str },
     #[error("{host} is {why}; such names are closed to tools")]
     ForbiddenName { host: String, why: &'static str },
-    #[error("the header {name} is not for callers to set")]
+    #[error("callers may not set the header {name}")]
     BadHeader { name: String },
     #[error("{host} cannot be found: {reason}")]
     Name { host: String, reason: String },
@@ -173,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Hop by hop: check → send → where next?
+    /// For each hop: check, send, and decide where to go next.
     async fn follow(&self, request: Request, until: Until) -> Result<Response, NetError> {
         let Request { method, url, headers, secret_headers, body, policy, redirects, .. } = request;
         let mut hop = Hop { method, url, headers, secret_headers, body };
@@ -201,7 +204,7 @@ impl Client {
                 });
             };
             if hops == MAX_REDIRECTS {
-                return Err(refused(&to, "there were too many before it"));
+                return Err(refused(&to, "there were too many redirects"));
             }
             hops += 1;
             hop = hop.next(answer.status(), to);
@@ -211,7 +214,7 @@ impl Client {
     async fn exchange(&self, target: &Target, hop: &Hop) -> Result<http::Response<Incoming>, NetError> {
         let bad = || NetError::BadUrl {
             url: shown(&hop.url),
-            reason: "it has characters that no request can have",
+            reason: "it contains characters that are invalid in a request",
         };
         let path = &hop.url[url::Position::BeforePath..url::Position::AfterQuery];
         let uri = Uri::builder()
@@ -224,12 +227,12 @@ impl Client {
         *message.method_mut() = hop.method.clone();
         *message.uri_mut() = uri;
         *message.headers_mut() = self.headers(target, hop);
-        let answer = self.wire().http.request(message).await.map_err(|err| told(target, &err))?;
+        let answer = self.wire().http.request(message).await.map_err(|err| to_net_error(target, &err))?;
         match has_known_end(answer.headers()) {
             true => Ok(answer),
             false => Err(NetError::Protocol {
                 host: target.host.clone(),
-                reason: "its transfer encoding is not chunked, so where it ends cannot be told".into(),
+                reason: "its transfer encoding is not chunked, so its end is unknown".into(),
             }),
         }
     }
@@ -244,7 +247,7 @@ impl Client {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
         if hop.body.is_empty() && matches!(hop.method, Method::POST | Method::PUT | Method::PATCH) {
-            // Servers that wait for a body want to be told that there is none.
+            // Some servers wait for a body unless the request says that there is none.
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         for name in hop.secret_headers.keys() {
@@ -281,25 +284,26 @@ impl Client {
     }
 }
 
-/// To milliseconds, for people.
+/// Rounds to milliseconds, for display.
 fn rounded(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from((time.as_micros() + 500) / 1000).unwrap_or(u64::MAX))
 }
 
-/// Whether what follows the headers is anything to decode.
+/// Reports whether a body that may need decoding follows the headers.
 fn has_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD && status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED
 }
 
-/// The guard's own words, if it was the guard that refused.
-/// An answer in an unknown transfer encoding would be waited for until the server hangs up.
+/// Reports whether the answer's length is known. An answer in an unknown transfer encoding would be
+/// read until the server hangs up.
 fn has_known_end(headers: &HeaderMap) -> bool {
     let Some(last) = headers.get_all(header::TRANSFER_ENCODING).iter().next_back() else { return true };
     let last = last.to_str().unwrap_or_default().rsplit(',').next().unwrap_or_default().trim();
     last.eq_ignore_ascii_case("chunked") || last.eq_ignore_ascii_case("identity")
 }
 
-fn told(target: &Target, err: &legacy::Error) -> NetError {
+/// Returns the guard's own error, if the guard refused the connection.
+fn to_net_error(target: &Target, err: &legacy::Error) -> NetError {
     let mut source = err.source();
     while let Some(inner) = source {
         if let Some(ours) = inner.downcast_ref::<NetError>() {

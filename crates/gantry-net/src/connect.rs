@@ -1,4 +1,5 @@
-//! Makes connections for the pool of the HTTP library: every one of them goes through the guard, or to the operator's proxy.
+//! Creates the connections of the HTTP library's pool. Each one goes through the guard, or to the
+//! operator's proxy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,16 +29,17 @@ use crate::guard::Guard;
 use crate::target::Target;
 use crate::tls::tls_config;
 
-/// Beside the request's own deadline, since a connection may outlive the request that asked for it.
+/// Applies in addition to the request's own deadline, because a connection may outlive the request
+/// that opened it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// How long an address is waited for before the next one is tried beside it.
+/// How long to wait for an address before the next one is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// Of a name with many addresses.
+/// How many addresses of a name are tried.
 const MAX_ADDRESSES: usize = 4;
-/// Of a proxy's answer to CONNECT.
+/// The limit for a proxy's answer to CONNECT.
 const MAX_PROXY_ANSWER: usize = 8 * 1024;
 
-/// Cheap to clone.
+/// `Connector` is cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     shared: Arc<Shared>,
@@ -47,7 +49,7 @@ pub(crate) struct Connector {
 struct Shared {
     options: Arc<ClientOptions>,
     guard: Arc<Guard>,
-    /// Made at the first https connection.
+    /// Created at the first https connection.
     tls: OnceCell<Arc<ClientConfig>>,
 }
 
@@ -84,7 +86,7 @@ impl Shared {
     async fn connect(&self, target: &Target) -> Result<HttpStream, NetError> {
         let (tcp, is_proxied) = match &self.options.proxy {
             None => (race(target, self.guard.addresses(target).await?).await?, false),
-            Some(proxy) => (self.through(proxy, target).await?, !target.secure),
+            Some(proxy) => (self.connect_through_proxy(proxy, target).await?, !target.secure),
         };
         let stream = if target.secure { self.secure(target, tcp).await? } else { Stream::plain(tcp) };
         Ok(HttpStream { io: TokioIo::new(stream), is_proxied })
@@ -105,9 +107,10 @@ impl Shared {
         config.map_err(|err| err.to_string())?.map(Arc::new)
     }
 
-    /// A connection to the proxy, which for https is already one to the target. The proxy's own address is the operator's word;
-    /// the target's name is looked up by the proxy, so that only its spelling and a literal address can be checked here.
-    async fn through(&self, proxy: &Url, target: &Target) -> Result<TcpStream, NetError> {
+    /// Connects to the proxy; for https the connection then leads to the target. The operator chose
+    /// the proxy's address. The proxy looks up the target's name, so only its form and a literal
+    /// address can be checked here.
+    async fn connect_through_proxy(&self, proxy: &Url, target: &Target) -> Result<TcpStream, NetError> {
         if proxy.scheme() != "http" {
             return Err(failed(target, "the proxy's address does not begin with http://"));
         }
@@ -123,7 +126,8 @@ impl Shared {
     }
 }
 
-/// The first that answers; the next one is tried when one fails, or beside one that is slow.
+/// Returns the first connection that succeeds. The next address is tried when one fails, or in
+/// parallel when one is slow.
 async fn race(target: &Target, addresses: Vec<SocketAddr>) -> Result<TcpStream, NetError> {
     let mut waiting = addresses.into_iter().take(MAX_ADDRESSES).peekable();
     let mut attempts = FuturesUnordered::new();
@@ -142,9 +146,9 @@ async fn race(target: &Target, addresses: Vec<SocketAddr>) -> Result<TcpStream, 
 
 async fn reach(address: SocketAddr) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect(address).await?;
-    // The guard judged this address, so the socket must be at it.
+    // The guard judged this address, so the socket must be connected to it.
     if tcp.peer_addr()?.ip().to_canonical() != address.ip().to_canonical() {
-        return Err(io::Error::other("the connection went elsewhere"));
+        return Err(io::Error::other("the connection went to another address"));
     }
     tcp.set_nodelay(true)?;
     Ok(tcp)
@@ -163,7 +167,7 @@ async fn open_tunnel(tcp: &mut TcpStream, proxy: &Url, target: &Target) -> io::R
         if answer.len() >= MAX_PROXY_ANSWER {
             return Err(io::Error::other("its answer is too long"));
         }
-        // A byte at a time: what follows belongs to the target.
+        // Reads one byte at a time, because what follows belongs to the target.
         answer.push(tcp.read_u8().await?);
     }
     let status = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -174,7 +178,7 @@ async fn open_tunnel(tcp: &mut TcpStream, proxy: &Url, target: &Target) -> io::R
     }
 }
 
-/// What the proxy wants to hear, if its address has credentials.
+/// Returns the `Proxy-Authorization` value, if the proxy's address has credentials.
 pub(crate) fn proxy_authorization(proxy: &Url) -> Option<String> {
     if proxy.username().is_empty() && proxy.password().is_none() {
         return None;
@@ -189,11 +193,11 @@ fn failed(target: &Target, reason: impl ToString) -> NetError {
     NetError::Connect { host: target.host.clone(), reason: reason.to_string() }
 }
 
-/// A connection as the HTTP library wants it.
+/// `HttpStream` is a connection in the form that the HTTP library needs.
 #[derive(Debug)]
 pub(crate) struct HttpStream {
     io: TokioIo<Stream>,
-    /// Requests name the whole URL, for the proxy.
+    /// Whether requests must contain the whole URL, for the proxy.
     is_proxied: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `Content-Encoding` undone while streaming, in bounded memory.
+//! Decodes `Content-Encoding` while streaming, in bounded memory.
 
 use std::io;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use crate::client::NetError;
 
 const MAX_CHAINED: usize = 2;
-/// How much decoders may keep of what they have decoded. RFC 9659 has this limit for zstd; RFC 7932 would let brotli have twice
-/// that, which only files of more than 8 MiB make use of.
+/// The largest window that a decoder may keep. RFC 9659 has this limit for zstd. RFC 7932 allows
+/// brotli twice as much, which only files above 8 MiB use.
 const WINDOW_BITS: u32 = 23;
-/// Two decoders together keep no more than one.
+/// Two chained decoders together keep no more than one.
 const CHAINED_WINDOW_BITS: u32 = 22;
-/// Between two decoders.
+/// The buffer between two decoders.
 const BUFFER_BYTES: usize = 4 * 1024;
-/// So much is decoded at a stretch before others get their turn and the deadline is looked at.
+/// How many buffers are decoded before other tasks run and the deadline is checked.
 const FILLS_BEFORE_YIELD: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +35,13 @@ pub(crate) enum Encoding {
 
 pub(crate) type Reader = Pin<Box<dyn AsyncRead + Send>>;
 
-/// What was done to the body, in the order in which it has to be undone.
+/// Returns the encodings of the body, in the order in which to undo them.
 pub(crate) fn encodings(headers: &HeaderMap) -> Result<Vec<Encoding>, NetError> {
     let mut found = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
-        let value = value.to_str().map_err(|_| NetError::Decoding("its encoding has no name".into()))?;
+        let value = value
+            .to_str()
+            .map_err(|_| NetError::Decoding("its Content-Encoding header is invalid".into()))?;
         for name in value.split(',').map(str::trim) {
             found.push(match name.to_ascii_lowercase().as_str() {
                 "" | "identity" => continue,
@@ -49,7 +51,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> Result<Vec<Encoding>, NetError> 
                 "zstd" => Encoding::Zstd,
                 _ => {
                     let name: String = name.chars().take(40).collect();
-                    return Err(NetError::Decoding(format!("its encoding \"{name}\" is not known")));
+                    return Err(NetError::Decoding(format!("its encoding \"{name}\" is unknown")));
                 }
             });
             if found.len() > MAX_CHAINED {
@@ -61,7 +63,7 @@ pub(crate) fn encodings(headers: &HeaderMap) -> Result<Vec<Encoding>, NetError> 
     Ok(found)
 }
 
-/// Waits for the first bytes, since they say which form of an encoding it is.
+/// Waits for the first bytes, because they determine the variant of an encoding.
 pub(crate) async fn decoder(
     wire: impl AsyncBufRead + Send + 'static,
     encodings: Vec<Encoding>,
@@ -93,7 +95,8 @@ fn undo(
             decoder.multiple_members(true);
             Box::pin(decoder)
         }
-        // The name stands for zlib, but some send the bare stream. No bare stream begins like a zlib header.
+        // The name means zlib, but some servers send the bare stream. No bare stream begins like a
+        // zlib header.
         Encoding::Deflate if first & 0x8f == 0x08 => Box::pin(ZlibDecoder::new(input)),
         Encoding::Deflate => Box::pin(DeflateDecoder::new(input)),
         Encoding::Brotli => {
@@ -111,20 +114,21 @@ fn undo(
     })
 }
 
-/// From the first bits of a stream (RFC 7932, section 9.1).
+/// Reads the window size from the first bits of a stream (RFC 7932, section 9.1).
 fn brotli_window_bits(first: u8) -> u32 {
     let first = u32::from(first);
     match (first & 1, first >> 1 & 7, first >> 4 & 7) {
         (0, _, _) => 16,
         (_, 0, 0) => 17,
-        // The mark of windows beyond the standard.
+        // This marks a window beyond the standard.
         (_, 0, 1) => u32::MAX,
         (_, 0, n) => 8 + n,
         (_, n, _) => 17 + n,
     }
 }
 
-/// Gives way now and then: a few bytes can decode into gigabytes that the next decoder swallows, without any wait between.
+/// `Yielding` yields to other tasks regularly. A few bytes can decode into gigabytes that the next
+/// decoder consumes, without any wait in between.
 struct Yielding<R> {
     inner: R,
     fills: u32,

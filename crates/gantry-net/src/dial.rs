@@ -1,4 +1,4 @@
-//! Connects to a gateway, with TLS when its address says so.
+//! Connects to a gateway, with TLS if its address says so.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tokio_rustls::client::TlsStream;
 use crate::gateway_url::GatewayUrl;
 use crate::tls::{Trust, tls_config};
 
-/// Over name, connection and TLS together.
+/// The limit for name lookup, connection and TLS together.
 const DIAL_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a server that expects TLS says first to one who does not speak it. No answer of HTTP begins so.
+/// The first byte that a TLS server sends to a client without TLS. No HTTP answer begins with it.
 const TLS_ALERT: u8 = 0x15;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,23 +30,24 @@ pub enum DialError {
     TimedOut { address: String },
     #[error("cannot set up TLS: {0}")]
     Tls(String),
-    #[error("{address} does not speak TLS: use http:// for it")]
+    #[error("{address} does not use TLS: use http:// instead")]
     NotTls { address: String },
     #[error(
         "the certificate of {address} is of an authority that is not trusted here; if it is yours, name the authority with \
          --tls-ca FILE or GANTRY_TLS_CA"
     )]
     UnknownAuthority { address: String },
-    #[error("the certificate of {address} is not the one that is expected there")]
+    #[error("the certificate of {address} is not the expected one")]
     OtherCertificate { address: String },
 }
 
-/// A connection, plain or not.
+/// `Stream` is a connection with or without TLS.
 #[derive(Debug)]
 pub enum Stream {
     Plain {
         tcp: TcpStream,
-        /// Whether the other end has said anything yet: what it says first tells whether it expected TLS.
+        /// Whether the other end has sent anything yet. Its first byte shows whether it expected
+        /// TLS.
         heard: bool,
     },
     Tls(Box<TlsStream<TcpStream>>),
@@ -73,13 +74,14 @@ async fn connect(url: &GatewayUrl, trust: &Trust, address: &str) -> Result<Strea
     Ok(Stream::Tls(Box::new(tls)))
 }
 
-/// What can be mended is told with how.
+/// Maps a TLS error to a message that says how to fix it, where there is a fix.
 fn refused(address: &str, err: io::Error) -> DialError {
     let reason = err.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let address = address.to_owned();
     match reason {
         Some(rustls::Error::InvalidMessage(_)) => DialError::NotTls { address },
-        // The others: an authority that is trusted has the same name, and did not sign it.
+        // The other errors mean that a trusted authority has the same name but did not sign the
+        // certificate.
         Some(rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer
             | CertificateError::BadSignature
@@ -112,7 +114,7 @@ impl AsyncRead for Stream {
                 *heard = true;
                 match buffer.filled().get(before) {
                     Some(&TLS_ALERT) => {
-                        Poll::Ready(Err(io::Error::other("it speaks TLS: use https:// for it")))
+                        Poll::Ready(Err(io::Error::other("the server expects TLS: use https:// instead")))
                     }
                     _ => Poll::Ready(Ok(())),
                 }

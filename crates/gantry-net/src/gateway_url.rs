@@ -1,8 +1,8 @@
-//! The address of a gateway, as operators write it.
+//! Parses the address of a gateway, as operators write it.
 
 use std::net::IpAddr;
 
-/// Scheme, host and port; the paths below are the gateway's own.
+/// `GatewayUrl` is scheme, host and port. The gateway defines the paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayUrl {
     pub secure: bool,
@@ -12,7 +12,7 @@ pub struct GatewayUrl {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is no gateway address: {reason}; write http://HOST:PORT or https://HOST")]
+#[error("invalid gateway address \"{text}\": {reason}; write http://HOST:PORT or https://HOST")]
 pub struct UrlError {
     text: String,
     reason: &'static str,
@@ -21,27 +21,28 @@ pub struct UrlError {
 pub(crate) const DEFAULT_PORT: u16 = 7770;
 
 impl GatewayUrl {
-    /// `http`, `https`, `ws` and `wss`, or just `HOST:PORT`.
+    /// Accepts `http`, `https`, `ws` and `wss`, or just `HOST:PORT`.
     pub fn parse(text: &str) -> Result<GatewayUrl, UrlError> {
         let failed = |reason| UrlError { text: shown(text), reason };
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" | "ws" => false,
             "https" | "wss" => true,
-            _ => return Err(failed("the scheme is none of http, https, ws and wss")),
+            _ => return Err(failed("the scheme must be http, https, ws or wss")),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !matches!(path.trim_end_matches('/'), "" | "ws") {
             return Err(failed("it has a path"));
         }
         if authority.contains(['@', '?', '#']) || path.contains(['?', '#']) {
-            return Err(failed("it has more than a host and a port; tokens do not belong into it"));
+            return Err(failed("it has more than a host and a port; it must not contain a token"));
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, after) =
                     bracketed.split_once(']').ok_or_else(|| failed("a bracket is not closed"))?;
-                host.parse::<std::net::Ipv6Addr>().map_err(|_| failed("no IPv6 address in the brackets"))?;
+                host.parse::<std::net::Ipv6Addr>()
+                    .map_err(|_| failed("the brackets must contain an IPv6 address"))?;
                 (host, after.strip_prefix(':'))
             }
             None => match authority.rsplit_once(':') {
@@ -54,8 +55,9 @@ impl GatewayUrl {
             return Err(failed("it has no host"));
         }
         let port = match port {
-            Some(port) => port.parse().map_err(|_| failed("the port is no number up to 65535"))?,
-            // A bare name is one of our own; a full https address is a proxy in front.
+            Some(port) => port.parse().map_err(|_| failed("the port must be a number up to 65535"))?,
+            // Without a scheme, the default port is the gateway's own. A full https address is a
+            // proxy in front of it.
             None if secure => 443,
             None if text.contains("://") => 80,
             None => DEFAULT_PORT,
@@ -78,20 +80,21 @@ impl GatewayUrl {
         }
     }
 
-    /// The address of the protocol's socket.
+    /// Returns the address of the protocol's WebSocket.
     pub fn socket(&self) -> String {
         format!("{}://{}/ws", if self.secure { "wss" } else { "ws" }, self.authority())
     }
 }
 
-/// As it is written down.
+/// Displays the address as it is stored.
 impl std::fmt::Display for GatewayUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}", if self.secure { "https" } else { "http" }, self.authority())
     }
 }
 
-/// Bounded, without a user, a password or a query: people put tokens there.
+/// Returns the address for an error message: shortened, without user, password and query, because
+/// people put tokens there.
 fn shown(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     let (rest, asks) = rest.split_once(['?', '#']).map_or((rest, false), |(rest, _)| (rest, true));
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn gateway_addresses_are_parsed() {
         for (text, expected) in [
             ("http://127.0.0.1:7770", "http://127.0.0.1:7770"),
             ("ws://LocalHost:7770/ws", "http://localhost:7770"),
@@ -141,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_do_not_repeat_what_may_be_a_secret() {
-        for (text, told) in [
+    fn errors_do_not_contain_possible_secrets() {
+        for (text, expected) in [
             ("http://user:pass@a", "\"http://…@a\""),
             ("user:pass@a:b", "\"…@a:b\""),
             ("ftp://a/b?token=SECRET", "\"ftp://a/b?…\""),
@@ -150,12 +153,12 @@ mod tests {
             ("http://a/b", "\"http://a/b\""),
         ] {
             let error = GatewayUrl::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(&format!("invalid gateway address {expected}:")), "{error}");
         }
     }
 
     #[test]
-    fn loopback_is_told_from_elsewhere() {
+    fn loopback_addresses_are_recognized() {
         let loopback = |text: &str| GatewayUrl::parse(text).unwrap().is_loopback();
         assert!(loopback("http://127.1.2.3:1") && loopback("localhost:1") && loopback("http://[::1]:1"));
         assert!(

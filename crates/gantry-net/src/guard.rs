@@ -1,5 +1,5 @@
-//! Decides where a connection may go: names by name, then the answers of one lookup as numbers. What it returns is connected to
-//! as it is; nobody resolves the name again.
+//! Decides where a connection may go: first by name, then by the addresses of one lookup. The
+//! caller connects to exactly these addresses; the name is never resolved again.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::addresses::{faces, why_metadata, why_special};
+use crate::addresses::{forms, why_metadata, why_special};
 use crate::client::{ClientOptions, NetError};
 use crate::policy::{HostPattern, NetworkPolicy};
 use crate::target::Target;
 
-/// A resolver that stalls holds a thread each; further ones wait in line until their deadline.
+/// A stalled resolver blocks a thread. Further lookups wait in a queue until their deadline.
 const MAX_LOOKUPS: usize = 32;
 
-/// Names of this machine and of private networks; whatever they resolve to is not the internet.
+/// Names of this machine and of private networks. Whatever they resolve to is not on the internet.
 const LOCAL_NAMES: &[&str] = &["localhost", "localdomain", "local", "internal", "svc", "home.arpa"];
 const METADATA_NAMES: &[&str] =
     &["metadata", "metadata.google.internal", "instance-data", "metadata.tencentyun.com"];
@@ -31,7 +31,7 @@ impl Guard {
         Guard { options, lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)) }
     }
 
-    /// What can be said before any name is looked up.
+    /// Makes the checks that need no lookup.
     pub(crate) fn check(&self, target: &Target, policy: &NetworkPolicy) -> Result<(), NetError> {
         if !policy.allows(&target.host) {
             let listed = *policy != NetworkPolicy::DenyAll;
@@ -43,7 +43,7 @@ impl Guard {
         }
     }
 
-    /// Where to connect to; one closed address among the answers closes the name.
+    /// Returns the addresses to connect to. One closed address among them closes the name.
     pub(crate) async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, NetError> {
         if let Some(address) = target.address {
             self.check_address(target, address)?;
@@ -57,23 +57,24 @@ impl Guard {
         Ok(found)
     }
 
-    /// One question to the system's resolver; what it answers is not judged here.
+    /// Asks the system's resolver once. The answer is not judged here.
     pub(crate) async fn look_up(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, NetError> {
         let failed = |reason: String| NetError::Name { host: host.to_owned(), reason };
         let permit = Arc::clone(&self.lookups).acquire_owned().await;
         let permit = permit.map_err(|err| failed(err.to_string()))?;
-        let (tell, told) = oneshot::channel();
+        let (found_tx, found_rx) = oneshot::channel();
         let name = host.to_owned();
-        // A thread of its own: nobody, the end of the runtime included, has to wait for a resolver that stalls.
+        // Uses a separate thread, so that nothing, including the runtime's shutdown, waits for a
+        // stalled resolver.
         let thread = std::thread::Builder::new().name("look up".into()).spawn(move || {
             let found = (name.as_str(), port).to_socket_addrs().map(Vec::from_iter);
             drop(permit);
             // Nobody waits any more if the deadline has passed.
-            let _ = tell.send(found);
+            let _ = found_tx.send(found);
         });
         thread.map_err(|err| failed(err.to_string()))?;
-        let found = told.await.map_err(|err| failed(err.to_string()))?;
-        let found = found.map_err(|err| failed(resolver_words(&err)))?;
+        let found = found_rx.await.map_err(|err| failed(err.to_string()))?;
+        let found = found.map_err(|err| failed(resolver_message(&err)))?;
         if found.is_empty() { Err(failed("it has no addresses".into())) } else { Ok(found) }
     }
 
@@ -96,22 +97,23 @@ impl Guard {
             let host = target.host.clone();
             Err(NetError::ForbiddenAddress { host, address, why })
         };
-        if let Some(why) = faces(address).find_map(why_metadata) {
-            // A name that happens to lead here is no reason: its owner could make it lead anywhere.
+        if let Some(why) = forms(address).find_map(why_metadata) {
+            // A name that happens to resolve to it is not enough, because its owner can make it
+            // resolve to anything.
             let is_meant = target.address.is_some() || METADATA_NAMES.contains(&target.host.as_str());
             return if is_meant && self.names_exactly(&target.host) { Ok(()) } else { refused(why) };
         }
         if self.opens_host(&target.host) {
             return Ok(());
         }
-        let mut closed = faces(address).filter(|face| !self.opens_address(*face)).peekable();
+        let mut closed = forms(address).filter(|form| !self.opens_address(*form)).peekable();
         if closed.peek().is_none() {
             return Ok(());
         }
         let own = own_addresses()
             .map_err(|err| NetError::Connect { host: target.host.clone(), reason: err.to_string() })?;
-        let why = closed.find_map(|face| {
-            why_special(face).or_else(|| own.contains(&face).then_some("an address of this machine"))
+        let why = closed.find_map(|form| {
+            why_special(form).or_else(|| own.contains(&form).then_some("an address of this machine"))
         });
         why.map_or(Ok(()), refused)
     }
@@ -131,22 +133,22 @@ impl Guard {
     }
 }
 
-/// Whether a URL itself names a metadata service, by name or by address in any spelling.
+/// Reports whether a URL itself names a metadata service, by name or by address in any form.
 pub fn names_metadata(url: &url::Url) -> bool {
     Target::of(&mut url.clone()).is_ok_and(|target| match target.address {
-        Some(address) => faces(address).any(|face| why_metadata(face).is_some()),
+        Some(address) => forms(address).any(|form| why_metadata(form).is_some()),
         None => METADATA_NAMES.contains(&target.host.as_str()),
     })
 }
 
-/// Of all interfaces, now: addresses come and go.
+/// Returns the current addresses of all interfaces. They can change at any time.
 fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let interfaces = if_addrs::get_if_addrs()?;
     Ok(interfaces.into_iter().map(|interface| interface.ip()).collect())
 }
 
-/// Without the name of the C function that failed.
-fn resolver_words(err: &io::Error) -> String {
+/// Removes the name of the C function that failed.
+fn resolver_message(err: &io::Error) -> String {
     let text = err.to_string();
     text.strip_prefix("failed to lookup address information: ").unwrap_or(&text).to_owned()
 }
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_open_hosts_and_ranges_but_metadata_only_by_its_own_name() {
+    fn metadata_services_are_opened_only_by_their_own_name() {
         let opened: &[(&[&str], &[&str], &str)] = &[
             (&["127.0.0.1"], &[], "http://127.0.0.1:11434/"),
             (&[], &["127.0.0.0/8"], "http://127.0.0.1:11434/"),
@@ -193,7 +195,7 @@ mod tests {
             (&["169.254.169.254"], &[], "http://[64:ff9b::a9fe:a9fe]/"),
             (&["*.google.internal"], &[], "http://metadata.google.internal/"),
             (&[], &["0.0.0.0/0"], "http://localhost/"),
-            // The outer prefix is open, what it carries is not.
+            // The outer prefix is open, but what it carries is not.
             (&[], &["2002::/16"], "http://[2002:a00:1::]/"),
         ];
         for (hosts, ranges, url) in closed {
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_may_be_private_are_reached_and_metadata_stays_closed() {
+    fn private_hosts_are_reached_and_metadata_stays_closed() {
         let check = |host: &str| {
             let url: url::Url = format!("http://{host}/").parse().unwrap();
             let host = HostPattern::parse(host).unwrap();
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_this_machine_are_known() {
+    fn addresses_of_this_machine_are_known() {
         assert!(own_addresses().unwrap().contains(&IpAddr::from([127, 0, 0, 1])));
     }
 }

@@ -1,6 +1,6 @@
-//! The door to the network. [`Client`] is for addresses that an agent, a page or a provider names, and guards each of them;
-//! [`dial`] is for gateways, whose addresses operators give.
-#![expect(clippy::disallowed_methods, reason = "this crate is the door to the network")]
+//! Connects to the network. [`Client`] is for addresses that an agent, a page or a provider names,
+//! and guards each of them. [`dial`] is for gateways, whose addresses come from operators.
+#![expect(clippy::disallowed_methods, reason = "this crate connects to the network")]
 
 mod addresses;
 mod body;

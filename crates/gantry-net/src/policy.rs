@@ -1,8 +1,10 @@
-//! Which hosts somebody may speak to, by name. What a name resolves to is checked elsewhere, for everybody.
+//! Decides which hosts a caller may reach, by name. The guard checks what a name resolves to, for
+//! every caller.
 
 use std::fmt;
 
-/// One entry of a list of hosts: a name, an address, or `*.domain` for everything below a domain.
+/// `HostPattern` is one entry of a list of hosts: a name, an address, or `*.domain` for everything
+/// below a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
     Exact(String),
@@ -10,7 +12,7 @@ pub enum HostPattern {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no host; write a name such as api.example.com, an address, or *.example.com")]
+#[error("\"{0}\" is not a valid host; write a name such as api.example.com, an address, or *.example.com")]
 pub struct HostPatternError(String);
 
 impl HostPattern {
@@ -24,7 +26,7 @@ impl HostPattern {
         Ok(if below { HostPattern::Below(name) } else { HostPattern::Exact(name) })
     }
 
-    /// Whether every host that the other one means is meant by this one.
+    /// Reports whether this pattern includes every host of the other one.
     fn covers(&self, other: &HostPattern) -> bool {
         match other {
             HostPattern::Exact(name) => self.matches(name),
@@ -34,7 +36,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether a host, as [`url::Url`] spells it, is meant.
+    /// Reports whether the pattern matches a host, in the form of [`url::Url`].
     pub fn matches(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.');
         match self {
@@ -56,12 +58,12 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// A host as URLs spell it: lower case, punycode, addresses in their one form, no dot at the end.
+/// Normalizes a host as URLs do: lower case, punycode, canonical addresses, no dot at the end.
 fn host(text: &str) -> Option<String> {
     if text.is_empty() || text.contains(['/', '@', '?', '#', '*', '\\', ' ']) {
         return None;
     }
-    // The scheme's own port would vanish from the parsed URL.
+    // The parsed URL would not contain the scheme's default port.
     let has_port = text.rfind(':') > text.rfind(']') && text.parse::<std::net::Ipv6Addr>().is_err();
     let bracketed = text.parse::<std::net::Ipv6Addr>().map(|address| format!("[{address}]"));
     let url = url::Url::parse(&format!("http://{}/", bracketed.unwrap_or_else(|_| text.to_owned()))).ok()?;
@@ -69,18 +71,18 @@ fn host(text: &str) -> Option<String> {
     (!has_port && !name.is_empty()).then_some(name)
 }
 
-/// Whom an agent may reach with its tools.
+/// `NetworkPolicy` says which hosts an agent may reach with its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NetworkPolicy {
     #[default]
     AllowAll,
-    /// These hosts alone.
+    /// Only these hosts.
     AllowList(Vec<HostPattern>),
     DenyAll,
 }
 
 impl NetworkPolicy {
-    /// Whom this one and another one both let be reached.
+    /// Returns the policy that allows what both policies allow.
     pub fn within(&self, other: &NetworkPolicy) -> NetworkPolicy {
         match (self, other) {
             (NetworkPolicy::DenyAll, _) | (_, NetworkPolicy::DenyAll) => NetworkPolicy::DenyAll,
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn two_policies_together_allow_what_both_allow() {
+    fn combined_policies_allow_what_both_allow() {
         let (all, none) = (NetworkPolicy::AllowAll, NetworkPolicy::DenyAll);
         let ours = list(&["a.example.com", "*.example.org", "b.net", "*.deep.example.net"]);
         let theirs = list(&["*.example.com", "x.example.org", "*.example.org", "*.example.net"]);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_allows_its_hosts_and_what_is_below_its_domains() {
+    fn allow_list_matches_hosts_and_subdomains() {
         let patterns = ["api.example.com", "*.Example.org", "10.0.0.1", "::1", "bücher.example"];
         let list =
             NetworkPolicy::AllowList(patterns.iter().map(|text| HostPattern::parse(text).unwrap()).collect());
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         for text in [
             "",
             "*.",

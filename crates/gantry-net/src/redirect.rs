@@ -1,4 +1,5 @@
-//! Where a redirect leads, and what of the request goes there: the rules of the Fetch standard, and stricter ones for headers.
+//! Decides where a redirect leads, and which parts of the request go there. It follows the Fetch
+//! standard, with stricter rules for headers.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
@@ -8,8 +9,9 @@ use url::Url;
 use crate::client::{NetError, Request};
 use crate::target::shown;
 
-/// What says nothing about the sender that another origin should not know. Everything else stays behind.
-const HARMLESS: &[&str] = &[
+/// Headers that reveal nothing about the sender, so another origin may receive them. All others are
+/// dropped.
+const FORWARDED_HEADERS: &[&str] = &[
     "accept",
     "accept-encoding",
     "accept-language",
@@ -23,21 +25,21 @@ const HARMLESS: &[&str] = &[
     "user-agent",
 ];
 
-/// They go when the body goes.
-const OF_THE_BODY: &[&str] = &["content-encoding", "content-language", "content-location", "content-type"];
+/// Headers that are dropped together with the body.
+const BODY_HEADERS: &[&str] = &["content-encoding", "content-language", "content-location", "content-type"];
 
-/// What is sent at one hop.
+/// `Hop` is what is sent at one hop.
 #[derive(Debug, Clone)]
 pub(crate) struct Hop {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    /// Empty from the first hop that left the origin.
+    /// Empty after the first hop that left the origin.
     pub(crate) secret_headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// Where an answer sends the client, if it does.
+/// Returns where an answer redirects the client, if it does.
 pub(crate) fn location(status: StatusCode, headers: &HeaderMap, from: &Url) -> Result<Option<Url>, NetError> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -62,8 +64,8 @@ pub(crate) fn refused(to: &Url, reason: &str) -> NetError {
 }
 
 impl Request {
-    /// What to send next after this answer, for callers that decide about each hop themselves; `None` at the end. The
-    /// same rules as when redirects are followed, but for their number.
+    /// Returns the next request after this answer, for callers that decide about each hop; `None`
+    /// at the end. The rules are those of followed redirects, except for the limit on their number.
     pub fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Result<Option<Request>, NetError> {
         let Some(to) = location(status, headers, &self.url)? else { return Ok(None) };
         let Request { method, url, headers, secret_headers, body, policy, redirects, deadline } =
@@ -84,7 +86,7 @@ impl Hop {
         if becomes_get {
             self.method = Method::GET;
             self.body = Bytes::new();
-            for name in OF_THE_BODY {
+            for name in BODY_HEADERS {
                 self.headers.remove(*name);
             }
         }
@@ -92,7 +94,7 @@ impl Hop {
             self.secret_headers.clear();
             let mut kept = HeaderMap::new();
             for (name, value) in &self.headers {
-                if HARMLESS.contains(&name.as_str()) {
+                if FORWARDED_HEADERS.contains(&name.as_str()) {
                     kept.append(name, value.clone());
                 }
             }
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_harmless_headers_go_to_another_origin() {
+    fn only_listed_headers_go_to_another_origin() {
         for elsewhere in ["https://b.example/", "http://a.example/", "https://a.example:8443/"] {
             assert_eq!(check(Method::POST, 307, elsewhere), "POST 4 accept,content-type ");
         }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_relative_to_the_page_and_never_less_secure() {
+    fn redirects_are_resolved_and_never_downgrade_to_http() {
         let from: Url = "https://a.example/x/y#part".parse().unwrap();
         let go = |text: &str| {
             let headers =

@@ -1,4 +1,5 @@
-//! The host and port of a URL, once the URL is one that may be reached at all. Which addresses it leads to is the guard's question.
+//! The host and port of a URL that requests may be sent to. The guard decides which addresses it
+//! may lead to.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,8 @@ const MAX_URL_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Ports of services that take a request for something else, as the Fetch standard lists them.
+/// Ports of services that would take a request for something else, as the Fetch standard lists
+/// them.
 const BAD_PORTS: &[u16] = &[
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
     104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
@@ -21,15 +23,15 @@ const BAD_PORTS: &[u16] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) secure: bool,
-    /// As URLs spell it: lower case, IPv6 in brackets, no dot at the end.
+    /// In the form of URLs: lower case, IPv6 in brackets, no dot at the end.
     pub(crate) host: String,
-    /// Where the host is an address itself.
+    /// Set if the host is itself an address.
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: u16,
 }
 
 impl Target {
-    /// Takes the dot off the end of the URL's host.
+    /// Removes the dot at the end of the URL's host.
     pub(crate) fn of(url: &mut Url) -> Result<Target, NetError> {
         match check(url) {
             Ok(target) => Ok(target),
@@ -37,7 +39,7 @@ impl Target {
         }
     }
 
-    /// As it stands in a request: the port only where it is not the scheme's own.
+    /// Returns the form in a request: with the port only if it is not the scheme's default.
     pub(crate) fn authority(&self) -> String {
         match (self.secure, self.port) {
             (false, 80) | (true, 443) => self.host.clone(),
@@ -46,15 +48,15 @@ impl Target {
     }
 }
 
-/// Whether requests to this URL are ever sent, wherever its host may be; nothing is looked up.
+/// Reports whether requests to this URL are ever sent, wherever its host is. It looks nothing up.
 pub fn check_address(url: &Url) -> Result<(), NetError> {
     Target::of(&mut url.clone()).map(|_| ())
 }
 
-/// A URL to show: bounded, without credentials.
+/// Returns a URL for display: shortened, without credentials.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // Both fail where there is no host, and then there is nothing to take away.
+    // Both calls fail if there is no host, and then there is nothing to remove.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     let mut text = String::from(url);
@@ -69,13 +71,13 @@ fn check(url: &mut Url) -> Result<Target, &'static str> {
     let secure = match url.scheme() {
         "http" => false,
         "https" => true,
-        _ => return Err("only http and https addresses are"),
+        _ => return Err("only http and https are supported"),
     };
     if url.as_str().len() > MAX_URL_BYTES {
         return Err("it is longer than 8192 bytes");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("credentials do not belong into an address");
+        return Err("a URL must not contain credentials");
     }
     let address = match url.host().ok_or("it has no host")? {
         Host::Ipv4(address) => Some(IpAddr::V4(address)),
@@ -84,7 +86,7 @@ fn check(url: &mut Url) -> Result<Target, &'static str> {
             let trimmed = name.strip_suffix('.').unwrap_or(name).to_owned();
             check_name(&trimmed)?;
             if trimmed.len() != name.len() {
-                url.set_host(Some(&trimmed)).map_err(|_| "its host is no name")?;
+                url.set_host(Some(&trimmed)).map_err(|_| "its host is not a valid name")?;
             }
             None
         }
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_take_one_form() {
+    fn hosts_are_normalized() {
         assert_eq!(check("HTTP://Example.COM./a?b#c"), "example.com 80 http://example.com/a?b#c");
         assert_eq!(
             check("https://[::FFFF:1.2.3.4]:444/"),
@@ -134,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_web_address_is_refused_in_words() {
+    fn invalid_urls_are_rejected_with_a_reason() {
         for (url, reason) in [
-            ("ftp://a/", "only http and https addresses are"),
-            ("file:///etc/passwd", "only http and https addresses are"),
-            ("http://u@a/", "credentials do not belong into an address"),
-            ("http://:p@a/", "credentials do not belong into an address"),
+            ("ftp://a/", "only http and https are supported"),
+            ("file:///etc/passwd", "only http and https are supported"),
+            ("http://u@a/", "a URL must not contain credentials"),
+            ("http://:p@a/", "a URL must not contain credentials"),
             ("http://a..b/", "its host has an empty part between dots"),
             ("http://.a/", "its host has an empty part between dots"),
             ("http://a../", "its host has an empty part between dots"),
@@ -148,8 +150,8 @@ mod tests {
             ("https://a:6667/", "its port belongs to another protocol"),
             ("http://a:0/", "its port belongs to another protocol"),
         ] {
-            let told = check(url);
-            assert!(told.ends_with(&format!("cannot be reached: {reason}")), "{url}: {told}");
+            let message = check(url);
+            assert!(message.ends_with(&format!("cannot be reached: {reason}")), "{url}: {message}");
         }
         assert!(check(&format!("http://{}.b/", "a".repeat(64))).contains("too long"));
         assert!(check(&format!("http://{}b/", "a.".repeat(130))).contains("too long"));

@@ -1,12 +1,14 @@
-//! An internet of its own for tests: everything outside is one server at every address, so that a connection to a closed one
-//! does not fail but is counted. The test runs itself again inside a private network and mount namespace for that, and
-//! fails where none can be made.
+//! A private internet for tests. One server answers at every address, so a connection to a closed
+//! address does not fail but is counted.
+//!
+//! The test runs itself again inside a private network and mount namespace. It fails on machines
+//! where none can be created.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
     clippy::missing_panics_doc,
-    reason = "a test that cannot go on fails"
+    reason = "a test may panic"
 )]
 
 pub mod forms;
@@ -32,9 +34,9 @@ use site::{Heard, Say, Script, answer, converse};
 const INSIDE: &str = "GANTRY_PRIVATE_INTERNET";
 const PORTS: [u16; 3] = [80, 443, 8080];
 
-/// Where the client is: a public address, but its own.
+/// The client's own addresses, which are public ones.
 pub const OWN: [&str; 2] = ["11.0.0.2", "2a0f::2"];
-/// At these addresses there is a site; at all others, canaries.
+/// Each of these addresses has a site. All other addresses have canaries.
 pub const PUBLIC: [&str; 10] = [
     "93.184.216.34",
     "93.184.216.35",
@@ -47,24 +49,24 @@ pub const PUBLIC: [&str; 10] = [
     "2620:4f:8000::1",
     "2001:20::1",
 ];
-/// Named in the certificate of the sites, as is the first address.
+/// The name in the certificate of the sites, which also contains the first address.
 pub const CERTIFIED: &str = "*.example.com";
 
 #[derive(Debug)]
 pub struct Internet {
     pub names: Names,
-    /// What the sites were asked, in order.
+    /// The requests to the sites, in order.
     pub heard: Arc<Mutex<Vec<Heard>>>,
-    /// Which closed addresses were connected to.
+    /// The closed addresses that were connected to.
     pub canaries: Arc<Mutex<Vec<SocketAddr>>>,
     /// The authority of the sites' certificate, as PEM.
     pub authority: Vec<u8>,
     _outside: Outside,
 }
 
-/// Runs `inside` where there is nothing but this internet. `test` is the full name of the test that calls this.
+/// Runs `inside` where only this internet exists. `test` is the full name of the calling test.
 pub fn on_a_private_internet<F: Future>(test: &str, inside: impl FnOnce(Internet) -> F) {
-    #[expect(clippy::disallowed_methods, reason = "the test tells itself that it is inside")]
+    #[expect(clippy::disallowed_methods, reason = "the test marks that it runs inside the namespace")]
     let is_inside = std::env::var_os(INSIDE).is_some();
     if is_inside {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -74,7 +76,7 @@ pub fn on_a_private_internet<F: Future>(test: &str, inside: impl FnOnce(Internet
         });
         return;
     }
-    // A user namespace where there may be one; as root without it, where there may not.
+    // Uses a user namespace if that is allowed, or root without one.
     let flags = ["-Urnm", "-nm"].into_iter().find(|flags| {
         let tried = Command::new("unshare").args([flags, "true"]).stderr(Stdio::null()).status();
         tried.expect("unshare (util-linux) is needed").success()
@@ -125,7 +127,7 @@ impl Internet {
             let listener = TcpListener::bind(("::", port)).await.unwrap();
             tokio::spawn(count(listener, Arc::clone(&canaries)));
         }
-        // The file is the system's own, but the mount is this namespace's.
+        // The file belongs to the system, but the mount belongs to this namespace.
         let mut resolver = tempfile();
         resolver.1.write_all(b"nameserver 11.0.0.1\noptions timeout:5 attempts:1\n").unwrap();
         let mounted = Command::new("mount").args(["--bind", &resolver.0, "/etc/resolv.conf"]).status();
@@ -149,14 +151,14 @@ impl Internet {
         }
     }
 
-    /// Points a name at the first site, or at another.
+    /// Points a name to the first site, or to another one.
     pub fn public_name(&self, host: &str, address: &str) {
         self.names.set(host, Name::Always(vec![address.parse().unwrap()]));
     }
 
     /// # Panics
     ///
-    /// If any closed address was connected to since the last time.
+    /// Panics if any closed address was connected to since the last call.
     pub fn assert_untouched(&self, when: &str) {
         let touched = std::mem::take(&mut *self.canaries.lock().unwrap());
         assert!(touched.is_empty(), "{when}: connected to {touched:?}");
@@ -169,7 +171,8 @@ async fn count(listener: TcpListener, canaries: Arc<Mutex<Vec<SocketAddr>>>) {
     }
 }
 
-/// The network namespace that is everything else. It lives as long as this process does.
+/// `Outside` is the network namespace that represents everything else. It lives as long as this
+/// process.
 #[derive(Debug)]
 struct Outside(Child);
 
@@ -200,13 +203,14 @@ impl Outside {
         self.0.id()
     }
 
-    /// On a thread of its own, since a thread can be in another network than the rest of its process.
+    /// Runs on a separate thread, because a thread can be in another network than the rest of its
+    /// process.
     fn serve(&self, servers: Servers) {
         let space = std::fs::File::open(format!("/proc/{}/ns/net", self.pid())).unwrap();
         let (ready, is_ready) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            ip(&everywhere());
+            ip(&all_address_routes());
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 servers.start().await;
@@ -225,8 +229,8 @@ impl Drop for Outside {
     }
 }
 
-/// Every address but the client's network is this one's own.
-fn everywhere() -> String {
+/// Assigns every address except the client's network to this namespace.
+fn all_address_routes() -> String {
     let mut commands = "link set lo up
         link set far up
         addr add 11.0.0.1/8 dev far
@@ -277,7 +281,7 @@ impl Servers {
                 let script: Script = Arc::new(page);
                 let heard = Arc::clone(&servers.heard);
                 if at.port() == 443 {
-                    // A client that does not believe the certificate leaves.
+                    // A client that does not trust the certificate disconnects.
                     if let Ok(stream) = servers.acceptor.accept(stream).await {
                         converse(stream, at, script, heard).await;
                     }
@@ -289,7 +293,8 @@ impl Servers {
     }
 }
 
-/// What every site says: `/hop/302/3/www.example.com?URL` redirects three times, over the named host, and at last to the URL.
+/// Answers for every site. `/hop/302/3/www.example.com?URL` redirects three times, over the named
+/// host, and finally to the URL.
 fn page(heard: &Heard) -> Vec<Say> {
     let (path, last) = heard.target.split_once('?').unwrap_or((&heard.target, ""));
     let ["", "hop", status, left, over] = path.split('/').collect::<Vec<_>>()[..] else {
@@ -304,7 +309,7 @@ fn page(heard: &Heard) -> Vec<Say> {
     answer(&format!("{status} Moved"), &[("Location", &to)], b"moved")
 }
 
-/// A server's side of TLS for these names, and the certificate that a client has to believe, as PEM.
+/// Returns a TLS acceptor for these names, and the certificate that a client must trust, as PEM.
 pub fn certificates(names: &[&str]) -> (TlsAcceptor, Vec<u8>) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -325,7 +330,7 @@ fn tempfile() -> (String, std::fs::File) {
     (path.to_string_lossy().into_owned(), file)
 }
 
-/// Each line as `ip` takes it.
+/// Runs `ip` with each line.
 fn ip(commands: &str) {
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
@@ -336,7 +341,7 @@ fn ip(commands: &str) {
     assert!(child.wait().unwrap().success(), "ip failed on:\n{commands}");
 }
 
-/// An address as text, for tables.
+/// Parses an address, for tables.
 pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }

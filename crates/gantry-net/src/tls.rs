@@ -1,4 +1,4 @@
-//! Whom a TLS connection believes: one way for gateways and for the web.
+//! Decides which certificates a TLS connection trusts, for gateways and for the web.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Whom to believe that they are who they say.
+/// `Trust` says which certificates are trusted.
 #[derive(Debug, Clone, Default)]
 pub enum Trust {
-    /// The authorities this system trusts.
+    /// The system's authorities.
     #[default]
     System,
-    /// Those, and one that is given as PEM.
+    /// The system's authorities and one given as PEM.
     And { name: PathBuf, pem: Vec<u8> },
-    /// Nobody but who holds the key of this very certificate, whatever its names and times: its BLAKE3 hash in hex.
+    /// Only the holder of this certificate's key, whatever names and times it has. The value is its
+    /// BLAKE3 hash in hex.
     Only { fingerprint: String },
 }
 
-/// Reads the system's certificates, which takes milliseconds; the error is a reason.
+/// Reads the system's certificates, which takes milliseconds. The error is a reason.
 pub(crate) fn tls_config(trust: &Trust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
@@ -47,17 +48,20 @@ fn authorities(trust: &Trust) -> Result<RootCertStore, String> {
         let mut found = false;
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|err| refused(pem_reason(&err)))?;
-            roots.add(certificate).map_err(|err| refused(format!("a certificate in it is none ({err})")))?;
+            roots
+                .add(certificate)
+                .map_err(|err| refused(format!("it contains an invalid certificate ({err})")))?;
             found = true;
         }
         if !found {
-            return Err(refused("there is no certificate in it".into()));
+            return Err(refused("it contains no certificate".into()));
         }
     }
     Ok(roots)
 }
 
-/// One certificate that is known beforehand. That the other end holds its key is checked as always.
+/// `Pinned` accepts one certificate that is known beforehand. As always, the other end must prove
+/// that it holds the key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: String,
@@ -102,11 +106,11 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// In words; the library's own show bytes.
+/// Describes the error in plain text, because the library's own messages show bytes.
 fn pem_reason(err: &pem::Error) -> String {
     match err {
-        pem::Error::MissingSectionEnd { .. } => "a certificate in it has no end".into(),
-        pem::Error::IllegalSectionStart { .. } => "a line in it begins with ----- and is no PEM".into(),
+        pem::Error::MissingSectionEnd { .. } => "a certificate in it is incomplete".into(),
+        pem::Error::IllegalSectionStart { .. } => "a line in it begins with ----- but is not PEM".into(),
         other => format!("it is not PEM ({other})"),
     }
 }
@@ -116,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_certificate_is_told_with_the_files_name() {
-        for (pem, told) in [
-            ("hello", "/etc/ca.pem: there is no certificate in it"),
-            ("-----BEGIN CERTIFICATE-----\nAAAA\n", "/etc/ca.pem: a certificate in it has no end"),
+    fn invalid_certificate_error_names_the_file() {
+        for (pem, expected) in [
+            ("hello", "/etc/ca.pem: it contains no certificate"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n", "/etc/ca.pem: a certificate in it is incomplete"),
             (
                 "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-                "/etc/ca.pem: a certificate in it is none (",
+                "/etc/ca.pem: it contains an invalid certificate (",
             ),
             (
                 "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n",
@@ -131,7 +135,7 @@ mod tests {
         ] {
             let trust = Trust::And { name: "/etc/ca.pem".into(), pem: pem.into() };
             let reason = tls_config(&trust).unwrap_err();
-            assert!(reason.starts_with(told), "{reason}");
+            assert!(reason.starts_with(expected), "{reason}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gantry_link::{Link, LinkError};
-use gantry_process::{EndReport, Processes};
+use gantry_process::{ExitReport, Processes};
 use gantry_protocol::{method, raw};
 use gantry_toolsets::process_end;
 use serde_json::json;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Goes on as long as the connection does. What is not answered by then is told over the next one: the engine offers
 /// an end until it is acknowledged, also after a restart.
 pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> std::convert::Infallible {
-    let mut ends = processes.ends();
+    let mut ends = processes.exit_reports();
     while let Some(report) = ends.next().await {
         if !is_taken(&report, link, log).await {
             continue;
@@ -37,7 +37,7 @@ pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> s
 }
 
 /// False when the gateway refuses this one for good: those behind it must not wait for it.
-async fn is_taken(report: &EndReport, link: &Link, log: &NodeLog) -> bool {
+async fn is_taken(report: &ExitReport, link: &Link, log: &NodeLog) -> bool {
     let end = process_end(report);
     loop {
         match link.request_within(method::PROCESS_ENDED, raw(&end), ANSWER_LIMIT).await {

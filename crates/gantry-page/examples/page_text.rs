@@ -1,6 +1,7 @@
-//! Prints the text of HTML and PDF files: what the benchmarks measure as a whole program.
+//! Prints the text of HTML and PDF files, so that benchmarks can measure a whole program.
 //!
-//! `page_text FILE…` prints each page's text; `page_text --article FILE…` prints, for each, its main content or the whole.
+//! `page_text FILE…` prints the text of each page. `page_text --article FILE…` prints the main
+//! content of each, or the whole page.
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, not the library")]
 
 fn main() -> std::io::Result<()> {

@@ -1,6 +1,8 @@
-//! Finds the main content of Mozilla's test pages, for the benchmarks. Prints one JSON object: how long it took, and how each page
-//! scores. `readability folder` prints where the pages are; `readability THEIRS.json` also scores what another program found: an object of
-//! HTML by page.
+//! Finds the main content of Mozilla's test pages, for the benchmarks. It prints one JSON object
+//! with the time and the score of each page.
+//!
+//! `readability folder` prints where the pages are. `readability THEIRS.json` also scores another
+//! program's results: an object of HTML by page.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -1,25 +1,26 @@
-//! The main content of a page, found by the readability algorithm.
+//! Finds the main content of a page, with the readability algorithm.
 
 use dom_smoothie::{Config, Readability};
 use url::Url;
 
 use crate::html::{html_to_text, is_bounded};
 
-/// The main content of a page, without what surrounds it.
+/// `Article` is the main content of a page, without its surroundings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Article {
     pub title: String,
     pub byline: Option<String>,
     /// Readable text, in the form of [`html_to_text`].
     pub text: String,
-    /// Of `text`.
+    /// The number of words in `text`.
     pub words: usize,
 }
 
 /// A page with more elements is read whole instead.
 const MAX_ELEMENTS: usize = 100_000;
 
-/// The main content, or `None` for a page that has none, such as a front page, or that is built to be costly.
+/// Returns the main content; `None` for a page without one, such as a front page, and for a page
+/// that is built to be costly.
 pub fn article(html: &str, base: Option<&Url>) -> Option<Article> {
     if !is_bounded(html) {
         return None;

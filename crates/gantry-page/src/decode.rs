@@ -1,4 +1,4 @@
-//! Bytes into text, whatever character set they are in.
+//! Decodes bytes into text, in any character set.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,17 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{CoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use memchr::memmem;
 
-/// Browsers look this far for a `<meta>` that names the character set; some pages need a little more.
+/// Browsers look this far for a `<meta>` that names the character set. Some pages need a little
+/// more.
 const META_WITHIN: usize = 4096;
-/// The guess is made from this much.
+/// The guess uses this many bytes.
 const GUESS_FROM: usize = 256 * 1024;
-/// Before the first byte that tells anything.
+/// How many bytes before the first non-ASCII byte the guess includes.
 const CONTEXT: usize = 1024;
 
-/// The text of `bytes`. A byte-order mark says most, then the `Content-Type` header, then the `<meta>` tag of a page or the declaration
-/// of an XML document; what is valid UTF-8 is UTF-8, and the rest is guessed. Bytes that mean nothing become U+FFFD.
+/// Decodes `bytes`. A byte-order mark decides first, then the `Content-Type` header, then the
+/// `<meta>` tag of a page or the declaration of an XML document. Without these, valid UTF-8 is
+/// UTF-8, and the rest is guessed. Invalid bytes become U+FFFD.
 pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     match judged(bytes, content_type) {
         Judged::Text(text) => Cow::Borrowed(text),
@@ -22,8 +24,8 @@ pub fn decode<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     }
 }
 
-/// As [`decode`], for many bytes and little memory: what is UTF-8 already becomes the text where it stands, and of everything
-/// else at most `limit` bytes of text are made. True if there was more.
+/// Like [`decode`], for many bytes in little memory. Valid UTF-8 is converted in place. Anything
+/// else is decoded up to `limit` bytes of text. Returns true if there was more.
 pub fn decode_within(mut bytes: Vec<u8>, content_type: Option<&str>, limit: usize) -> (String, bool) {
     let (encoding, mark) = match judged(&bytes, content_type) {
         Judged::Text(_) => (UTF_8, 0),
@@ -38,18 +40,18 @@ pub fn decode_within(mut bytes: Vec<u8>, content_type: Option<&str>, limit: usiz
     }
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let most = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(limit);
-    // Room that is not used costs nothing; room that grows is there twice for a while.
+    // Reserving too much costs nothing, but a buffer that grows exists twice for a moment.
     let mut text = String::with_capacity(most.min(limit));
     let (result, _, _) = decoder.decode_to_string(&bytes, &mut text, true);
     (text, result == CoderResult::OutputFull)
 }
 
-/// What bytes are before they are text.
+/// `Judged` is the encoding of bytes before they are decoded.
 enum Judged<'a> {
     Text(&'a str),
     Encoded {
         encoding: &'static Encoding,
-        /// Length of the byte-order mark.
+        /// The length of the byte-order mark.
         mark: usize,
     },
 }
@@ -63,7 +65,7 @@ fn judged<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Judged<'a> {
     }
     match std::str::from_utf8(bytes) {
         Ok(text) => Judged::Text(text),
-        // Cut off within a character, of a text that has shown before that it is UTF-8.
+        // The text was cut inside a character, but the part before shows that it is UTF-8.
         Err(err) if err.error_len().is_none() && !bytes[..err.valid_up_to()].is_ascii() => {
             Judged::Encoded { encoding: UTF_8, mark: 0 }
         }
@@ -71,7 +73,7 @@ fn judged<'a>(bytes: &'a [u8], content_type: Option<&str>) -> Judged<'a> {
     }
 }
 
-/// The character set that a `Content-Type` header names.
+/// Returns the character set that a `Content-Type` header names.
 fn charset(content_type: &str) -> Option<&'static Encoding> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -80,7 +82,7 @@ fn charset(content_type: &str) -> Option<&'static Encoding> {
     })
 }
 
-/// The character set that the document itself names at its beginning.
+/// Returns the character set that the document itself names at its beginning.
 fn declared(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encoding> {
     let head = &bytes[..bytes.len().min(META_WITHIN)];
     let kind = content_type.and_then(|header| header.split(';').next()).unwrap_or_default();
@@ -93,7 +95,7 @@ fn declared(bytes: &[u8], content_type: Option<&str>) -> Option<&'static Encodin
         None
     };
     let found = found.or_else(|| may_be_html.then(|| meta_charset(head)).flatten());
-    // Markup that can be read as ASCII is not UTF-16, whatever it says.
+    // Markup that is readable as ASCII cannot be UTF-16, whatever it declares.
     found.map(|encoding| if encoding == UTF_16BE || encoding == UTF_16LE { UTF_8 } else { encoding })
 }
 
@@ -106,7 +108,7 @@ fn meta_charset(head: &[u8]) -> Option<&'static Encoding> {
     })
 }
 
-/// The encoding in `name=label`, quoted or not.
+/// Returns the encoding in `name=label`, quoted or not.
 fn value_after(text: &[u8], name: &[u8]) -> Option<&'static Encoding> {
     let after = text[memmem::find(text, name)? + name.len()..].trim_ascii_start();
     let value = after.strip_prefix(b"=")?.trim_ascii_start();
@@ -117,7 +119,7 @@ fn value_after(text: &[u8], name: &[u8]) -> Option<&'static Encoding> {
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    // ASCII tells nothing; some of it is context.
+    // ASCII says nothing about the encoding; some of it is kept as context.
     let telling = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
     let rest = &bytes[telling.saturating_sub(CONTEXT)..];
     let start = &rest[..rest.len().min(GUESS_FROM)];

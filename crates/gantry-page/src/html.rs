@@ -1,5 +1,8 @@
-//! HTML as readable text, Markdown in its looks: one pass over the tags, with a stack of what is open and no tree. Headings, lists,
-//! links, tables, code and quotes keep their form; what a reader would not see is left out.
+//! Converts HTML to readable text in the style of Markdown. It makes one pass over the tags, with a
+//! stack of open elements and without a tree.
+//!
+//! Headings, lists, links, tables, code and quotes keep their form. Content that a reader would not
+//! see is left out.
 
 mod element;
 mod link;
@@ -7,8 +10,8 @@ mod reference;
 mod shape;
 mod table;
 mod token;
+mod tree_cost;
 mod walker;
-mod weight;
 mod writer;
 
 use url::Url;
@@ -16,9 +19,10 @@ use url::Url;
 use token::Tokenizer;
 use walker::Walker;
 
-pub(crate) use weight::is_bounded;
+pub(crate) use tree_cost::is_bounded;
 
-/// The text of a page as a reader would see it. Links are made absolute with `base` and the page's own `<base>`.
+/// Returns the text of a page as a reader would see it. Links become absolute with `base` and the
+/// page's own `<base>`.
 pub fn html_to_text(html: &str, base: Option<&Url>) -> String {
     page(html, base).text
 }
@@ -38,7 +42,7 @@ pub(crate) fn page(html: &str, base: Option<&Url>) -> Page {
     page
 }
 
-/// Whether `<noscript>` is left out or shown.
+/// `Scripts` says whether `<noscript>` is left out or shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scripts {
     Assumed,

@@ -1,4 +1,5 @@
-//! Readable text from what the web sends. Bytes and strings in, text out: nothing here connects or opens anything.
+//! Extracts readable text from what web servers send. It takes bytes and strings and returns text;
+//! it connects to nothing and opens nothing.
 
 mod article;
 mod decode;

@@ -1,8 +1,8 @@
-//! The text of a PDF. The document is first reduced to its text by a reader with limits; the one that knows fonts and lines sees no more
-//! than that.
+//! Extracts the text of a PDF. A reader with limits first reduces the document to its text. The
+//! library that knows fonts and lines sees only the reduced document.
 
-mod quiet;
 mod reduce;
+mod silence_panics;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,20 +12,21 @@ use pdf_extract::{ConvertToFmt, Document, PlainTextOutput, output_doc_page};
 
 use crate::Unreadable;
 
-/// Pages that are read.
+/// How many pages are read.
 pub(crate) const MAX_PAGES: usize = 2_000;
-/// No page is begun after this long.
+/// No page is started after this time.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// The text of a PDF, page by page.
+/// `PdfText` is the text of a PDF, page by page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PdfText {
     pub text: String,
-    /// There is more: characters beyond the limit, pages beyond the 2,000th, or what could not be read in 20 seconds.
+    /// Whether there is more: characters beyond the limit, pages beyond the 2,000th, or what could
+    /// not be read in 20 seconds.
     pub cut: bool,
 }
 
-/// At most `max_chars` characters of the text of a PDF.
+/// Returns at most `max_chars` characters of the text of a PDF.
 pub fn pdf_text(bytes: &[u8], max_chars: usize) -> Result<PdfText, Unreadable> {
     let started = Instant::now();
     let reduced = guarded(|| reduce::reduce(bytes)).unwrap_or_else(|| Err(broken()))?;
@@ -40,13 +41,13 @@ pub fn pdf_text(bytes: &[u8], max_chars: usize) -> Result<PdfText, Unreadable> {
         let mut written = Bounded { text: String::new(), room, over: false };
         let read = guarded(|| output_doc_page(&document, &mut PlainTextOutput::new(&mut written), page));
         if !matches!(read, Some(Ok(()))) && !written.over {
-            written.text.push_str(&format!("\n[page {page} cannot be read to its end]\n"));
+            written.text.push_str(&format!("\n[page {page} could not be read completely]\n"));
         }
         (room, cut) = (written.room, cut || written.over);
         push_page(&mut text, &written.text);
     }
     if text.is_empty() {
-        let why = "a PDF without text: its pages are pictures, or in fonts that do not tell their letters";
+        let why = "a PDF without text: its pages are pictures, or use fonts without character codes";
         return Err(Unreadable(why.to_owned()));
     }
     Ok(PdfText { text, cut })
@@ -56,12 +57,13 @@ fn broken() -> Unreadable {
     Unreadable("a PDF that cannot be read: it is damaged or cut off".to_owned())
 }
 
-/// The readers panic on some documents; the page or the document is then given up, and nothing of their state is used again.
+/// Catches panics, because the libraries panic on some documents. The page or the document is then
+/// given up, and none of its state is used again.
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    quiet::quietly(|| catch_unwind(AssertUnwindSafe(work))).ok()
+    silence_panics::quietly(|| catch_unwind(AssertUnwindSafe(work))).ok()
 }
 
-/// Lines without the blanks around them, at most one of them empty in a row, and a blank line between pages.
+/// Trims lines, collapses empty ones, and puts a blank line between pages.
 fn push_page(text: &mut String, page: &str) {
     let mut blank = !text.is_empty();
     for line in page.lines().map(str::trim_end) {
@@ -77,7 +79,7 @@ fn push_page(text: &mut String, page: &str) {
     }
 }
 
-/// Takes as many characters as there is room for.
+/// `Bounded` accepts as many characters as there is room for.
 struct Bounded {
     text: String,
     room: usize,

@@ -1,4 +1,4 @@
-//! Whatever a server sent, as text: by what the header says, and by what the bytes are.
+//! Converts any body that a server sent into text, by its header and its bytes.
 
 use url::Url;
 
@@ -6,28 +6,29 @@ use crate::decode::decode;
 use crate::html::page;
 use crate::pdf::pdf_text;
 
-/// What a body says, whatever its kind.
+/// `Readable` is the text of a body of any kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readable {
     pub text: String,
-    /// Of a page that has one.
+    /// The title, if the page has one.
     pub title: Option<String>,
-    /// The document has text beyond `text`.
+    /// Whether the document has text beyond `text`.
     pub cut: bool,
 }
 
-/// A document that cannot be read as text. Says what it is.
+/// `Unreadable` is a document that cannot be read as text. It says what the document is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(pub String);
 
-/// Characters that are read of a PDF.
+/// How many characters of a PDF are read.
 const MAX_PDF_CHARS: usize = 10_000_000;
-/// A document is looked at this far to tell what it is.
+/// How many bytes are examined to detect the kind of a document.
 const SNIFF: usize = 1024;
 
-/// The text of `bytes`: of a page as a reader sees it, of a PDF page by page, of any other text as it stands. `content_type` is the
-/// header as it came; where it is missing or says nothing, the bytes tell.
+/// Returns the text of `bytes`: of a page as a reader sees it, of a PDF page by page, of any other
+/// text unchanged. `content_type` is the header as received. If it is missing or meaningless, the
+/// bytes decide.
 pub fn readable(
     bytes: &[u8],
     content_type: Option<&str>,
@@ -47,7 +48,7 @@ pub fn readable(
     let wide = content_type.is_some_and(|header| header.to_ascii_lowercase().contains("utf-16"));
     let start = &bytes[..bytes.len().min(SNIFF)];
     let nuls = memchr::memchr_iter(0, start).count();
-    // A stray one does not make a page of what calls itself text any less.
+    // A stray NUL does not make a declared text binary.
     let strays = if is_text(&kind) || kind == "application/xhtml+xml" { 1 + start.len() / 128 } else { 0 };
     let looks_binary = unmarked && !wide && nuls > strays;
     if (names_binary && !is_text(&kind)) || looks_binary {
@@ -65,14 +66,14 @@ pub fn readable(
     Ok(Readable { text: text.into_owned(), title: None, cut: false })
 }
 
-/// The signature may stand a little after the beginning.
+/// The signature may follow a little after the beginning.
 fn is_pdf(bytes: &[u8]) -> bool {
     memchr::memmem::find(&bytes[..bytes.len().min(SNIFF)], b"%PDF-").is_some_and(|at| {
         at == 0 || bytes[..at].iter().all(|byte| byte.is_ascii_whitespace() || !byte.is_ascii())
     })
 }
 
-/// Kinds that are text though they are not `text/…`: a drawing in SVG, mail, scripts and the like.
+/// Matches kinds that are text without being `text/…`: SVG, mail, scripts and similar.
 fn is_text(kind: &str) -> bool {
     kind.starts_with("text/")
         || kind.ends_with("+xml")

@@ -3,14 +3,14 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "tests set up their own world"
+    reason = "tests read their own files and fail by panicking"
 )]
 
 pub mod mozilla;
 
 use std::fmt::Write;
 
-/// A PDF with one line of text a page, in a standard font.
+/// Creates a PDF with one line of text per page, in a standard font.
 pub fn pdf(pages: &[&str]) -> Vec<u8> {
     let mut objects = vec!["<</Type/Catalog/Pages 2 0 R>>".to_owned(), String::new()];
     objects.push("<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>".to_owned());
@@ -29,7 +29,7 @@ pub fn pdf(pages: &[&str]) -> Vec<u8> {
     document(&objects)
 }
 
-/// A PDF of objects that are numbered from 1, the first of them its catalog.
+/// Creates a PDF of objects that are numbered from 1; the first is the catalog.
 pub fn document(objects: &[String]) -> Vec<u8> {
     let mut written = "%PDF-1.7\n".to_owned();
     let mut places = String::new();

@@ -1,7 +1,7 @@
-//! What a keeper costs: the time of `true` started directly and through the engine.
+//! Measures the cost of a keeper: the time of `true` started directly and through the engine.
 //!
 //! `cargo run --release --example latency -- target/release/gantry-keeper`
-#![expect(clippy::print_stdout, reason = "the numbers are this program's output")]
+#![expect(clippy::print_stdout, reason = "this program prints its measurements")]
 #![expect(clippy::disallowed_methods, reason = "one side of the comparison starts processes directly")]
 
 use std::error::Error;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 500;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let keeper = std::env::args_os().nth(1).ok_or("the keeper's path is needed")?;
+    let keeper = std::env::args_os().nth(1).ok_or("usage: latency KEEPER")?;
     let keeper = PathBuf::from(keeper).canonicalize()?;
     let processes = Processes::new(ProcessesOptions::new(keeper, PathBuf::from("/nonexistent")));
     let command = |sandbox| {

@@ -1,4 +1,4 @@
-//! Takes in the output of a foreground command in bounded memory.
+//! Collects the output of a foreground command in bounded memory.
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
 use crate::command::Capture;
+use crate::keeper::control_protocol::{LogReport, Output};
 use crate::log::Log;
-use crate::log_directory::LogDirectory;
-use crate::order::{LogReport, Output};
+use crate::log::directory::LogDirectory;
 use crate::session::{SessionId, Stream};
 use crate::text;
 
@@ -25,7 +25,7 @@ pub(crate) enum Collector {
         stdout: (pipe::Receiver, Head),
         stderr: (pipe::Receiver, Head),
     },
-    /// The keeper writes the log of a session.
+    /// A session has no collector, because its keeper writes the log.
     Nothing,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Captured {
 }
 
 impl Collector {
-    /// Also gives the ends that the command writes to.
+    /// Returns the collector and the pipe ends that the command writes to.
     pub(crate) fn new(capture: Capture, spill: Spill) -> Result<(Self, Vec<OwnedFd>, Output), Error> {
         match capture {
             Capture::Merged { keep_tail } => {
@@ -58,12 +58,12 @@ impl Collector {
         }
     }
 
-    /// Reads to the end. May be dropped at any point: what was read stays.
+    /// Reads until all pipes end. Dropping the future at any point keeps what was read so far.
     pub(crate) async fn collect(&mut self) {
         match self {
             Self::Merged { source, tail } => {
                 let mut buffer = vec![0; CHUNK];
-                // A pipe that cannot be read is a pipe at its end.
+                // A read error is treated as the end of the pipe.
                 while let Ok(count @ 1..) = source.read(&mut buffer).await {
                     tail.take(&buffer[..count]).await;
                 }
@@ -98,7 +98,7 @@ fn pipe() -> Result<(pipe::Receiver, OwnedFd), Error> {
     Ok((pipe::Receiver::from_owned_fd(source.into())?, sink.into()))
 }
 
-/// The first bytes of a stream.
+/// `Head` keeps the first bytes of a stream.
 pub(crate) struct Head {
     limit: usize,
     bytes: Vec<u8>,
@@ -112,7 +112,7 @@ impl Head {
 
     fn take(&mut self, chunk: &[u8]) {
         self.total += chunk.len() as u64;
-        // One byte more than the limit, so that the cut is seen to be one.
+        // Keeps one byte more than the limit, so that `finish` can detect truncation.
         let room = (self.limit + 1).saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }
@@ -126,10 +126,12 @@ impl Head {
     }
 }
 
-/// The last characters of a stream; when they are not all, the whole goes to a log.
+/// `Tail` keeps the last characters of a stream. If that is not the whole stream, all of it goes to
+/// a log.
 pub(crate) struct Tail {
     keep: usize,
-    /// All bytes, until there are more than `window`; then at least the last `window` and at most twice that.
+    /// Holds all bytes until there are more than `window`. After that it holds between one and two
+    /// windows, always including the last `window` bytes.
     bytes: Vec<u8>,
     total: u64,
     spill: Spill,
@@ -140,7 +142,7 @@ impl Tail {
         Self { keep, bytes: Vec::new(), total: 0, spill }
     }
 
-    /// Four bytes a character at most, and a margin in which a cut character can do no harm.
+    /// A character has at most four bytes. The margin absorbs a character that the cut splits.
     fn window(&self) -> usize {
         self.keep.saturating_mul(4).saturating_add(16)
     }
@@ -175,7 +177,7 @@ impl Tail {
     }
 }
 
-/// A log that is only made when it is needed.
+/// `Spill` is a log that is created only when the output does not fit into memory.
 pub(crate) struct Spill {
     pub(crate) directory: Arc<LogDirectory>,
     pub(crate) id: SessionId,

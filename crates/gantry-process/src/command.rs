@@ -1,4 +1,4 @@
-//! What to run: plain data, checked when it is launched.
+//! `Command` describes what to run. It is plain data, checked at launch.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use crate::error::ProcessError;
 use crate::sandbox::Sandbox;
 
-/// A program with everything it is given; nothing else reaches it.
+/// `Command` is a program with everything it receives. Nothing else reaches the program.
 #[derive(Debug)]
 pub struct Command {
     /// An absolute path, or a bare name that is looked up in the `PATH` of `env`.
     pub program: OsString,
     pub args: Vec<OsString>,
     pub cwd: Cwd,
-    /// The whole environment. The engine adds nothing; see [`crate::env`] for the filters.
+    /// The whole environment. The engine adds nothing to it; [`crate::env`] has the filters.
     pub env: Vec<(OsString, OsString)>,
     pub stdin: Stdin,
-    /// After this long the group gets SIGTERM and, 250 ms later, SIGKILL.
+    /// When this time is over, the process group receives SIGTERM and, 250 ms later, SIGKILL.
     pub timeout: Option<Duration>,
     pub capture: Capture,
     pub sandbox: Sandbox,
@@ -49,12 +49,12 @@ impl Command {
     }
 
     /// The program and its arguments, as given.
-    pub(crate) fn described(&self) -> Vec<String> {
+    pub(crate) fn command_line(&self) -> Vec<String> {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         std::iter::once(text(&self.program)).chain(self.args.iter().map(text)).collect()
     }
 
-    /// Refuses what no kernel could be told.
+    /// Rejects what no kernel accepts: empty names and NUL bytes.
     pub(crate) fn check(&self) -> Result<(), ProcessError> {
         let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
         if self.program.is_empty() {
@@ -71,7 +71,7 @@ impl Command {
         for (name, value) in &self.env {
             if name.is_empty() || has_nul(name) || has_nul(value) || name.as_bytes().contains(&b'=') {
                 return Err(ProcessError::Invalid(
-                    "an environment variable has an empty or broken name, or a NUL byte",
+                    "an environment variable has an empty or invalid name, or contains a NUL byte",
                 ));
             }
         }
@@ -83,28 +83,29 @@ impl Command {
 #[derive(Debug)]
 pub enum Cwd {
     Path(PathBuf),
-    /// A directory held open, so that nobody can swap it between the check and the start.
+    /// An open directory handle, so that nobody can replace the directory between check and start.
     Dir(OwnedFd),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdin {
-    /// At end of file from the start.
+    /// Standard input is at end of file from the start.
     Empty,
-    /// Fed by `write` until `close_stdin`; only for sessions.
+    /// `write` feeds standard input until `close_stdin`. Only sessions support this.
     Pipe,
 }
 
-/// How much output is kept, and in which shape.
+/// `Capture` says how much output is kept, and whether the two streams are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// stdout and stderr share one pipe, so their order is kept; the last `keep_tail` characters are returned.
+    /// stdout and stderr share one pipe, which preserves their order. The last `keep_tail`
+    /// characters are returned.
     Merged { keep_tail: usize },
-    /// The first bytes of each stream; the rest is drained and counted.
+    /// The first bytes of each stream are returned. The rest is drained and counted.
     Separate { stdout: usize, stderr: usize },
 }
 
-/// Characters of output that a reply carries unless the caller says otherwise.
+/// How many characters of output a reply carries by default.
 pub const DEFAULT_KEEP_TAIL: usize = 200_000;
 
 impl Default for Capture {

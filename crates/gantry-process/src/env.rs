@@ -1,34 +1,35 @@
-//! Which variables a command inherits: pure functions on a list, by the kind of caller.
+//! Selects which variables a command inherits, by the kind of caller.
 //!
-//! Nothing here reads the environment; the binary passes it in.
+//! These are pure functions on a list. Nothing here reads the environment; the binary passes it in.
 
 use std::ffi::{OsStr, OsString};
 
-/// A list of variables, in order.
+/// An ordered list of variables.
 pub type Variables = Vec<(OsString, OsString)>;
 
-/// How far an assistant's shell is kept from its surroundings.
+/// `Isolation` says how strictly an assistant's shell is separated from its environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     Shared,
     Scoped,
-    /// As `Shared`, plus the variables the operator configured.
+    /// Like `Shared`, plus the variables that the operator configured.
     Sandboxed,
     /// Exactly `PATH`, `HOME` and `TMPDIR`.
     AirGapped,
 }
 
-/// Everything but our own variables and the keys of model and search providers.
+/// Passes everything except Gantry's own variables and the keys of model and search providers.
 pub fn inherited(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Variables {
     keep(variables, |name| !name.starts_with("GANTRY_") && !is_provider_key(name))
 }
 
-/// Exactly the six that guarded commands get.
+/// Passes exactly the six variables that guarded commands receive.
 pub fn guarded(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Variables {
     keep(variables, |name| matches!(name, "PATH" | "HOME" | "USER" | "LANG" | "TERM" | "NODE_ENV"))
 }
 
-/// The assistant's allow-list; with `Sandboxed` also `configured`, which replace inherited ones of the same name.
+/// Passes the assistant's allow-list. `Sandboxed` also adds `configured`, which replaces inherited
+/// variables of the same name.
 pub fn assistant(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     isolation: Isolation,
@@ -39,7 +40,8 @@ pub fn assistant(
         Isolation::Shared | Isolation::Scoped => keep(variables, assistant_may_see),
         Isolation::Sandboxed => {
             let mut kept = keep(variables, assistant_may_see);
-            // The operator's choice, so credentials pass; what would load code into every program does not.
+            // The operator chose these variables, so credentials pass. Variables that load code
+            // into every program do not.
             for (name, value) in configured.iter().filter(|(name, _)| !loads_code(name)) {
                 kept.retain(|(inherited, _)| inherited != name);
                 kept.push((name.clone(), value.clone()));
@@ -53,11 +55,11 @@ fn keep(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     wanted: impl Fn(&str) -> bool,
 ) -> Variables {
-    // A name that is not UTF-8 is on no list.
+    // A name that is not valid UTF-8 is on no list, so it is dropped.
     variables.into_iter().filter(|(name, _)| name.to_str().is_some_and(&wanted)).collect()
 }
 
-/// Names of provider credentials that do not end like one.
+/// Provider credentials whose names do not end like a credential.
 const PROVIDER_CREDENTIALS: &[&str] = &[
     "ANTHROPIC_AUTH_TOKEN",
     "AWS_BEARER_TOKEN_BEDROCK",
@@ -75,7 +77,8 @@ fn is_provider_key(name: &str) -> bool {
         || PROVIDER_CREDENTIALS.contains(&upper.as_str())
 }
 
-/// What a shell, its prompt-less tools and build systems need to find themselves; none carries a secret or code.
+/// Variables that shells, command-line tools and build systems need. None of them carries a secret
+/// or code.
 const ASSISTANT_NAMES: &[&str] = &[
     "CI",
     "CLICOLOR",
@@ -108,14 +111,16 @@ const ASSISTANT_NAMES: &[&str] = &[
 
 const ASSISTANT_PREFIXES: &[&str] = &["LC_", "XDG_", "GIT_", "NODE_"];
 
-/// Parts of names that carry credentials, wherever they occur.
+/// A name that contains one of these carries a credential.
 const CREDENTIAL_PARTS: &[&str] =
     &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "AUTHORIZATION"];
 
-/// Words that end like this carry credentials: `KEY`, `APIKEY`, `OAUTH2`. Elsewhere the letters mean nothing: `AUTHOR`.
+/// A word with one of these endings carries a credential: `KEY`, `APIKEY`, `OAUTH2`. In other
+/// positions the letters mean nothing: `AUTHOR`.
 const CREDENTIAL_ENDINGS: &[&str] = &["KEY", "KEYS", "AUTH"];
 
-/// Under the allowed prefixes: variables that name a program or code to run, or a place to take them from.
+/// Variables under the allowed prefixes that name a program or code to run, or a location to load
+/// it from.
 const STARTS_PROGRAMS: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_ASKPASS",
@@ -143,7 +148,8 @@ const STARTS_PROGRAMS: &[&str] = &[
     "NODE_V8_COVERAGE",
 ];
 
-/// Whole families of the same: git reads configuration, and with it commands, from these; traces write files.
+/// Whole families of such variables: git reads configuration, and with it commands, from these.
+/// Git's trace variables write files.
 const STARTS_PROGRAMS_PREFIXES: &[&str] = &["GIT_CONFIG", "GIT_PROXY_", "GIT_TRACE", "GIT_TRACE2"];
 
 fn assistant_may_see(name: &str) -> bool {
@@ -165,7 +171,7 @@ fn carries_credential(upper: &str) -> bool {
         || words.any(|word| CREDENTIAL_ENDINGS.iter().any(|ending| word.ends_with(ending)))
 }
 
-/// The dynamic linker's variables, on Linux and macOS.
+/// Reports whether the name belongs to the dynamic linker, on Linux or macOS.
 fn loads_code(name: &OsStr) -> bool {
     name.to_str().is_none_or(|name| name.starts_with("LD_") || name.starts_with("DYLD_"))
 }
@@ -174,7 +180,8 @@ fn loads_code(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    /// Name; then whether `inherited`, `guarded`, `assistant` (shared) and `assistant` (air-gapped) let it pass.
+    /// Each row is a name, then whether `inherited`, `guarded`, `assistant` (shared) and
+    /// `assistant` (air-gapped) pass it.
     const TABLE: &[(&str, &str)] = &[
         ("PATH", "igax"),
         ("HOME", "igax"),
@@ -216,7 +223,7 @@ mod tests {
         ("GIT_TERMINAL_PROMPT", "i-a-"),
         ("NODE_NO_WARNINGS", "i-a-"),
         ("NODE_DEBUG", "i-a-"),
-        // Start a program, or lead to one.
+        // These start a program, or lead to one.
         ("NODE_OPTIONS", "i---"),
         ("NODE_PATH", "i---"),
         ("NODE_REPL_EXTERNAL_MODULE", "i---"),
@@ -264,7 +271,7 @@ mod tests {
         ("SSH_ASKPASS", "i---"),
         ("SSH_AUTH_SOCK", "i---"),
         ("MANPAGER", "i---"),
-        // Carry a credential.
+        // These carry a credential.
         ("GITHUB_TOKEN", "i---"),
         ("GIT_TOKEN", "i---"),
         ("git_password", "i---"),
@@ -278,7 +285,7 @@ mod tests {
         ("AWS_ACCESS_KEY_ID", "i---"),
         ("DATABASE_URL", "i---"),
         ("PGPASSWORD", "i---"),
-        // Ours, and the keys of providers.
+        // These are Gantry's own, or provider keys.
         ("GANTRY_DATA_DIR", "----"),
         ("GANTRY_", "----"),
         ("ANTHROPIC_API_KEY", "----"),
@@ -289,7 +296,7 @@ mod tests {
         ("BRAVE_API_KEY", "----"),
         ("Some_New_Api_Key", "----"),
         ("HF_TOKEN", "----"),
-        // Look like allowed ones.
+        // These only look like allowed names.
         ("path", "i---"),
         ("PATHX", "i---"),
         ("NODE", "i---"),
@@ -298,7 +305,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_filter_lets_exactly_its_names_pass() {
+    fn each_filter_passes_exactly_its_names() {
         assert!(TABLE.len() >= 80);
         for (name, expected) in TABLE {
             let one = || [(OsString::from(name), OsString::from("value"))];
@@ -316,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_variables_reach_only_the_sandboxed_and_never_load_code() {
+    fn configured_variables_reach_only_sandboxed_shells_and_never_load_code() {
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         let configured =
             [pair("MY_TOKEN", "t"), pair("LANG", "C"), pair("LD_PRELOAD", "x"), pair("DYLD_X", "x")];

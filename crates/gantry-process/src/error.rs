@@ -1,4 +1,4 @@
-//! What can go wrong, by who must act.
+//! `ProcessError` lists what can go wrong, grouped by who must act.
 
 use std::io::Error;
 use std::path::PathBuf;
@@ -31,13 +31,13 @@ pub enum ProcessError {
     HasEnded(SessionId),
     #[error("standard input of session {0} is closed")]
     StdinClosed(SessionId),
-    #[error("standard input of session {0} cannot be reached at the moment")]
+    #[error("standard input of session {0} is temporarily unavailable")]
     StdinBusy(SessionId),
-    #[error("the log {} cannot be used: {cause}", path.display())]
+    #[error("cannot use the log {}: {cause}", path.display())]
     Log { path: PathBuf, cause: Error },
     #[error("the sessions in {} belong to another engine, process {holder}", path.display())]
     InUse { path: PathBuf, holder: String },
-    #[error("session {id} cannot be kept over a restart: {reason}")]
+    #[error("cannot detach session {id}: {reason}")]
     NotDetached { id: SessionId, reason: String },
     #[error("cancelled before the command started")]
     Cancelled,
@@ -46,7 +46,7 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    /// What to do next, where there is something to do.
+    /// Suggests what to do next, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Program { source, .. } => {
@@ -66,10 +66,10 @@ impl ProcessError {
                 "use a kernel with Landlock (Linux 6.2 or later), or let the operator configure this tool to run without a sandbox",
             ),
             Self::TooManySessions(_) => {
-                Some("end a session that is no longer needed, or wait for one to finish")
+                Some("end a session that is not needed any more, or wait for one to finish")
             }
             Self::NoSession(_) => {
-                Some("finished sessions are kept for a while only; list them to see which are left")
+                Some("finished sessions are removed after a while; list the sessions that remain")
             }
             Self::InUse { .. } => {
                 Some("stop that process first, or give this one a data directory of its own")

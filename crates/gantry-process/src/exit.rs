@@ -1,8 +1,9 @@
-//! How a command ended, and the names of signals.
+//! Describes how a command ended, and names signals.
 
 use std::fmt;
 
-/// The end of a command: a code, or the signal that killed it. Neither is known when its keeper was lost.
+/// `Exit` is a code, or the signal that killed the command. Both are unknown when its keeper was
+/// lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     pub code: Option<i32>,
@@ -15,7 +16,7 @@ impl Exit {
     }
 }
 
-/// A signal by number; shown by name, as in `SIGTERM`.
+/// `Signal` is a signal number, displayed by name, for example `SIGTERM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signal(pub i32);
 

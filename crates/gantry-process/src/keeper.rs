@@ -1,11 +1,15 @@
-//! The keeper: a small process between the engine and one command, which never outlives the command, and the engine
-//! only when it was told to.
+//! The keeper is a small process between the engine and one command. It never outlives the command,
+//! and it outlives the engine only if the session was detached.
 //!
-//! It adopts every orphan the command makes, so that at the end (the command's own, a request, its timeout, or the death
-//! of the engine) it can end all of them, reap all of them, and only then report. A session that was detached goes on
-//! without an engine: its keeper waits for the next one on a socket, and leaves the end in the session's folder. On
-//! Linux a keeper runs below a `guard` that ends the command's tree should the keeper be killed. Plain blocking code,
-//! no runtime.
+//! The keeper adopts every orphan of the command. The command may end by itself, by a request, by
+//! its timeout or by the death of the engine. In each case the keeper ends and reaps all of these
+//! processes, and only then reports.
+//!
+//! A detached session continues without an engine. Its keeper waits for the next engine on a socket
+//! and records the exit in the session's folder. On Linux a keeper runs below a `guard`, which ends
+//! the command's process tree if the keeper is killed.
+//!
+//! This is plain blocking code without an async runtime.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -16,10 +20,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
-use crate::order::Report;
-use crate::record::{Cause, EndRecord, Moment};
+use crate::keeper::control_protocol::Report;
+use crate::session::record::{Cause, EndRecord, Moment};
 
 mod control;
+pub(crate) mod control_protocol;
 #[cfg_attr(not(target_os = "linux"), path = "keeper/descendants_portable.rs")]
 mod descendants;
 mod folder;
@@ -34,13 +39,13 @@ use control::{Control, Request};
 use folder::Folder;
 use pump::Pump;
 
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_millis(250);
 
-/// SIGKILL is repeated this long against processes that fork faster than they are found.
+/// SIGKILL is repeated for this long, because processes may fork faster than the keeper finds them.
 pub const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often adopted processes that ended are reaped while the command runs.
+/// How often the keeper reaps adopted processes while the command runs.
 #[cfg(target_os = "linux")]
 const REAP_EVERY: Duration = Duration::from_secs(1);
 #[cfg(not(target_os = "linux"))]
@@ -48,13 +53,14 @@ const REAP_EVERY: Duration = Duration::from_millis(5);
 
 const STEP: Duration = Duration::from_millis(2);
 
-/// Runs one command by the order that waits on standard input, which is the control socket.
+/// Runs one command. The order arrives on standard input, which is the control socket.
 pub fn main() -> ExitCode {
-    // While it starts a confined command one of its threads is as confined as that, and would otherwise be its to trace.
-    crate::unseen::hide_from_others();
+    // The thread that starts a sandboxed command is itself sandboxed for a moment. Without this the
+    // command could trace it.
+    crate::os::not_dumpable::hide_from_others();
     crate::survive_file_size_limit();
     #[cfg(target_os = "linux")]
-    let done = if guard::is_above_us() { keep() } else { guard::guard() };
+    let done = if guard::is_parent() { keep() } else { guard::guard() };
     #[cfg(not(target_os = "linux"))]
     let done = keep();
     match done {
@@ -80,7 +86,7 @@ fn keep() -> Result<(), std::io::Error> {
     let begun = Instant::now();
     control.report(&Report::Started { pid: launched.pid.as_raw_nonzero().get() });
     let timeout = order.keep.and_then(|keep| keep.timeout_ms).map(Duration::from_millis);
-    // A keeper may wait for days; it need not hold the command's environment meanwhile.
+    // A keeper may wait for days. It need not hold the command's environment in memory.
     drop(order);
     let keeper = Keeper {
         control,
@@ -97,9 +103,11 @@ fn keep() -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// Takes us out of reach of signals to the engine's group, and the command out of reach of a terminal to read from or
-/// type into. A new session is made only when there is a terminal: the kernel schedules sessions as groups of their own,
-/// and on a busy machine a new one waits several milliseconds for its first turn.
+/// Moves the keeper out of reach of signals to the engine's group, and detaches the command from
+/// any terminal.
+///
+/// A new session is created only if there is a terminal. The kernel schedules each session as its
+/// own group, and on a busy machine a new one waits several milliseconds for its first time slice.
 fn leave_terminal() {
     let terminal =
         rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
@@ -114,22 +122,22 @@ struct Keeper {
     target: Pid,
     pump: Option<Pump>,
     folder: Option<Folder>,
-    /// Keeps the command's standard input open while engines come and go; each gets a copy to write to.
+    /// Keeps the command's standard input open across engines. Each engine gets a copy to write to.
     feed: Option<OwnedFd>,
     detached: bool,
     begun: Instant,
     deadline: Option<Instant>,
-    /// How the target ended, once it has.
+    /// How the target ended; `None` while it runs.
     status: Option<WaitStatus>,
 }
 
-/// Which of the control sockets has something for us.
+/// `Ready` says which control sockets are readable.
 struct Ready {
     connection: bool,
     listener: bool,
 }
 
-/// Whether any child, adopted ones included, is still there.
+/// `Children` says whether any child, adopted ones included, still exists.
 #[derive(PartialEq, Eq)]
 enum Children {
     Some,
@@ -143,7 +151,7 @@ impl Keeper {
         if self.remain() {
             if cause != Cause::Killed {
                 self.signal_all(Signal::TERM);
-                self.settle(TERM_GRACE);
+                self.reap_for(TERM_GRACE);
             }
             self.kill_all();
         }
@@ -164,19 +172,19 @@ impl Keeper {
             duration_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         if let Some(folder) = self.folder.as_ref().filter(|_| self.detached) {
-            folder.leave_end(&end);
+            folder.write_end(&end);
         }
         self.control.report(&Report::Ended(end));
     }
 
-    /// Copies output and serves engines until the command ends or has to.
+    /// Copies output and serves engines until the command ends or must be ended.
     fn wait(&mut self, target: Option<&OwnedFd>) -> Cause {
         loop {
             self.reap();
             if self.status.is_some() {
                 return Cause::Own;
             }
-            if self.is_deserted() {
+            if self.is_unreachable() {
                 return Cause::Terminated;
             }
             let now = Instant::now();
@@ -186,7 +194,7 @@ impl Keeper {
             }
             let ready = self.sleep(target, REAP_EVERY.min(left.unwrap_or(REAP_EVERY)));
             if let Some(pump) = &mut self.pump {
-                pump.copy_what_is_there();
+                pump.copy_available();
             }
             if ready.connection {
                 for request in self.control.requests() {
@@ -202,15 +210,16 @@ impl Keeper {
         }
     }
 
-    /// Without an engine and no other can come, or on record nowhere: whoever removes the folder ends the command.
-    fn is_deserted(&self) -> bool {
+    /// Reports whether no engine can reach the command: the connection is gone and no other can
+    /// follow, or the folder was removed. Removing the folder therefore ends the command.
+    fn is_unreachable(&self) -> bool {
         match self.detached {
             true => self.folder.as_ref().is_some_and(Folder::was_removed),
             false => self.control.connection().is_none(),
         }
     }
 
-    /// Until there is something to do.
+    /// Sleeps until there is something to do.
     fn sleep(&self, target: Option<&OwnedFd>, limit: Duration) -> Ready {
         fn watch<'a>(fds: &mut Vec<PollFd<'a>>, fd: Option<BorrowedFd<'a>>) -> Option<usize> {
             fds.push(PollFd::from_borrowed_fd(fd?, PollFlags::IN));
@@ -219,7 +228,11 @@ impl Keeper {
         let mut fds = Vec::with_capacity(4);
         let connection = watch(&mut fds, self.control.connection());
         let listener = watch(&mut fds, self.control.listener());
-        fds.extend(self.control.knocks().map(|knock| PollFd::from_borrowed_fd(knock, PollFlags::IN)));
+        fds.extend(
+            self.control
+                .unauthenticated()
+                .map(|connection| PollFd::from_borrowed_fd(connection, PollFlags::IN)),
+        );
         fds.extend(target.map(|target| PollFd::new(target, PollFlags::IN)));
         watch(&mut fds, self.pump.as_ref().and_then(Pump::source));
         poll(&mut fds, limit);
@@ -227,7 +240,7 @@ impl Keeper {
         Ready { connection: ready(connection), listener: ready(listener) }
     }
 
-    /// Does what an engine asks for; gives the cause when that is the command's end.
+    /// Executes an engine's request. Returns the cause if the request ends the command.
     fn serve(&mut self, request: Request) -> Option<Cause> {
         match request {
             Request::Terminate => return Some(Cause::Terminated),
@@ -258,12 +271,12 @@ impl Keeper {
         let deadline = Instant::now() + KILL_LIMIT;
         while self.remain() && Instant::now() < deadline {
             self.signal_all(Signal::KILL);
-            self.settle(4 * STEP);
+            self.reap_for(4 * STEP);
         }
     }
 
-    /// Gives processes up to `limit` to end, reaping and copying output meanwhile.
-    fn settle(&mut self, limit: Duration) {
+    /// Gives processes up to `limit` to end. Meanwhile it reaps them and copies output.
+    fn reap_for(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.remain() && Instant::now() < deadline {
             match self.pump.as_ref().and_then(Pump::source) {
@@ -273,14 +286,14 @@ impl Keeper {
                 None => std::thread::sleep(STEP),
             }
             if let Some(pump) = &mut self.pump {
-                pump.copy_what_is_there();
+                pump.copy_available();
             }
         }
     }
 
     fn signal_all(&self, signal: Signal) {
-        // While the target is not reaped nobody else can have its number; afterwards only members keep the group alive,
-        // and they are found among the descendants.
+        // Until the target is reaped its PID cannot be reused. Afterwards only members keep the
+        // group alive, and they are found among the descendants.
         if self.status.is_none() || descendants::group_remains(self.target) {
             let _ = rustix::process::kill_process_group(self.target, signal);
         }
@@ -308,6 +321,6 @@ impl Keeper {
 
 fn poll(fds: &mut [PollFd<'_>], timeout: Duration) {
     let timeout = Timespec::try_from(timeout).ok();
-    // An interrupted or failed poll only means that the caller looks again.
+    // After an interrupted or failed poll the caller simply checks again.
     let _ = rustix::event::poll(fds, timeout.as_ref());
 }

@@ -1,4 +1,5 @@
-//! Reads an output log by line while it grows: stable numbers, exact totals, memory for one page.
+//! Reads an output log by line while it grows, with stable line numbers and exact totals. It holds
+//! one page in memory.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -9,61 +10,66 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::ProcessError;
-use crate::log_budget::Reservation;
-use crate::log_layout;
+use crate::log::budget::Reservation;
 use crate::text::{self, CharCounter};
 
-/// Lines of a log, by their number in the whole of it.
+pub(crate) mod budget;
+pub(crate) mod directory;
+pub(crate) mod layout;
+
+/// `LogPage` is a range of a log's lines, numbered over the whole log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// Without their line endings.
+    /// The lines, without their line endings.
     pub lines: Vec<String>,
-    /// Number of the first line, counted from 0.
+    /// The number of the first line, counted from 0.
     pub offset: u64,
     pub total_lines: u64,
     pub total_chars: u64,
-    /// Where to read on; `None` when the last line so far is in this page.
+    /// Where to continue reading; `None` if this page has the last line so far.
     pub next_offset: Option<u64>,
-    /// The line that alone is longer than a page and of which only the beginning is given.
+    /// The number of a line that is longer than a page. Only its beginning is returned.
     pub cut_line: Option<u64>,
-    /// Bytes of output after the last of the `total_lines` that no page shows, because the log is full. That last line
-    /// then may lack its end. The newest of them are in the session's tail.
+    /// How many bytes of output follow the `total_lines` but are in no page, because the log is
+    /// full. The last line may then lack its end. The newest of these bytes are in the session's
+    /// tail.
     pub dropped_bytes: u64,
 }
 
-/// A page ends early, at a line's end, when it would hold more than this.
+/// A page ends early, at the end of a line, if it would hold more than this.
 const PAGE_BYTES: usize = 1 << 20;
 const CHUNK: usize = 64 * 1024;
-/// When there are more marks, every other one goes.
+/// When there are more marks, every other one is removed.
 const MAX_MARKS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
-    reader: Mutex<Reader>,
+    reader: Mutex<LogReader>,
     reservation: Reservation,
 }
 
 impl Log {
     pub(crate) fn new(file: File, path: PathBuf, reservation: Reservation) -> Self {
         let index = Index { limit: reservation.limit(), ..Index::default() };
-        Self { path, reader: Mutex::new(Reader { file: Some(file), index }), reservation }
+        Self { path, reader: Mutex::new(LogReader { file: Some(file), index }), reservation }
     }
 
-    /// What pages can show of it; the rest is dropped, but for its tail.
+    /// How many bytes pages can show. The rest is dropped, except for its tail.
     pub(crate) fn limit(&self) -> u64 {
         self.reservation.limit()
     }
 
-    /// Gives back the reserved space that was not needed, and the descriptor: nobody writes any more, and whoever
-    /// reads opens the file for that. The descriptor of a log that was removed is the only way to it, and stays.
-    pub(crate) fn settle(&self) {
-        self.reservation.settle(self.size());
+    /// Returns the unused part of the reservation, and closes the descriptor: nobody writes any
+    /// more, and each reader opens the file. A removed log keeps its descriptor, which is the only
+    /// way to read it.
+    pub(crate) fn release_unused(&self) {
+        self.reservation.release_unused(self.size());
         let mut reader = self.reader();
         reader.file = reader.file.take().filter(|file| !is_at(file, &self.path));
     }
 
-    /// Bytes on disk.
+    /// The size on disk in bytes.
     pub(crate) fn size(&self) -> u64 {
         let metadata = match &self.reader().file {
             Some(file) => file.metadata(),
@@ -76,12 +82,12 @@ impl Log {
         self.with(move |index, file| page(index, file, offset, limit.max(1))).await
     }
 
-    /// The last `limit` characters, and the length of all output in bytes.
+    /// Returns the last `limit` characters, and the length of all output in bytes.
     pub(crate) async fn tail(self: &Arc<Self>, limit: usize) -> Result<(String, u64), ProcessError> {
         self.with(move |index, file| tail(index, file, limit)).await
     }
 
-    /// Characters in all so far, up to the log's limit.
+    /// Counts all characters so far, up to the log's limit.
     pub(crate) async fn chars(self: &Arc<Self>) -> Result<u64, ProcessError> {
         self.with(|index, file| {
             index.advance(file)?;
@@ -92,10 +98,10 @@ impl Log {
 
     /// The length of all output in bytes.
     pub(crate) fn len(&self) -> u64 {
-        self.reader().with(&self.path, |_, file| log_layout::total(file, self.limit())).unwrap_or(0)
+        self.reader().with(&self.path, |_, file| layout::total(file, self.limit())).unwrap_or(0)
     }
 
-    fn reader(&self) -> MutexGuard<'_, Reader> {
+    fn reader(&self) -> MutexGuard<'_, LogReader> {
         self.reader.lock().unwrap_or_else(|err| err.into_inner())
     }
 
@@ -111,13 +117,13 @@ impl Log {
 }
 
 #[derive(Debug)]
-struct Reader {
-    /// `None` once the command has ended: a finished session holds no descriptor.
+struct LogReader {
+    /// `None` once the command has ended, so that a finished session holds no descriptor.
     file: Option<File>,
     index: Index,
 }
 
-impl Reader {
+impl LogReader {
     fn with<T>(
         &mut self,
         path: &Path,
@@ -135,7 +141,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (found.dev(), found.ino())
 }
 
-/// Opens a log to read it.
+/// Opens a log for reading.
 pub(crate) fn open(path: &Path) -> Result<File, Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -152,12 +158,12 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
         total_chars: index.chars.total(),
         next_offset: None,
         cut_line: None,
-        dropped_bytes: log_layout::total(file, index.limit)?.saturating_sub(index.limit),
+        dropped_bytes: layout::total(file, index.limit)?.saturating_sub(index.limit),
     };
     if offset >= total_lines {
         return Ok(page);
     }
-    let mut lines = Lines::new(index.start_of(offset, file)?);
+    let mut lines = LineIterator::new(index.start_of(offset, file)?);
     let mut held = 0;
     while page.lines.len() < limit
         && let Some(line) = lines.next(index, file)?
@@ -179,29 +185,29 @@ fn page(index: &mut Index, file: &File, offset: u64, limit: usize) -> Result<Log
 }
 
 fn tail(index: &Index, file: &File, limit: usize) -> Result<(String, u64), Error> {
-    // Four bytes a character at most, and a margin in which a cut character can do no harm.
+    // A character has at most four bytes. The margin absorbs a character that the cut splits.
     let wanted = (limit as u64).saturating_mul(4).saturating_add(16);
-    let (bytes, total) = log_layout::end(file, index.limit, wanted)?;
+    let (bytes, total) = layout::end(file, index.limit, wanted)?;
     let whole = bytes.len() as u64 == total;
     let tail = if whole { text::tail(&bytes, limit).0 } else { text::decode_from_cut(&bytes, limit) };
     Ok((tail, total))
 }
 
-/// Walks over lines; of one longer than a page it keeps just enough to tell.
-struct Lines {
+/// `LineIterator` iterates over lines. Of a line longer than a page it keeps just enough to detect that.
+struct LineIterator {
     position: u64,
     buffer: Vec<u8>,
-    /// What of the buffer is not used yet.
+    /// The unused part of the buffer.
     rest: std::ops::Range<usize>,
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LineIterator {
     fn new(position: u64) -> Self {
         Self { position, buffer: vec![0; CHUNK], rest: 0..0, line: Vec::new() }
     }
 
-    /// The next line with its ending, at most one byte more than a page of it.
+    /// Returns the next line with its ending, and at most one byte more than a page of it.
     fn next(&mut self, index: &Index, file: &File) -> Result<Option<&[u8]>, Error> {
         self.line.clear();
         loop {
@@ -219,7 +225,7 @@ impl Lines {
             let room = PAGE_BYTES + 1 - self.line.len();
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             self.rest.start += piece.len();
-            // A line that fills a page ends that page, so nobody asks for what comes after it.
+            // A line that fills a page ends that page, so nobody reads what follows.
             if end.is_some() || self.line.len() > PAGE_BYTES {
                 return Ok(Some(&self.line));
             }
@@ -232,22 +238,23 @@ fn without_ending(line: &[u8]) -> String {
     String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
 }
 
-/// How far the log was read, and marks to find lines again without reading it from the start.
+/// `Index` records how far the log was scanned, with marks that find lines without reading from the
+/// start.
 #[derive(Debug)]
 struct Index {
-    /// What lies beyond is no output in its order.
+    /// Bytes beyond the limit are not in output order.
     limit: u64,
     scanned: u64,
     newlines: u64,
     ends_in_line: bool,
     chars: CharCounter,
     /// Positions with the number of line ends before them, at least `stride` bytes apart.
-    marks: Vec<Mark>,
+    marks: Vec<LineMark>,
     stride: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct LineMark {
     position: u64,
     newlines: u64,
 }
@@ -272,7 +279,7 @@ impl Index {
         self.newlines + u64::from(self.ends_in_line)
     }
 
-    /// Takes in what was written since.
+    /// Scans what was written since the last call.
     fn advance(&mut self, file: &File) -> Result<(), Error> {
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -280,7 +287,7 @@ impl Index {
             let count = file.read_at(&mut buffer[..room], self.scanned)?;
             let Some(last) = buffer[..count].last() else { return Ok(()) };
             if self.marks.last().is_none_or(|mark| self.scanned - mark.position >= self.stride) {
-                self.marks.push(Mark { position: self.scanned, newlines: self.newlines });
+                self.marks.push(LineMark { position: self.scanned, newlines: self.newlines });
             }
             self.ends_in_line = *last != b'\n';
             self.newlines += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -302,7 +309,7 @@ impl Index {
             return Ok(0);
         }
         let before = self.marks.partition_point(|mark| mark.newlines < line);
-        let mark = self.marks[..before].last().copied().unwrap_or(Mark { position: 0, newlines: 0 });
+        let mark = self.marks[..before].last().copied().unwrap_or(LineMark { position: 0, newlines: 0 });
         let mut missing = line - mark.newlines;
         let mut position = mark.position;
         let mut buffer = vec![0; CHUNK];
@@ -319,7 +326,7 @@ impl Index {
         Ok(self.scanned)
     }
 
-    /// What was scanned from `position` on, at most a buffer.
+    /// Returns scanned bytes from `position` on, at most one buffer.
     fn chunk<'a>(&self, file: &File, position: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Error> {
         let length = usize::try_from(self.scanned - position).unwrap_or(usize::MAX).min(buffer.len());
         file.read_exact_at(&mut buffer[..length], position)?;
@@ -333,14 +340,14 @@ mod tests {
 
     use super::*;
 
-    /// Lines of 64 bytes, so that marks fall exactly on the starts of lines.
+    /// The lines have 64 bytes, so that marks fall exactly on line starts.
     #[tokio::test]
     async fn lines_at_marks_are_found() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         for line in 0..6_000 {
             writeln!(file, "{line:063}").unwrap();
         }
-        let space = crate::log_budget::LogBudget::new(0, 1 << 20).reserve();
+        let space = budget::LogBudget::new(0, 1 << 20).reserve();
         let log = Arc::new(Log::new(file.reopen().unwrap(), file.path().to_owned(), space));
         for line in (0..6_000).filter(|line| matches!(line % 1024, 0 | 1 | 1023)) {
             let page = log.page(line, 1).await.unwrap();

@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! The settings of an engine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,24 +6,27 @@ use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct ProcessesOptions {
-    /// The program whose `main` is [`crate::keeper::main`] when it is given `keeper_args`.
+    /// The program that runs [`crate::keeper::main`] when it gets `keeper_args`.
     pub keeper: PathBuf,
     pub keeper_args: Vec<OsString>,
-    /// Made when the first log is.
+    /// Created with the first log.
     pub log_dir: PathBuf,
     /// How long a finished session and its log are kept.
     pub retention: Duration,
-    /// Output beyond this is counted and its newest part kept as the tail, but pages of the log do not show it.
+    /// Output beyond this is counted, and its newest part is kept as the tail. Pages of the log do
+    /// not show it.
     pub max_log_bytes: u64,
-    /// What all logs together may take on disk. Finished ones get half of it, and beyond that are forgotten, oldest
-    /// first; when much of it is taken, a new log may not grow to `max_log_bytes`, but always to 16 MiB.
+    /// How much disk space all logs may take together. Finished logs get half of it; beyond that
+    /// the oldest are removed. When space is short, a new log may not grow to `max_log_bytes`, but
+    /// always to 16 MiB.
     pub max_total_log_bytes: u64,
     pub max_sessions: usize,
-    /// Finished sessions beyond this are forgotten, oldest first.
+    /// When there are more finished sessions, the oldest are removed.
     pub max_finished: usize,
     /// How long `write` waits for a command that does not read.
     pub stdin_timeout: Duration,
-    /// Keep one keeper started ahead of the next command. Not worth it for an engine that runs one command and ends.
+    /// Starts one keeper ahead of the next command. An engine that runs only one command does not
+    /// benefit.
     pub spare_keeper: bool,
 }
 

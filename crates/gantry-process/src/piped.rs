@@ -1,7 +1,7 @@
-//! A command that is spoken with: its three streams are pipes in our hands for as long as it lives.
+//! Runs a command whose three standard streams the caller reads and writes as pipes.
 //!
-//! Like every command it runs under a keeper, which ends it and all it started when we are gone. What is said on the
-//! pipes is not our business, nor is how much of it is read.
+//! Like every command it runs under a keeper, which ends it and everything it started when the
+//! engine is gone. This module neither interprets nor limits what goes through the pipes.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use tokio::sync::{mpsc, watch};
 use crate::capture::Collector;
 use crate::command::{Capture, Command, Stdin};
 use crate::error::ProcessError;
-use crate::order::Output;
-use crate::processes::{Processes, START_LIMIT, gone};
+use crate::keeper::control_protocol::Output;
+use crate::processes::{Processes, START_LIMIT, supervisor_gone};
 use crate::session::Ended;
-use crate::supervise::{Ask, Supervised, Wiring, supervise};
+use crate::supervise::{Supervised, SupervisorRequest, Wiring, supervise};
 
-/// Longer than a keeper takes to end whatever it keeps.
+/// Longer than a keeper needs to end everything it keeps.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
-/// A running command and its streams. Dropping `process` ends it, and everything it has started.
+/// `Piped` is a running command with its streams. Dropping `process` ends it and everything it
+/// started.
 #[derive(Debug)]
 pub struct Piped {
     pub stdin: pipe::Sender,
@@ -31,16 +32,18 @@ pub struct Piped {
 #[derive(Debug)]
 pub struct PipedProcess {
     pid: i32,
-    asks: mpsc::Sender<Ask>,
+    requests: mpsc::Sender<SupervisorRequest>,
     ended: watch::Receiver<Option<Ended>>,
 }
 
 impl Processes {
-    /// Starts a command that is fed and read by whoever asked. It ends with the engine at the latest.
+    /// Starts a command whose pipes belong to the caller. It ends with the engine at the latest.
     pub async fn pipe(&self, command: Command) -> Result<Piped, ProcessError> {
         command.check()?;
         if command.stdin != Stdin::Pipe || !matches!(command.capture, Capture::Separate { .. }) {
-            return Err(ProcessError::Invalid("a piped command has three streams of its own"));
+            return Err(ProcessError::Invalid(
+                "a piped command needs a standard input pipe and separate output",
+            ));
         }
         if self.is_stopping() {
             return Err(ProcessError::ShuttingDown);
@@ -58,32 +61,32 @@ impl Processes {
             keep: None,
             collector: Collector::Nothing,
         };
-        let Supervised { started, ended, asks } = supervise(self.inner.keepers.clone(), command, wiring);
-        // Giving up drops `asks`, which ends whatever may have been started.
+        let Supervised { started, ended, requests } = supervise(self.inner.keepers.clone(), command, wiring);
+        // Giving up drops `requests`, which ends whatever may have started.
         let started = tokio::time::timeout(START_LIMIT, started).await.map_err(|_| ProcessError::Keeper {
             keeper: self.inner.keepers.options.keeper.clone(),
-            source: std::io::Error::other("it does not answer"),
+            source: std::io::Error::other("the keeper does not answer"),
         })?;
-        let pid = gone(started)??.pid;
-        let (told, ended_rx) = watch::channel(None);
-        // Weak, so that the last handle's end is still the command's.
-        let (stop, asks_weak) = (self.inner.stop.clone(), asks.downgrade());
+        let pid = supervisor_gone(started)??.pid;
+        let (ended_tx, ended_rx) = watch::channel(None);
+        // This is a weak handle, so that dropping the last strong one still ends the command.
+        let (stop, requests_weak) = (self.inner.stop.clone(), requests.downgrade());
         self.inner.piped.spawn(async move {
             tokio::pin!(ended);
             let over = tokio::select! {
                 over = &mut ended => over,
                 () = stop.cancelled() => {
-                    if let Some(asks) = asks_weak.upgrade() {
-                        let _ = asks.send(Ask::Terminate).await;
+                    if let Some(requests) = requests_weak.upgrade() {
+                        let _ = requests.send(SupervisorRequest::Terminate).await;
                     }
                     ended.await
                 }
             };
             if let Ok(over) = over {
-                told.send_replace(Some(over.ended));
+                ended_tx.send_replace(Some(over.ended));
             }
         });
-        Ok(Piped { stdin, stdout, stderr, process: PipedProcess { pid, asks, ended: ended_rx } })
+        Ok(Piped { stdin, stdout, stderr, process: PipedProcess { pid, requests, ended: ended_rx } })
     }
 }
 
@@ -92,12 +95,12 @@ impl PipedProcess {
         self.pid
     }
 
-    /// How it ended, if it has.
+    /// How the command ended; `None` while it runs.
     pub fn ended(&self) -> Option<Ended> {
         self.ended.borrow().clone()
     }
 
-    /// Waits for its end, at most `up_to`.
+    /// Waits at most `up_to` for the command to end.
     pub async fn wait(&self, up_to: Duration) -> Option<Ended> {
         let mut ended = self.ended.clone();
         match tokio::time::timeout(up_to, ended.wait_for(Option::is_some)).await {
@@ -106,9 +109,9 @@ impl PipedProcess {
         }
     }
 
-    /// SIGTERM to the group, then SIGKILL to all that is left; returns when they are gone.
+    /// Sends SIGTERM to the group, then SIGKILL to everything left. Returns when all are gone.
     pub async fn terminate(&self) -> Option<Ended> {
-        let _ = self.asks.send(Ask::Terminate).await;
+        let _ = self.requests.send(SupervisorRequest::Terminate).await;
         self.wait(END_LIMIT).await
     }
 }

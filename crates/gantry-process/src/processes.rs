@@ -1,4 +1,4 @@
-//! The engine: runs commands to their end, or keeps them as sessions.
+//! `Processes` is the engine: it runs commands to their end, or keeps them as sessions.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,33 +14,34 @@ use tokio_util::task::TaskTracker;
 
 use crate::capture::{Captured, Collector, Spill, SpillState};
 use crate::command::{Capture, Command, Stdin};
-use crate::ends::Ledger;
+use crate::detached::exit_reports::UnacknowledgedExits;
 use crate::error::ProcessError;
-use crate::keepers::Keepers;
+use crate::keeper::control_protocol::Output;
 use crate::log::LogPage;
-use crate::log_budget::LogBudget;
-use crate::log_directory::LogDirectory;
+use crate::log::budget::LogBudget;
+use crate::log::directory::LogDirectory;
 use crate::options::ProcessesOptions;
-use crate::order::Output;
-use crate::provisional::Provisional;
+use crate::session::directory::SessionsDirectory;
+use crate::session::starting_log::StartingLog;
 use crate::session::{Ended, Finished, Kept, Session, SessionId, Snapshot, Written};
-use crate::sessions_directory::SessionsDirectory;
-use crate::supervise::{Ask, KeepWiring, Over, Supervised, Wiring, supervise};
+use crate::supervise::spare_keeper::Keepers;
+use crate::supervise::{EndedCommand, KeepWiring, Supervised, SupervisorRequest, Wiring, supervise};
 
 /// How soon a waiting poll notices new output.
 const OUTPUT_CHECK: Duration = Duration::from_millis(20);
 
-/// A keeper that has not started its command by then was stopped.
+/// A keeper that has not started its command by then is stuck.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// What `wait` came back with.
+/// `Waited` is the result of `wait`.
 #[derive(Debug, Clone)]
 pub enum Waited {
     Finished(Finished),
     Running(Snapshot),
 }
 
-/// A handle to the engine; clones share it. When the last one goes, every session is ended that was not detached.
+/// `Processes` is a handle to the engine; clones share it. Dropping the last one ends every session
+/// that was not detached.
 #[derive(Clone)]
 pub struct Processes {
     pub(crate) inner: Arc<Inner>,
@@ -50,29 +51,31 @@ pub(crate) struct Inner {
     pub(crate) keepers: Arc<Keepers>,
     pub(crate) logs: Arc<LogDirectory>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    /// One permit for each session that may run.
+    /// Has one permit for each session that may run.
     pub(crate) live: Arc<Semaphore>,
-    /// Cancelled by `shutdown`; foreground commands listen.
+    /// `shutdown` cancels this; foreground commands listen to it.
     pub(crate) stop: CancellationToken,
     pub(crate) stopping: AtomicBool,
-    /// The ends of piped commands, for `shutdown` to wait for.
+    /// `shutdown` waits for the piped commands in here.
     pub(crate) piped: TaskTracker,
-    pub(crate) ends: Arc<Ledger>,
+    pub(crate) exits: Arc<UnacknowledgedExits>,
     pub(crate) warnings: Vec<String>,
-    /// Where sessions can be detached. Last, so that it is unlocked when the sessions above are let go.
-    pub(crate) surviving: Option<SessionsDirectory>,
+    /// The directory of sessions that can be detached. It is the last field, so that it is unlocked
+    /// after the sessions above are dropped.
+    pub(crate) sessions_directory: Option<SessionsDirectory>,
 }
 
 impl Processes {
-    /// An engine whose sessions end with it; see [`Processes::recover`] for one whose sessions need not.
+    /// Creates an engine whose sessions end with it. [`Processes::recover`] creates one whose
+    /// sessions can outlive it.
     pub fn new(options: ProcessesOptions) -> Self {
         Self::with(options, None, Vec::new())
     }
 
-    /// Also removes logs that engines before us left behind.
+    /// Also removes logs that previous engines left.
     pub(crate) fn with(
         options: ProcessesOptions,
-        surviving: Option<SessionsDirectory>,
+        sessions_directory: Option<SessionsDirectory>,
         warnings: Vec<String>,
     ) -> Self {
         let budget = LogBudget::new(options.max_total_log_bytes, options.max_log_bytes);
@@ -86,19 +89,20 @@ impl Processes {
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
             piped: TaskTracker::new(),
-            ends: Arc::default(),
+            exits: Arc::default(),
             warnings,
-            surviving,
+            sessions_directory,
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs a command to its end. Cancelling, or dropping the future, ends it and everything it started.
+    /// Runs a command to its end. Cancelling, or dropping the future, ends it and everything it
+    /// started.
     pub async fn run(&self, command: Command, cancel: CancellationToken) -> Result<Finished, ProcessError> {
         command.check()?;
         if command.stdin == Stdin::Pipe {
             return Err(ProcessError::Invalid(
-                "a foreground command cannot be fed: its standard input is empty",
+                "a foreground command cannot read standard input; start a session instead",
             ));
         }
         if cancel.is_cancelled() || self.inner.stopping.load(Ordering::Acquire) {
@@ -109,18 +113,21 @@ impl Processes {
             });
         }
         let id = SessionId::new();
-        let described = command.described();
+        let command_line = command.command_line();
         let capture = command.capture;
         let spill = Spill { directory: Arc::clone(&self.inner.logs), id, state: SpillState::Closed };
         let (collector, sinks, output) = Collector::new(capture, spill).map_err(ProcessError::Prepare)?;
         let wiring = Wiring { stdin: None, sinks, output, keep: None, collector };
-        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
-        let finish = async { Ok::<_, ProcessError>((gone(started.await)??, gone(ended.await)?)) };
+        let Supervised { started, ended, requests } =
+            supervise(Arc::clone(&self.inner.keepers), command, wiring);
+        let finish = async {
+            Ok::<_, ProcessError>((supervisor_gone(started.await)??, supervisor_gone(ended.await)?))
+        };
         tokio::pin!(finish);
-        let (started, Over { ended, captured, .. }) = tokio::select! {
+        let (started, EndedCommand { ended, captured, .. }) = tokio::select! {
             finished = &mut finish => finished?,
-            () = either(&cancel, &self.inner.stop) => {
-                let _ = asks.send(Ask::Terminate).await;
+            () = either_cancelled(&cancel, &self.inner.stop) => {
+                let _ = requests.send(SupervisorRequest::Terminate).await;
                 finish.await?
             }
         };
@@ -135,12 +142,12 @@ impl Processes {
             let session = Session {
                 id,
                 pid: started.pid,
-                command: described,
+                command: command_line,
                 started_at: started.started_at,
                 keep_tail,
                 log: Arc::new(log),
                 stdin: Arc::default(),
-                asks,
+                requests,
                 ended,
                 polled: AtomicU64::new(0),
                 kept: None,
@@ -151,11 +158,11 @@ impl Processes {
         Ok(Finished { id, pid: started.pid, started_at: started.started_at, ended, stdout, stderr, logged })
     }
 
-    /// Starts a session: the command runs on while its output goes to a log.
+    /// Starts a session: the command keeps running while its output goes to a log.
     pub async fn start(&self, command: Command) -> Result<SessionId, ProcessError> {
         command.check()?;
         let Capture::Merged { keep_tail } = command.capture else {
-            return Err(ProcessError::Invalid("a session has one log: its output is merged"));
+            return Err(ProcessError::Invalid("a session needs merged output, because it has one log"));
         };
         if self.inner.stopping.load(Ordering::Acquire) {
             return Err(ProcessError::ShuttingDown);
@@ -164,12 +171,12 @@ impl Processes {
             .try_acquire_owned()
             .map_err(|_| ProcessError::TooManySessions(self.inner.keepers.options.max_sessions))?;
         let id = SessionId::new();
-        let described = command.described();
+        let command_line = command.command_line();
         let timeout_ms =
             command.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let inner = Arc::clone(&self.inner);
         let provisional = tokio::task::spawn_blocking(move || {
-            Provisional::create(&inner.logs, inner.surviving.as_ref(), id)
+            StartingLog::create(&inner.logs, inner.sessions_directory.as_ref(), id)
         })
         .await
         .map_err(|err| ProcessError::Prepare(std::io::Error::other(err)))?;
@@ -189,24 +196,25 @@ impl Processes {
         let feed = feed.map(pipe::Sender::from_owned_fd).transpose().map_err(ProcessError::Prepare)?;
         let output = Output::Log { max: provisional.log.limit() };
         let wiring = Wiring { stdin, sinks: vec![file.into()], output, keep, collector: Collector::Nothing };
-        let Supervised { started, ended, asks } = supervise(Arc::clone(&self.inner.keepers), command, wiring);
-        // Giving up drops `asks`, which ends whatever may have been started.
+        let Supervised { started, ended, requests } =
+            supervise(Arc::clone(&self.inner.keepers), command, wiring);
+        // Giving up drops `requests`, which ends whatever may have started.
         let started = tokio::time::timeout(START_LIMIT, started).await.map_err(|_| ProcessError::Keeper {
             keeper: self.inner.keepers.options.keeper.clone(),
-            source: std::io::Error::other("it does not answer"),
+            source: std::io::Error::other("the keeper does not answer"),
         })?;
-        let started = gone(started)??;
+        let started = supervisor_gone(started)??;
         let (log, folder) = provisional.keep();
         let (ended_tx, ended_rx) = watch::channel(None);
         let session = Session {
             id,
             pid: started.pid,
-            command: described,
+            command: command_line,
             started_at: started.started_at,
             keep_tail,
             log,
             stdin: Arc::new(tokio::sync::Mutex::new(feed)),
-            asks,
+            requests,
             ended: ended_rx,
             polled: AtomicU64::new(0),
             kept: folder.map(|folder| Kept {
@@ -221,7 +229,7 @@ impl Processes {
         Ok(id)
     }
 
-    /// Waits for a session's end, at most `up_to`.
+    /// Waits at most `up_to` for a session to end.
     pub async fn wait(&self, id: SessionId, up_to: Duration) -> Result<Waited, ProcessError> {
         let session = self.session(id)?;
         match session.wait(up_to).await {
@@ -230,12 +238,12 @@ impl Processes {
         }
     }
 
-    /// Whether a session is still running or retained.
+    /// Reports whether a session is running or retained.
     pub fn knows(&self, id: SessionId) -> bool {
         self.sessions().contains_key(&id)
     }
 
-    /// All sessions, newest first.
+    /// Lists all sessions, newest first.
     pub async fn list(&self) -> Result<Vec<Snapshot>, ProcessError> {
         let mut sessions: Vec<_> = self.sessions().values().cloned().collect();
         sessions.sort_by(|a, b| b.started_at.cmp(&a.started_at).then(b.pid.cmp(&a.pid)));
@@ -246,7 +254,8 @@ impl Processes {
         Ok(snapshots)
     }
 
-    /// A session now; or, with `wait`, as soon as it ends or has written something that no poll has seen.
+    /// Returns a session's state. With `wait`, returns as soon as it ends or has output that no
+    /// poll has seen.
     pub async fn poll(&self, id: SessionId, wait: Duration) -> Result<Snapshot, ProcessError> {
         let session = self.session(id)?;
         let seen = session.polled.load(Ordering::Acquire);
@@ -267,12 +276,12 @@ impl Processes {
         Ok(self.session(id)?.ended.borrow().clone())
     }
 
-    /// Lines of a session's whole output, from line `offset` (counted from 0) on.
+    /// Returns lines of a session's whole output, from line `offset` (counted from 0) on.
     pub async fn log(&self, id: SessionId, offset: u64, limit: usize) -> Result<LogPage, ProcessError> {
         self.session(id)?.log.page(offset, limit).await
     }
 
-    /// Writes to a session's standard input, as much as it takes within the configured time.
+    /// Writes to a session's standard input as much as it accepts within the configured time.
     pub async fn write(&self, id: SessionId, data: &[u8]) -> Result<Written, ProcessError> {
         let session = self.session(id)?;
         let mut bytes = 0;
@@ -300,7 +309,7 @@ impl Processes {
         Ok(Written { bytes, complete: true })
     }
 
-    /// Ends a session's standard input.
+    /// Closes a session's standard input.
     pub async fn close_stdin(&self, id: SessionId) -> Result<(), ProcessError> {
         let session = self.session(id)?;
         let limit = self.inner.keepers.options.stdin_timeout;
@@ -308,10 +317,10 @@ impl Processes {
         match taken {
             _ if session.has_ended() => Err(ProcessError::HasEnded(id)),
             Ok(Some(feed)) => {
-                // What was written must be in the pipe before its last end goes.
+                // Written data must be in the pipe before the last write end closes.
                 drop(feed);
                 if session.kept.is_some() {
-                    let _ = session.asks.send(Ask::CloseStdin).await;
+                    let _ = session.requests.send(SupervisorRequest::CloseStdin).await;
                 }
                 Ok(())
             }
@@ -320,36 +329,38 @@ impl Processes {
         }
     }
 
-    /// SIGKILL to the group and all descendants; returns when they are gone. False when it had ended before.
+    /// Sends SIGKILL to the group and all descendants, and returns when they are gone. Returns
+    /// false if the session had already ended.
     pub async fn kill(&self, id: SessionId) -> Result<bool, ProcessError> {
-        self.end(id, Ask::Kill).await
+        self.end(id, SupervisorRequest::Kill).await
     }
 
-    /// SIGTERM, then SIGKILL; returns when all are gone. False when it had ended before.
+    /// Sends SIGTERM, then SIGKILL, and returns when all processes are gone. Returns false if the
+    /// session had already ended.
     pub async fn terminate(&self, id: SessionId) -> Result<bool, ProcessError> {
-        self.end(id, Ask::Terminate).await
+        self.end(id, SupervisorRequest::Terminate).await
     }
 
-    /// Forgets a finished session and removes its log.
+    /// Removes a finished session and its log.
     pub fn forget(&self, id: SessionId) -> Result<(), ProcessError> {
         let session = self.session(id)?;
         if !session.has_ended() {
             return Err(ProcessError::StillRunning(id));
         }
-        self.inner.ends.take(|end| end.id == id);
+        self.inner.exits.take(|end| end.id == id);
         self.inner.remove(id);
         Ok(())
     }
 
-    /// Starts nothing more and ends everything but detached sessions. Returns when those sessions are gone; foreground
-    /// calls come back by themselves.
+    /// Starts nothing more and ends everything except detached sessions. Returns when those
+    /// sessions are gone; foreground calls return by themselves.
     pub async fn shutdown(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.stop.cancel();
         let all = self.sessions().values().cloned().collect::<Vec<_>>();
         let attached: Vec<_> = all.into_iter().filter(|session| session.record().is_none()).collect();
         self.inner.piped.close();
-        tokio::join!(self.end_these(&attached), self.inner.piped.wait());
+        tokio::join!(self.end_sessions_in(&attached), self.inner.piped.wait());
         self.inner.keepers.dismiss_spare();
     }
 
@@ -357,13 +368,13 @@ impl Processes {
         self.inner.stopping.load(Ordering::Acquire)
     }
 
-    async fn end(&self, id: SessionId, ask: Ask) -> Result<bool, ProcessError> {
+    async fn end(&self, id: SessionId, request: SupervisorRequest) -> Result<bool, ProcessError> {
         let session = self.session(id)?;
-        if session.has_ended() || session.asks.send(ask).await.is_err() {
+        if session.has_ended() || session.requests.send(request).await.is_err() {
             return Ok(false);
         }
         let ended = session.wait(MAX_WAIT).await;
-        // It may have ended by itself between the look and the request.
+        // The session may have ended by itself between the check and the request.
         Ok(ended.is_some_and(|ended| ended.killed || ended.cancelled))
     }
 
@@ -375,17 +386,17 @@ impl Processes {
         self.inner.sessions()
     }
 
-    /// Waits for the end aside, holding no handle to the engine meanwhile.
+    /// Waits for the end in a separate task, which holds no handle to the engine.
     pub(crate) fn record_end(
         &self,
         id: SessionId,
-        ended: oneshot::Receiver<Over>,
+        ended: oneshot::Receiver<EndedCommand>,
         ended_tx: watch::Sender<Option<Ended>>,
         permit: Option<OwnedSemaphorePermit>,
     ) {
         let engine = Arc::downgrade(&self.inner);
         tokio::spawn(async move {
-            let Ok(Over { ended, detached, .. }) = ended.await else { return };
+            let Ok(EndedCommand { ended, detached, .. }) = ended.await else { return };
             drop(permit);
             ended_tx.send_replace(Some(ended.clone()));
             let Some(inner) = engine.upgrade() else { return };
@@ -395,13 +406,14 @@ impl Processes {
             }
             Processes { inner }.retain(id);
             if let Some(session) = session {
-                // Nobody reads it any more. Whoever is writing to it gets an error and lets go.
+                // Nobody reads standard input any more. A pending write gets an error and releases
+                // the lock.
                 session.stdin.lock().await.take();
             }
         });
     }
 
-    /// Keeps a finished session for its time, and not more of them, nor larger ones, than the limits.
+    /// Keeps a finished session for the retention time, within the limits on number and size.
     pub(crate) fn retain(&self, id: SessionId) {
         let mut finished: Vec<_> = self
             .sessions()
@@ -410,8 +422,8 @@ impl Processes {
             .collect();
         let mut retention = self.inner.keepers.options.retention;
         if let Some((ended_at, session)) = finished.iter().find(|(_, session)| session.id == id) {
-            session.log.settle();
-            // Counted from its end, which may lie before our time.
+            session.log.release_unused();
+            // The time counts from the session's end, which may be before this engine started.
             retention = retention.saturating_sub(ended_at.elapsed().unwrap_or_default());
         }
         finished.sort_by_key(|(ended_at, _)| std::cmp::Reverse(*ended_at));
@@ -419,7 +431,7 @@ impl Processes {
         let mut size = 0_u64;
         for (newer, (_, session)) in finished.into_iter().enumerate() {
             size = size.saturating_add(session.log.size());
-            // The newest one stays in any case: its caller has just been told of it.
+            // The newest session always stays: its caller has just received its id.
             if newer >= self.inner.keepers.options.max_finished || (newer > 0 && size > room) {
                 self.inner.remove(session.id);
             }
@@ -446,29 +458,29 @@ impl Inner {
             None => {
                 let _ = std::fs::remove_file(&session.log.path);
             }
-            Some(_) if self.keep_only_the_end(id) => {}
+            Some(_) if self.keep_exit_only(id) => {}
             Some(kept) => kept.folder.remove(),
         }
     }
 
-    /// Lets go of the log of a session whose end is still to be reported. False when it is not.
-    pub(crate) fn keep_only_the_end(&self, id: SessionId) -> bool {
-        let Some(end) = self.ends.find(|end| end.id == id) else { return false };
-        // What cannot be kept is reported without its tail.
+    /// Removes the log of a session whose exit is still to be reported. Returns false if it is not.
+    pub(crate) fn keep_exit_only(&self, id: SessionId) -> bool {
+        let Some(end) = self.exits.find(|end| end.id == id) else { return false };
+        // If the tail cannot be kept, the exit is reported without it.
         let _ = end.folder.shrink(&end.tail());
         true
     }
 }
 
-/// Longer than any keeper takes to finish, and than any caller may ask to wait.
+/// Longer than any keeper needs to finish, and than any caller may ask to wait.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// A supervisor only vanishes with the runtime it runs on.
-pub(crate) fn gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {
+/// A supervisor vanishes only together with its runtime.
+pub(crate) fn supervisor_gone<T>(received: Result<T, oneshot::error::RecvError>) -> Result<T, ProcessError> {
     received.map_err(|_| ProcessError::ShuttingDown)
 }
 
-async fn either(a: &CancellationToken, b: &CancellationToken) {
+async fn either_cancelled(a: &CancellationToken, b: &CancellationToken) {
     tokio::select! {
         () = a.cancelled() => {}
         () = b.cancelled() => {}

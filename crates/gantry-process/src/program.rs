@@ -1,16 +1,17 @@
-//! Finds a program by its bare name in directories the caller trusts.
+//! Finds a program by its bare name in directories that the caller trusts.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program by the path it was found under, which it may go by, and by its real one.
+/// `Program` has the path under which the program was found, to start it by, and its real path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
     pub real: PathBuf,
 }
 
-/// The first regular, executable file called `name`. A name with a slash, or one that is no name, finds nothing.
+/// Finds the first regular, executable file called `name`. A name with a slash and an invalid name
+/// find nothing.
 pub fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return None;
@@ -23,7 +24,8 @@ pub fn find_program(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     )
 }
 
-/// As [`find_program`], passing over what really lies in one of `writable`, where a command could have put it.
+/// Like [`find_program`], but skips programs whose real path is in one of `writable`, where a
+/// command could have put them.
 pub fn find_program_outside(name: &str, directories: &[PathBuf], writable: &[PathBuf]) -> Option<Program> {
     let writable: Vec<PathBuf> = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let outside = |path: &Path| !writable.iter().any(|writable| path.starts_with(writable));
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bare_names_of_executable_files_are_found() {
+    fn only_bare_names_of_executables_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         for (name, mode) in [("tool", 0o755), ("notes", 0o644)] {
@@ -64,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_could_have_written_is_passed_over() {
+    fn programs_in_writable_directories_are_skipped() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().canonicalize().unwrap().join(name);
         for directory in ["ours", "theirs"] {
@@ -81,7 +83,7 @@ mod tests {
         assert_eq!(found("tool"), Some(Program { path: ours.clone(), real: ours.clone() }));
         assert_eq!(found("linked"), None);
         assert_eq!(found("back"), None);
-        // A link is found under its own name: programs such as busybox go by it.
+        // A link is found under its own name, because programs such as busybox depend on it.
         let through = find_program_outside("back", &directories, &[]);
         assert_eq!(through, Some(Program { path: path("theirs/back"), real: ours }));
     }

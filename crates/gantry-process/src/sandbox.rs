@@ -1,6 +1,6 @@
-//! What a command may reach: described here as data, enforced by the kernel once the keeper has applied it.
+//! `Sandbox` describes what a command may reach. The keeper applies it and the kernel enforces it.
 //!
-//! Never a request that may be ignored: where the kernel cannot enforce it, the command is refused.
+//! A sandbox is never optional: if the kernel cannot enforce it, the command is refused.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,7 @@ mod filesystem;
 mod limits;
 #[cfg(target_os = "linux")]
 mod links;
+pub(crate) mod private_tmp;
 #[cfg(target_os = "linux")]
 mod syscalls;
 
@@ -23,39 +24,46 @@ use syscalls::Sockets;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
     None,
-    /// The whole file system except the closed directories; what is in `read_only` can be read, and not changed.
+    /// The whole file system except the closed directories. Paths in `read_only` can be read but
+    /// not changed.
     ///
-    /// Landlock can only allow, so everything beside the way down to a closed directory is allowed and the directories
-    /// on that way are not: such a command cannot list them nor create anything directly in them, and what is created
-    /// there after its start stays closed to it. Not covered are other names of the same files (hard links, bind mounts
-    /// made by somebody else), and the names, sizes, times and modes of closed files.
+    /// Landlock can only allow. Everything off the path to a closed directory is allowed, and the
+    /// directories on that path are not. Such a command cannot list them or create anything
+    /// directly in them, and what is created there after its start stays closed to it. Two things
+    /// are not covered: other names of the same files (hard links, bind mounts made by somebody
+    /// else), and the names, sizes, times and modes of closed files.
     ///
-    /// Of `/dev` there are the usual harmless devices and shared memory. Disks are closed, since one could read the closed
-    /// directories there, and so are terminals: others type into them.
+    /// In `/dev` only the usual harmless devices and shared memory are allowed. Disks are closed,
+    /// because one could read the closed directories from them. Terminals are closed, because other
+    /// people type into them.
     ///
-    /// A read-only path need not exist: it cannot be created either, nor replaced, and nor can anything else directly
-    /// in the directories on the way down to it. Those stay listable, unless something in them is closed. The same holds
-    /// for every link on the way to what a read-only path means, for that itself, and, if it is a directory, for the
-    /// links in it (down to four levels, of a thousand entries) and what they lead to.
+    /// A read-only path need not exist. It cannot be created or replaced, and neither can anything
+    /// else directly in the directories on the path to it. Those directories can still be listed,
+    /// unless something in them is closed.
+    ///
+    /// The same holds for every link on the way to the target of a read-only path, and for the
+    /// target itself. If the target is a directory, it also holds for the links in it (down to four
+    /// levels, of a thousand entries) and for their targets.
     Except {
         closed: Vec<PathBuf>,
         read_only: Vec<PathBuf>,
         network: Network,
     },
-    /// Nothing but these, the usual harmless devices and `/proc`; and no local sockets but pairs, since no rule about
-    /// files keeps a command from connecting to a socket file outside.
+    /// Only these paths, the usual harmless devices and `/proc`. Of local sockets only pairs are
+    /// allowed, because no file rule stops a command from connecting to a socket file outside.
     ///
-    /// `read` may be read and executed; in `write` everything goes. Of `/proc` the kernel shows the environment,
-    /// descriptors, root and memory of processes inside the sandbox only; command lines of others stay visible.
+    /// `read` may be read and executed; `write` may also be changed. In `/proc` the kernel shows
+    /// the environment, descriptors, root and memory only of processes inside the sandbox. Command
+    /// lines of others stay visible.
     Only {
         read: Vec<PathBuf>,
         write: Vec<PathBuf>,
         network: Network,
     },
-    /// As `Only`, less `closed`, even where that lies inside what is allowed, as a data directory may in a workspace;
-    /// and `read_only` likewise.
+    /// Like `Only`, without `closed`, even where that is inside an allowed path, as a data
+    /// directory may be in a workspace. `read_only` works in the same way.
     ///
-    /// What `Except` says about the directories on the way down holds here too.
+    /// What `Except` says about the directories on the path holds here too.
     OnlyExcept {
         read: Vec<PathBuf>,
         write: Vec<PathBuf>,
@@ -65,7 +73,8 @@ pub enum Sandbox {
     },
 }
 
-/// The real paths of those that are there: what is not needs no closing, which would only hide its neighbours.
+/// Returns the real paths of those that exist. A missing path needs no closing, which would only
+/// hide its neighbours.
 pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
 }
@@ -73,18 +82,18 @@ pub fn existing(paths: &[PathBuf]) -> Vec<PathBuf> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     Allowed,
-    /// No sockets at all, except pairs between the command's own processes: a local socket can lead out as well, and so
-    /// can a pair of datagram sockets, which is refused too.
+    /// No sockets, except pairs between the command's own processes. A local socket can also lead
+    /// out, and so can a pair of datagram sockets, so these are refused too.
     Denied,
 }
 
-/// What the kernel can enforce, for `gantry doctor`.
+/// `SandboxSupport` says what the kernel can enforce, for `gantry doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSupport {
-    /// The version of Landlock's interface; `None` when it is missing or switched off.
+    /// The version of the Landlock ABI; `None` if it is missing or disabled.
     pub landlock_abi: Option<u32>,
     pub seccomp: bool,
-    /// Why a sandboxed command would be refused; `None` when it would run.
+    /// Why a sandboxed command would be refused; `None` if it would run.
     pub reason: Option<String>,
 }
 
@@ -107,15 +116,15 @@ pub fn sandbox_support() -> SandboxSupport {
     SandboxSupport { landlock_abi: None, seccomp: false, reason }
 }
 
-/// Binds the calling thread, and every process it starts from now on. There is no way back.
+/// Restricts the calling thread and every process it starts from now on. This cannot be undone.
 #[cfg(target_os = "linux")]
 pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
     match sandbox {
         Sandbox::None => Ok(()),
         Sandbox::Except { closed, read_only, network } => {
             filesystem::close(closed, read_only, None)?;
-            capabilities::drop_most()?;
-            limits::guard_others()?;
+            capabilities::drop_capabilities()?;
+            limits::protect_other_processes()?;
             match network {
                 Network::Allowed => Ok(()),
                 Network::Denied => syscalls::apply(Sockets::None),
@@ -126,7 +135,7 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
             filesystem::close_devices(only)?;
             open_only(only, *network)
         }
-        // Two layers of rules: what either refuses is refused.
+        // These are two layers of rules. What either layer refuses is refused.
         Sandbox::OnlyExcept { read, write, closed, read_only, network } => {
             let only = filesystem::Only { read, write };
             filesystem::close(closed, read_only, Some(only))?;
@@ -138,8 +147,8 @@ pub(crate) fn apply(sandbox: &Sandbox) -> Result<(), String> {
 #[cfg(target_os = "linux")]
 fn open_only(only: filesystem::Only<'_>, network: Network) -> Result<(), String> {
     filesystem::open_only(only)?;
-    capabilities::drop_most()?;
-    limits::guard_others()?;
+    capabilities::drop_capabilities()?;
+    limits::protect_other_processes()?;
     syscalls::apply(match network {
         Network::Allowed => Sockets::NotLocal,
         Network::Denied => Sockets::None,

@@ -1,4 +1,5 @@
-//! A command the engine knows by id, and what is told about it.
+//! A session is a command that the engine knows by id. This module holds its state and the types
+//! that describe it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,12 +14,18 @@ use uuid::Uuid;
 use crate::error::ProcessError;
 use crate::exit::{Exit, Signal};
 use crate::log::Log;
-use crate::record::{Cause, EndRecord, SessionRecord};
-use crate::session_folder::SessionFolder;
-use crate::supervise::Ask;
+use crate::session::folder::SessionFolder;
+use crate::session::record::{Cause, EndRecord, SessionRecord};
+use crate::supervise::SupervisorRequest;
 use crate::text;
 
-/// Characters of output that a snapshot carries.
+pub(crate) mod directory;
+pub(crate) mod folder;
+pub(crate) mod key;
+pub(crate) mod record;
+pub(crate) mod starting_log;
+
+/// How many characters of output a snapshot carries.
 pub(crate) const TAIL_CHARS: usize = 4_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,18 +51,18 @@ impl FromStr for SessionId {
     }
 }
 
-/// A command that is over, with its output.
+/// `Finished` is an ended command with its output.
 #[derive(Debug, Clone)]
 pub struct Finished {
     pub id: SessionId,
     pub pid: i32,
     pub started_at: SystemTime,
     pub ended: Ended,
-    /// With `Capture::Merged`, standard error as well, in the order it was written.
+    /// With `Capture::Merged` this includes standard error, in the order of writing.
     pub stdout: Stream,
     /// Empty with `Capture::Merged`.
     pub stderr: Stream,
-    /// Whether `log` can read the whole output under this id, for as long as sessions are retained.
+    /// Whether `log` can read the whole output under this id, while the session is retained.
     pub logged: bool,
 }
 
@@ -66,22 +73,24 @@ impl Finished {
     }
 }
 
-/// How it ended.
+/// `Ended` says how a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub exit: Exit,
     pub ended_at: SystemTime,
     pub duration: Duration,
     pub timed_out: bool,
-    /// Somebody asked for the end: the token, a dropped call, `terminate` or `shutdown`.
+    /// Somebody asked for the end: the cancellation token, a dropped call, `terminate` or
+    /// `shutdown`.
     pub cancelled: bool,
     /// `kill` was called.
     pub killed: bool,
-    /// The keeper died first, so how the command ended is not known. What it left was ended all the same.
+    /// The keeper died first, so the exit status is unknown. The command's processes were ended
+    /// anyway.
     pub keeper_lost: bool,
-    /// Processes that even SIGKILL did not end in time.
+    /// How many processes even SIGKILL did not end in time.
     pub survivors: usize,
-    /// Bytes of output that the log lacks, because of its size limit or of an error.
+    /// How many bytes of output the log lacks, because of its size limit or an error.
     pub log_dropped: u64,
     pub log_error: Option<String>,
 }
@@ -103,16 +112,16 @@ impl From<&EndRecord> for Ended {
     }
 }
 
-/// What was kept of one stream.
+/// `Stream` is what was kept of one output stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub text: String,
     pub total_bytes: u64,
-    /// Whether `text` lacks a part.
+    /// Whether `text` is incomplete.
     pub truncated: bool,
 }
 
-/// A session at one moment.
+/// `Snapshot` is the state of a session at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub id: SessionId,
@@ -127,7 +136,8 @@ pub struct Snapshot {
     pub total_bytes: u64,
 }
 
-/// What of the data reached standard input; less than all of it when the command did not read in time.
+/// `Written` says how much of the data reached standard input. It is less than everything if the
+/// command did not read in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     pub bytes: usize,
@@ -141,22 +151,22 @@ pub(crate) struct Session {
     pub(crate) started_at: SystemTime,
     pub(crate) keep_tail: usize,
     pub(crate) log: Arc<Log>,
-    /// Taken by whoever is about to connect to its keeper, until it has.
+    /// Locked by a task that is connecting to the keeper, until it is connected.
     pub(crate) stdin: Arc<tokio::sync::Mutex<Option<pipe::Sender>>>,
-    pub(crate) asks: mpsc::Sender<Ask>,
+    pub(crate) requests: mpsc::Sender<SupervisorRequest>,
     pub(crate) ended: watch::Receiver<Option<Ended>>,
-    /// Bytes of output that the last poll saw.
+    /// How many bytes of output the last poll saw.
     pub(crate) polled: AtomicU64,
-    /// Of a session that can outlive the engine.
+    /// Set for a session that can outlive the engine.
     pub(crate) kept: Option<Kept>,
 }
 
 pub(crate) struct Kept {
     pub(crate) folder: Arc<SessionFolder>,
     pub(crate) timeout_ms: Option<u64>,
-    /// The process we started to keep it.
+    /// The PID of the guard, if this engine started it.
     pub(crate) guard: Option<i32>,
-    /// There once it is about to be detached.
+    /// Set once a detach begins.
     pub(crate) record: OnceLock<Arc<SessionRecord>>,
 }
 
@@ -165,13 +175,13 @@ impl Session {
         self.ended.borrow().is_some()
     }
 
-    /// What its caller left with it.
+    /// Returns the record that `detach` wrote.
     pub(crate) fn record(&self) -> Option<&Arc<SessionRecord>> {
         self.kept.as_ref()?.record.get()
     }
 
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ProcessError> {
-        // Looked at before the output, so that the tail of an ended session is always its last.
+        // The end is checked before the output, so that the tail of an ended session is final.
         let ended = self.ended.borrow().clone();
         let (tail, total_bytes) = self.log.tail(TAIL_CHARS).await?;
         Ok(Snapshot {
@@ -185,7 +195,7 @@ impl Session {
         })
     }
 
-    /// Waits until the session is over, at most `limit`.
+    /// Waits at most `limit` for the session to end.
     pub(crate) async fn wait(&self, limit: Duration) -> Option<Ended> {
         let mut ended = self.ended.clone();
         match tokio::time::timeout(limit, ended.wait_for(Option::is_some)).await {
@@ -200,7 +210,8 @@ impl Session {
         let truncated = ended.log_dropped > 0
             || total > logged
             || (total > self.keep_tail as u64 && self.log.chars().await? > self.keep_tail as u64);
-        // After a failed write the keeper knows of more than the file does. The lines that say so there are counted too.
+        // After a failed write the keeper counts more bytes than the file has. The lines that
+        // report missing output are counted too.
         let total_bytes = total.max(logged + ended.log_dropped);
         let stdout = Stream { text, total_bytes, truncated };
         Ok(Finished {

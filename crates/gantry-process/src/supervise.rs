@@ -1,7 +1,7 @@
-//! Looks after one command from order to end, in a task of its own.
+//! Supervises one command from its order to its end, in a separate task.
 //!
-//! The task outlives whoever waits for it: when they go away, it ends the command and reaps the keeper; or, when the
-//! session was detached, leaves it to its keeper.
+//! The task outlives its callers. When they go away, it ends the command and reaps the keeper. If
+//! the session was detached, it leaves the command to its keeper.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -15,41 +15,46 @@ use tokio::time::Instant;
 use crate::capture::{Captured, Collector};
 use crate::command::{Command, Cwd};
 use crate::error::ProcessError;
-use crate::keeper::{KILL_LIMIT, TERM_GRACE};
-use crate::keepers::Keepers;
-use crate::link::Link;
-use crate::lost;
-use crate::order::{
-    CLOSE_STDIN, DETACH, KILL, Keep, LogReport, Order, Output, Report, Step, TERMINATE, Text,
+use crate::keeper::control_protocol::{
+    CLOSE_STDIN, DETACH, KILL, Keep, LaunchStep, LogReport, Order, OsText, Output, Report, TERMINATE,
 };
-use crate::record::{Cause, EndRecord, Moment, SessionRecord};
+use crate::keeper::{KILL_LIMIT, TERM_GRACE};
 use crate::session::Ended;
-use crate::session_folder::SessionFolder;
+use crate::session::folder::SessionFolder;
+use crate::session::record::{Cause, EndRecord, Moment, SessionRecord};
+use crate::supervise::keeper_link::Link;
+use crate::supervise::spare_keeper::Keepers;
 
+pub(crate) mod keeper_link;
+mod keeper_lost;
 mod reconnect;
+pub(crate) mod spare_keeper;
 
-/// After the command's end its pipes are at theirs, unless somebody outside its tree holds them open.
+/// After the command's end its pipes end too, unless a process outside its tree holds them open.
 const DRAIN_LIMIT: Duration = Duration::from_millis(200);
 
-/// A keeper that has not finished this long after it was asked to will not.
+/// A keeper that has not finished this long after a request to end is given up.
 const KEEPER_LIMIT: Duration = TERM_GRACE.saturating_add(KILL_LIMIT).saturating_add(Duration::from_secs(2));
 
-/// Requests that wait to be served; more of them wait in the asking calls.
-const MAX_ASKS: usize = 16;
+/// How many requests wait in the queue. Further ones wait in their calls.
+const MAX_QUEUED_REQUESTS: usize = 16;
 
-/// The keeper of a detached session ends it in time; only should it fail to, the engine asks again.
+/// The keeper of a detached session enforces its timeout. If it fails to, the engine asks again
+/// after this margin.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum SupervisorRequest {
     Terminate,
     Kill,
     CloseStdin,
-    /// Answered with the reason when it cannot be; not at all when the command is over.
+    /// Answers with the reason if the session cannot be detached. Does not answer if the command is
+    /// over.
     Detach(Vec<u8>, oneshot::Sender<Result<(), String>>),
 }
 
-/// The descriptors of a command besides its directory, and who reads its output.
+/// `Wiring` is the descriptors of a command, apart from its directory, and the collector of its
+/// output.
 pub(crate) struct Wiring {
     pub(crate) stdin: Option<OwnedFd>,
     pub(crate) sinks: Vec<OwnedFd>,
@@ -58,51 +63,53 @@ pub(crate) struct Wiring {
     pub(crate) collector: Collector,
 }
 
-/// What the keeper of a session that can be detached gets besides.
+/// `KeepWiring` is what the keeper of a detachable session gets in addition.
 pub(crate) struct KeepWiring {
     pub(crate) folder: Arc<SessionFolder>,
-    /// The folder, locked.
+    /// The folder's handle, which holds its lock.
     pub(crate) handle: OwnedFd,
     pub(crate) feed: Option<OwnedFd>,
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// The two moments a supervisor tells of. Dropping `asks` ends the command, unless it was detached.
+/// `Supervised` reports two events: the start and the end. Dropping `requests` ends the command,
+/// unless it was detached.
 pub(crate) struct Supervised {
     pub(crate) started: oneshot::Receiver<Result<Started, ProcessError>>,
-    pub(crate) ended: oneshot::Receiver<Over>,
-    pub(crate) asks: mpsc::Sender<Ask>,
+    pub(crate) ended: oneshot::Receiver<EndedCommand>,
+    pub(crate) requests: mpsc::Sender<SupervisorRequest>,
 }
 
-/// A command that is over.
-pub(crate) struct Over {
+/// `EndedCommand` is how a command ended, and its output.
+pub(crate) struct EndedCommand {
     pub(crate) ended: Ended,
     pub(crate) captured: Captured,
-    /// Whether it was in the hands of its keeper by then, with its end on record.
+    /// Whether the session was detached by then, with its exit recorded.
     pub(crate) detached: bool,
 }
 
-/// A detached session of an engine before us.
+/// `Adopted` is a detached session of a previous engine.
 pub(crate) struct Adopted {
-    pub(crate) ended: oneshot::Receiver<Over>,
-    pub(crate) asks: mpsc::Sender<Ask>,
-    /// Comes, or is dropped, when its keeper has answered or nobody will.
+    pub(crate) ended: oneshot::Receiver<EndedCommand>,
+    pub(crate) requests: mpsc::Sender<SupervisorRequest>,
+    /// Fires, or is dropped, when the keeper has answered or nobody will.
     pub(crate) ready: oneshot::Receiver<()>,
 }
 
 pub(crate) struct Started {
     pub(crate) pid: i32,
     pub(crate) started_at: SystemTime,
-    /// The process that was started to keep it.
+    /// The PID of the guard.
     pub(crate) guard: Option<i32>,
 }
 
 pub(crate) fn supervise(keepers: Arc<Keepers>, command: Command, wiring: Wiring) -> Supervised {
     let (started_tx, started) = oneshot::channel();
     let (ended_tx, ended) = oneshot::channel();
-    let (asks, asks_rx) = mpsc::channel(MAX_ASKS);
+    let (requests, requests_rx) = mpsc::channel(MAX_QUEUED_REQUESTS);
     tokio::spawn(async move {
-        let mut supervisor = match Supervisor::start(&keepers, command, wiring, asks_rx, started_tx).await {
+        let mut supervisor = match Supervisor::start(&keepers, command, wiring, requests_rx, started_tx).await
+        {
             Ok(supervisor) => supervisor,
             Err((started, err)) => {
                 let _ = started.send(Err(err));
@@ -110,14 +117,15 @@ pub(crate) fn supervise(keepers: Arc<Keepers>, command: Command, wiring: Wiring)
             }
         };
         let mut collector = std::mem::replace(&mut supervisor.collector, Collector::Nothing);
-        let verdict = supervisor.watch(&mut collector).await;
-        supervisor.finish(verdict, collector, ended_tx).await;
+        let conclusion = supervisor.watch(&mut collector).await;
+        supervisor.finish(conclusion, collector, ended_tx).await;
         keepers.start_spare();
     });
-    Supervised { started, ended, asks }
+    Supervised { started, ended, requests }
 }
 
-/// Takes over a session that was detached before; `stdin` is given what feeds it.
+/// Adopts a session that was detached before. Stores the write end of its standard input in
+/// `stdin`.
 pub(crate) fn adopt(
     folder: Arc<SessionFolder>,
     record: Arc<SessionRecord>,
@@ -125,10 +133,10 @@ pub(crate) fn adopt(
 ) -> Adopted {
     let (ended_tx, ended) = oneshot::channel();
     let (ready_tx, ready) = oneshot::channel();
-    let (asks, asks_rx) = mpsc::channel(MAX_ASKS);
+    let (requests, requests_rx) = mpsc::channel(MAX_QUEUED_REQUESTS);
     let mut supervisor = Supervisor {
-        link: Link::found(),
-        asks: asks_rx,
+        link: Link::unconnected(),
+        requests: requests_rx,
         collector: Collector::Nothing,
         started_tx: None,
         keeper: PathBuf::new(),
@@ -142,7 +150,7 @@ pub(crate) fn adopt(
         detached: true,
         detaching: None,
         greeting: Some((stdin, ready_tx)),
-        asked: Vec::new(),
+        sent_requests: Vec::new(),
         timed_out: false,
         cancelled: false,
         killed: false,
@@ -150,10 +158,10 @@ pub(crate) fn adopt(
     };
     tokio::spawn(async move {
         let mut collector = Collector::Nothing;
-        let verdict = supervisor.watch(&mut collector).await;
-        supervisor.finish(verdict, collector, ended_tx).await;
+        let conclusion = supervisor.watch(&mut collector).await;
+        supervisor.finish(conclusion, collector, ended_tx).await;
     });
-    Adopted { ended, asks, ready }
+    Adopted { ended, requests, ready }
 }
 
 fn deadline_of(record: &SessionRecord) -> Option<Instant> {
@@ -166,40 +174,40 @@ type StartedSender = oneshot::Sender<Result<Started, ProcessError>>;
 
 struct Supervisor {
     link: Link,
-    asks: mpsc::Receiver<Ask>,
+    requests: mpsc::Receiver<SupervisorRequest>,
     collector: Collector,
     started_tx: Option<StartedSender>,
-    /// These three for error messages.
+    /// The next three fields are for error messages.
     keeper: PathBuf,
     program: String,
     directory: String,
     begun: Instant,
     deadline: Option<Instant>,
     pid: Option<i32>,
-    /// Of a session that can be detached.
+    /// Set for a session that can be detached.
     folder: Option<Arc<SessionFolder>>,
-    /// Of a session that another engine started.
+    /// Set for a session that another engine started.
     record: Option<Arc<SessionRecord>>,
     detached: bool,
-    /// Who waits to hear that it is.
+    /// The caller that waits for the detach to finish.
     detaching: Option<oneshot::Sender<Result<(), String>>>,
-    /// Served when the keeper of an adopted session has answered for the first time.
+    /// Used when the keeper of an adopted session answers for the first time.
     greeting: Option<(OwnedMutexGuard<Option<pipe::Sender>>, oneshot::Sender<()>)>,
-    /// What a new connection has to be told first.
-    asked: Vec<u8>,
+    /// The requests to send first over a new connection.
+    sent_requests: Vec<u8>,
     timed_out: bool,
     cancelled: bool,
     killed: bool,
-    /// When the keeper is given up, once it was asked to finish.
+    /// When the supervisor gives up on a keeper that was asked to end.
     give_up: Option<Instant>,
 }
 
-enum Verdict {
+enum Conclusion {
     Refused(ProcessError),
     Ended(EndRecord),
     KeeperLost,
-    /// Detached, and we are not wanted any more.
-    Left,
+    /// The session is detached and this engine is shutting down.
+    Detached,
 }
 
 impl Supervisor {
@@ -207,7 +215,7 @@ impl Supervisor {
         keepers: &Keepers,
         command: Command,
         wiring: Wiring,
-        asks: mpsc::Receiver<Ask>,
+        requests: mpsc::Receiver<SupervisorRequest>,
         started: StartedSender,
     ) -> Result<Self, (StartedSender, ProcessError)> {
         let begun = Instant::now();
@@ -235,16 +243,16 @@ impl Supervisor {
             deadline = deadline.and_then(|timeout| timeout.checked_add(TIMEOUT_MARGIN));
         }
         let (cwd, directory) = match command.cwd {
-            Cwd::Path(path) => (Some(Text::from(&path)), path.display().to_string()),
+            Cwd::Path(path) => (Some(OsText::from(&path)), path.display().to_string()),
             Cwd::Dir(directory) => {
                 descriptors.push(directory);
                 (None, "the given directory".to_owned())
             }
         };
         let order = Order {
-            program: Text::from(&command.program),
-            args: command.args.iter().map(Text::from).collect(),
-            env: command.env.iter().map(|(name, value)| (Text::from(name), Text::from(value))).collect(),
+            program: OsText::from(&command.program),
+            args: command.args.iter().map(OsText::from).collect(),
+            env: command.env.iter().map(|(name, value)| (OsText::from(name), OsText::from(value))).collect(),
             cwd,
             stdin,
             output: wiring.output,
@@ -258,7 +266,7 @@ impl Supervisor {
         }
         Ok(Self {
             link,
-            asks,
+            requests,
             collector: wiring.collector,
             started_tx: Some(started),
             keeper: keepers.options.keeper.clone(),
@@ -272,7 +280,7 @@ impl Supervisor {
             detached: false,
             detaching: None,
             greeting: None,
-            asked: Vec::new(),
+            sent_requests: Vec::new(),
             timed_out: false,
             cancelled: false,
             killed: false,
@@ -280,41 +288,41 @@ impl Supervisor {
         })
     }
 
-    /// Serves everything that can happen until the command is over, then takes what is left in its pipes.
-    async fn watch(&mut self, collector: &mut Collector) -> Verdict {
+    /// Serves requests and events until the command is over, then reads what is left in its pipes.
+    async fn watch(&mut self, collector: &mut Collector) -> Conclusion {
         let collect = collector.collect();
         tokio::pin!(collect);
         let mut collected = false;
-        let mut asked_for = true;
-        let verdict = loop {
+        let mut callers_remain = true;
+        let conclusion = loop {
             tokio::select! {
                 report = self.link.report() => match report {
                     Some(Report::Started { pid }) => self.started(pid),
-                    Some(Report::Refused { step, errno, reason }) => break Verdict::Refused(self.refusal(step, errno, reason)),
+                    Some(Report::Refused { step, errno, reason }) => break Conclusion::Refused(self.refusal(step, errno, reason)),
                     Some(Report::Detached) => self.answer_detach(Ok(())),
                     Some(Report::NotDetached { reason }) => self.answer_detach(Err(reason)),
-                    Some(Report::Ended(end)) => break Verdict::Ended(end),
+                    Some(Report::Ended(end)) => break Conclusion::Ended(end),
                     None if self.detached => {
-                        if let Some(verdict) = self.reconnect().await {
-                            break verdict;
+                        if let Some(conclusion) = self.reconnect().await {
+                            break conclusion;
                         }
                     }
-                    None => break Verdict::KeeperLost,
+                    None => break Conclusion::KeeperLost,
                 },
-                ask = self.asks.recv(), if asked_for => match ask {
-                    Some(Ask::Kill) => {
+                ask = self.requests.recv(), if callers_remain => match ask {
+                    Some(SupervisorRequest::Kill) => {
                         self.killed = true;
                         self.request(KILL).await;
                     }
-                    Some(Ask::Terminate) => self.cancel().await,
-                    Some(Ask::CloseStdin) => {
+                    Some(SupervisorRequest::Terminate) => self.cancel().await,
+                    Some(SupervisorRequest::CloseStdin) => {
                         self.note_request(CLOSE_STDIN);
                         self.link.request(&[CLOSE_STDIN]).await;
                     }
-                    Some(Ask::Detach(record, answer)) => self.detach(&record, answer).await,
-                    None if self.detached => break Verdict::Left,
+                    Some(SupervisorRequest::Detach(record, answer)) => self.detach(&record, answer).await,
+                    None if self.detached => break Conclusion::Detached,
                     None => {
-                        asked_for = false;
+                        callers_remain = false;
                         self.cancel().await;
                     }
                 },
@@ -325,31 +333,37 @@ impl Supervisor {
                         self.request(TERMINATE).await;
                     }
                 }
-                () = at(self.give_up) => break Verdict::KeeperLost,
+                () = at(self.give_up) => break Conclusion::KeeperLost,
                 () = &mut collect, if !collected => collected = true,
             }
         };
         if !collected {
             let _ = tokio::time::timeout(DRAIN_LIMIT, &mut collect).await;
         }
-        verdict
+        conclusion
     }
 
-    async fn finish(mut self, verdict: Verdict, collector: Collector, ended_tx: oneshot::Sender<Over>) {
-        let end = match verdict {
-            Verdict::Left => return,
-            Verdict::Refused(err) => {
+    async fn finish(
+        mut self,
+        conclusion: Conclusion,
+        collector: Collector,
+        ended_tx: oneshot::Sender<EndedCommand>,
+    ) {
+        let end = match conclusion {
+            Conclusion::Detached => return,
+            Conclusion::Refused(err) => {
                 if let Some(started) = self.started_tx.take() {
                     let _ = started.send(Err(err));
                 }
                 self.link.reap().await;
                 return;
             }
-            Verdict::Ended(end) => end,
-            Verdict::KeeperLost => self.lose().await,
+            Conclusion::Ended(end) => end,
+            Conclusion::KeeperLost => self.end_after_keeper_loss().await,
         };
         if let Some(started) = self.started_tx.take() {
-            let source = std::io::Error::other(format!("it ended before it could start `{}`", self.program));
+            let source =
+                std::io::Error::other(format!("the keeper ended before it could start `{}`", self.program));
             let _ = started.send(Err(ProcessError::Keeper { keeper: self.keeper.clone(), source }));
         }
         let mut captured = collector.finish().await;
@@ -359,7 +373,8 @@ impl Supervisor {
             ended.log_error = captured.report.error.take();
         }
         ended.timed_out |= self.timed_out;
-        // Of a detached session every engine has to tell the same, so the record decides; others are ours alone.
+        // All engines must report the same for a detached session, so its record decides. Other
+        // sessions belong to this engine alone.
         if !self.detached {
             ended.ended_at = SystemTime::now();
             ended.duration = self.begun.elapsed();
@@ -367,18 +382,18 @@ impl Supervisor {
             ended.killed = self.killed;
         }
         self.link.reap().await;
-        // Nobody waits any more, so nobody will know of the log.
-        let over = Over { ended, captured, detached: self.detached };
-        if let Err(Over { captured: Captured { log: Some(log), .. }, .. }) = ended_tx.send(over) {
+        // Nobody waits any more, so nobody can learn of the log.
+        let over = EndedCommand { ended, captured, detached: self.detached };
+        if let Err(EndedCommand { captured: Captured { log: Some(log), .. }, .. }) = ended_tx.send(over) {
             let _ = std::fs::remove_file(&log.path);
         }
     }
 
-    /// Ends what the keeper has left, and writes down what it could not.
-    async fn lose(&mut self) -> EndRecord {
+    /// Ends what the keeper left, and records the exit that the keeper could not.
+    async fn end_after_keeper_loss(&mut self) -> EndRecord {
         match &self.record {
-            Some(record) => lost::end_strays(record).await,
-            None => lost::end_orphans(&mut self.link, self.pid).await,
+            Some(record) => keeper_lost::end_strays(record).await,
+            None => keeper_lost::end_orphans(&mut self.link, self.pid).await,
         }
         let end = EndRecord {
             code: None,
@@ -390,7 +405,7 @@ impl Supervisor {
             duration_ms: self.age_ms(),
         };
         if let Some(folder) = self.folder.as_ref().filter(|_| self.detached) {
-            // If it cannot be written, the next engine comes to the same conclusion.
+            // If this fails, the next engine comes to the same conclusion.
             let _ = folder.write_end(&end);
         }
         end
@@ -407,7 +422,7 @@ impl Supervisor {
     fn started(&mut self, pid: i32) {
         self.pid = Some(pid);
         if let Some(started) = self.started_tx.take() {
-            // How long its keeper took to start is not the command's time.
+            // The start-up time of the keeper does not count as the command's time.
             self.begun = Instant::now();
             let started_at = SystemTime::now();
             let _ = started.send(Ok(Started { pid, started_at, guard: self.link.child_pid() }));
@@ -419,7 +434,7 @@ impl Supervisor {
         self.request(TERMINATE).await;
     }
 
-    /// Asks for the end.
+    /// Asks the keeper to end the command.
     async fn request(&mut self, request: u8) {
         self.give_up.get_or_insert_with(|| Instant::now() + KEEPER_LIMIT);
         self.note_request(request);
@@ -439,21 +454,21 @@ impl Supervisor {
         }
     }
 
-    fn refusal(&self, step: Step, errno: Option<i32>, reason: String) -> ProcessError {
+    fn refusal(&self, step: LaunchStep, errno: Option<i32>, reason: String) -> ProcessError {
         let source = match errno {
             Some(errno) => std::io::Error::from_raw_os_error(errno),
             None => std::io::Error::other(reason.clone()),
         };
         match step {
-            Step::Sandbox => ProcessError::SandboxUnavailable { reason },
-            Step::Directory => ProcessError::Directory { directory: self.directory.clone(), source },
-            Step::Program => ProcessError::Program { program: self.program.clone(), source },
-            Step::Order => ProcessError::Prepare(source),
+            LaunchStep::Sandbox => ProcessError::SandboxUnavailable { reason },
+            LaunchStep::Directory => ProcessError::Directory { directory: self.directory.clone(), source },
+            LaunchStep::Program => ProcessError::Program { program: self.program.clone(), source },
+            LaunchStep::Order => ProcessError::Prepare(source),
         }
     }
 }
 
-/// Never, when there is no such moment.
+/// Sleeps until `moment`, or for ever if there is none.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

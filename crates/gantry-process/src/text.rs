@@ -1,6 +1,7 @@
-//! Bytes to text at the edges of a cut: no character is split, and broken bytes become U+FFFD as in a whole decode.
+//! Decodes bytes at the edges of a cut. No character is split, and invalid bytes become U+FFFD as
+//! in a decode of the whole.
 
-/// The last `limit` characters of `bytes`, decoded; and how many characters there are in all.
+/// Returns the last `limit` characters of `bytes`, decoded, and the number of all characters.
 pub(crate) fn tail(bytes: &[u8], limit: usize) -> (String, u64) {
     let text = String::from_utf8_lossy(bytes);
     let total = text.chars().count();
@@ -14,13 +15,14 @@ fn last_chars(text: &str, limit: usize, total: usize) -> &str {
     }
 }
 
-/// Decodes `bytes`, which were cut out of something longer at their start, without the half character there.
+/// Decodes `bytes`, which were cut out of something longer, and drops the partial character at the
+/// start.
 pub(crate) fn decode_from_cut(bytes: &[u8], limit: usize) -> String {
     let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     tail(&bytes[continuation..], limit).0
 }
 
-/// Decodes the first `limit` bytes, less a character that the cut would split.
+/// Decodes the first `limit` bytes, without a character that the cut would split.
 pub(crate) fn head(bytes: &[u8], limit: usize) -> String {
     if bytes.len() <= limit {
         return String::from_utf8_lossy(bytes).into_owned();
@@ -29,7 +31,7 @@ pub(crate) fn head(bytes: &[u8], limit: usize) -> String {
     String::from_utf8_lossy(&cut[..cut.len() - unfinished(cut)]).into_owned()
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// Counts the bytes at the end that begin an incomplete character.
 pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let byte = bytes[bytes.len() - back];
@@ -40,7 +42,8 @@ pub(crate) fn unfinished(bytes: &[u8]) -> usize {
             0xF0..=0xF4 => 4,
             _ => 1,
         };
-        // `E0 80` and the like can never become a character; the standard decoder knows.
+        // `E0 80` and similar sequences can never become a character; the standard decoder decides
+        // that.
         let tail = &bytes[bytes.len() - back..];
         let open = std::str::from_utf8(tail).is_err_and(|err| err.error_len().is_none());
         return if needed > back && open { back } else { 0 };
@@ -48,7 +51,8 @@ pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     0
 }
 
-/// Counts the characters of a stream as one decode of the whole would, whatever the chunks.
+/// `CharCounter` counts the characters of a stream as a decode of the whole would, for any division
+/// into chunks.
 #[derive(Debug, Default)]
 pub(crate) struct CharCounter {
     counted: u64,
@@ -105,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counting_does_not_depend_on_the_chunks(bytes in proptest::collection::vec(prop_oneof![
+        fn count_does_not_depend_on_chunking(bytes in proptest::collection::vec(prop_oneof![
             any::<u8>(), Just(0xE2), Just(0x82), Just(0xAC), Just(0xF0), Just(0x9F), Just(b'a')], 0..60), size in 1usize..8) {
             let mut counter = CharCounter::default();
             bytes.chunks(size).for_each(|chunk| counter.feed(chunk));

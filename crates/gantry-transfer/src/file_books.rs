@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_files::{FileError, FileMeta, Manifest, ManifestKind, PartRecords, Partial, Scope, Source, media};
+use gantry_files::{
+    FileError, FileMeta, Manifest, ManifestKind, PartRecords, PartialFile, Scope, Source, media,
+};
 use gantry_protocol::{
     ManifestPage, SentKind, TransferMake, TransferOpened, TransferParts, TransferPrepared, WireEntry,
     WireEntryKind,
@@ -93,7 +95,7 @@ impl FileBooks {
     ) -> Result<TransferOpened, FileError> {
         let (opened, source) = match scope.open(path) {
             Ok(file) => {
-                file.check_tells_size()?;
+                file.check_reports_size()?;
                 let version = version(&file.meta);
                 let opened = TransferOpened {
                     kind: SentKind::File,
@@ -255,7 +257,7 @@ impl FileBooks {
             if !is_wanted() {
                 return Err(FileError::Cancelled);
             }
-            let opened = scope.open_noted_partial(path, &name, &note);
+            let opened = scope.open_recorded_partial(path, &name, &note);
             // Whoever has the part now may need its turn to let go of it.
             drop(held);
             match opened {
@@ -418,7 +420,7 @@ impl Origin for Source {
 
 /// A part that is written down as long as it is one.
 struct Arriving {
-    partial: Partial,
+    partial: PartialFile,
     records: PartRecords,
     turn: Turn,
     transfer: String,

@@ -344,7 +344,7 @@ async fn processes(places: &Places) -> Result<Processes> {
 /// Tells the gateway of background processes of this machine that end. What it cannot write down is offered again by
 /// the next gateway.
 async fn tell_ends(processes: Processes, gateway: Arc<Gateway>) {
-    let mut ends = processes.ends();
+    let mut ends = processes.exit_reports();
     while let Some(report) = ends.next().await {
         if gateway.process_ended(LOCAL_NODE, &process_end(&report)).await.is_ok() {
             let _ = processes.acknowledge(report.event_id).await;

@@ -1,8 +1,8 @@
-//! A file as lines with their endings, indexed in one pass.
+//! Indexes a file as lines with their endings, in one pass.
 
 use memchr::memchr_iter;
 
-/// How a line ends.
+/// `Ending` says how a line ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Lf,
@@ -23,7 +23,7 @@ impl Ending {
 
 pub(super) struct Lines<'a> {
     bytes: &'a [u8],
-    /// Where each line starts, and the end of the last.
+    /// Where each line starts, and where the last one ends.
     starts: Vec<usize>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Line<'a> {
     pub(super) ending: Ending,
 }
 
-/// Which endings occur.
+/// `Endings` says which endings occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Endings {
     pub(super) lf: bool,
@@ -55,7 +55,7 @@ impl<'a> Lines<'a> {
         self.starts.len() - 1
     }
 
-    /// The bytes of lines `from..to`.
+    /// Returns the bytes of the lines `from..to`.
     pub(super) fn bytes(&self, from: usize, to: usize) -> &'a [u8] {
         match (self.starts.get(from), self.starts.get(to)) {
             (Some(start), Some(end)) => self.bytes.get(*start..*end).unwrap_or_default(),

@@ -1,14 +1,15 @@
-//! Reads a unified diff of one file, as programs write it and as people and models do: without file headers, with wrong
-//! counts, with bare `@@` headers, inside a code fence.
+//! Reads a unified diff of one file. It accepts what programs write, and also what people and
+//! models write: without file headers, with wrong counts, with bare `@@` headers, inside a code
+//! fence.
 
 use super::{PatchError, lines::Ending};
 
-/// A patch for one file.
+/// `FilePatch` is a patch for one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch<'a> {
-    /// Without `a/`; `None` when the header is missing or says `/dev/null`.
+    /// Without `a/`; `None` if the header is missing or is `/dev/null`.
     pub old_path: Option<&'a str>,
-    /// Without `b/`; `None` when the header is missing or says `/dev/null`.
+    /// Without `b/`; `None` if the header is missing or is `/dev/null`.
     pub new_path: Option<&'a str>,
     pub kind: PatchKind,
     pub hunks: Vec<Hunk<'a>>,
@@ -21,17 +22,17 @@ pub enum PatchKind {
     Delete,
 }
 
-/// A change, with the lines around it.
+/// `Hunk` is one change, with the lines around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk<'a> {
     /// The `@@` line.
     pub header: &'a str,
-    /// Where the header says it goes; `None` for a bare `@@`.
+    /// The place in the header; `None` for a bare `@@`.
     pub ranges: Option<Ranges>,
     pub lines: Vec<HunkLine<'a>>,
 }
 
-/// The numbers of a hunk header.
+/// `Ranges` holds the numbers of a hunk header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranges {
     pub old_start: u32,
@@ -55,13 +56,14 @@ pub enum LineRole {
 }
 
 impl Hunk<'_> {
-    /// The line, from 1, where the header says the hunk's old lines begin, or where it inserts.
+    /// Returns the line, from 1, where the hunk's old lines begin according to the header, or where
+    /// it inserts.
     pub(super) fn first_line(&self) -> Option<i64> {
-        // A range of no lines names the line before it.
+        // An empty range names the line before it.
         self.ranges.map(|ranges| i64::from(ranges.old_start) + i64::from(ranges.old_count == 0))
     }
 
-    /// The hunk that undoes this one.
+    /// Returns the hunk that undoes this one.
     pub(super) fn reversed(&self) -> Self {
         let mut reversed = self.clone();
         for line in &mut reversed.lines {
@@ -81,9 +83,9 @@ impl Hunk<'_> {
     }
 }
 
-/// Reads a patch.
+/// Parses a patch.
 pub fn parse(patch: &str) -> Result<FilePatch<'_>, PatchError> {
-    let mut reader = Reader { lines: unfenced(patch), next: 0, without_cr: false };
+    let mut reader = PatchReader { lines: unfenced(patch), next: 0, without_cr: false };
     let mut header = Header::default();
     let mut hunks = Vec::new();
     while let Some(line) = reader.peek(0) {
@@ -100,7 +102,7 @@ pub fn parse(patch: &str) -> Result<FilePatch<'_>, PatchError> {
     header.finish(hunks)
 }
 
-/// The lines of a patch, without the code fence around it.
+/// Returns the lines of a patch, without the code fence around it.
 fn unfenced(patch: &str) -> Vec<&str> {
     let lines: Vec<&str> =
         patch.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line)).collect();
@@ -109,12 +111,12 @@ fn unfenced(patch: &str) -> Vec<&str> {
         |line: &&str| is_fence(line) || ["@@", "--- ", "diff "].iter().any(|start| line.starts_with(start));
     let Some(start) = lines.iter().position(begins) else { return lines };
     let start = start + usize::from(lines.get(start).is_some_and(is_fence));
-    // No line of a diff begins with a fence: those inside a file have a sign in front.
+    // No line of a diff begins with a fence, because lines of a file have a sign in front.
     let rest = lines.get(start..).unwrap_or_default();
     rest.iter().take_while(|line| !is_fence(line)).copied().collect()
 }
 
-/// What stands above the hunks.
+/// `Header` is what precedes the hunks.
 #[derive(Default)]
 struct Header<'a> {
     old: Option<&'a str>,
@@ -126,7 +128,7 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    fn read(&mut self, reader: &Reader<'a>, after_hunks: bool) -> Result<(), PatchError> {
+    fn read(&mut self, reader: &PatchReader<'a>, after_hunks: bool) -> Result<(), PatchError> {
         let line = reader.peek(0).unwrap_or_default().trim_end_matches('\r');
         if let Some(names) = line.strip_prefix("diff --git ") {
             if let Some(first) = self.git.or(self.new).or(self.old).or(after_hunks.then_some("the first")) {
@@ -175,19 +177,20 @@ fn several(first: &str, second: &str) -> PatchError {
     PatchError::SeveralFiles { first: first.to_owned(), second: second.to_owned() }
 }
 
-/// The path of a `---` or `+++` line, without the time some programs add.
+/// Returns the path of a `---` or `+++` line, without the time that some programs add.
 fn path_of(rest: &str) -> &str {
     rest.split('\t').next().unwrap_or(rest).trim_end()
 }
 
-struct Reader<'a> {
+struct PatchReader<'a> {
     lines: Vec<&'a str>,
     next: usize,
-    /// Whether the whole patch came with CRLF, its headers too, so that the CR is not the file's.
+    /// Whether the whole patch, headers included, has CRLF, so that the CR does not belong to the
+    /// file.
     without_cr: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PatchReader<'a> {
     fn peek(&self, ahead: usize) -> Option<&'a str> {
         self.lines.get(self.next + ahead).copied()
     }
@@ -201,8 +204,8 @@ impl<'a> Reader<'a> {
         starts(index, "--- ") && starts(index + 1, "+++ ")
     }
 
-    /// Whether the next file of a patch begins here. Its header looks like a removed and an added line, so it takes a
-    /// hunk below it to tell.
+    /// Reports whether the next file of a patch begins here. Its header looks like a removed and an
+    /// added line, so only a hunk below it makes the difference.
     fn is_next_file(&self, index: usize) -> bool {
         self.is_file_header_at(index) && self.lines.get(index + 2).is_some_and(|line| line.starts_with("@@ "))
     }
@@ -243,7 +246,7 @@ impl<'a> Reader<'a> {
         Ok(Hunk { header, ranges, lines })
     }
 
-    /// Where the body ends by the header's counts, if they can be right.
+    /// Returns where the body ends by the header's counts, if they can be right.
     fn counted_end(&self, ranges: Ranges) -> Option<usize> {
         let (mut old, mut new) = (ranges.old_count, ranges.new_count);
         let mut index = self.next;
@@ -271,7 +274,7 @@ impl<'a> Reader<'a> {
         (!goes_on).then_some(index)
     }
 
-    /// Where the body ends by what its lines look like.
+    /// Returns where the body ends by the look of its lines.
     fn recounted_end(&self) -> Result<usize, PatchError> {
         let mut end = self.next;
         let mut changes = false;
@@ -295,7 +298,8 @@ impl<'a> Reader<'a> {
             changes |= line.starts_with(['+', '-']);
             end += 1;
         }
-        // Blank lines at the end separate hunks, or came with the quoting; as context they would be a guess.
+        // Blank lines at the end separate hunks or come from quoting. As context they would be a
+        // guess.
         while end > self.next
             && self.lines.get(end - 1).is_some_and(|line| line.trim_end_matches('\r').is_empty())
         {
@@ -309,7 +313,7 @@ impl<'a> Reader<'a> {
             Some(b'-') => (LineRole::Removed, line.get(1..)),
             Some(b'+') => (LineRole::Added, line.get(1..)),
             Some(b' ') => (LineRole::Context, line.get(1..)),
-            // An empty line, or one that begins with a tab, has lost the space in front.
+            // An empty line, or one that begins with a tab, has lost its leading space.
             _ => (LineRole::Context, Some(line)),
         };
         let content = content.unwrap_or_default();
@@ -321,7 +325,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Takes the newline from a line that `\ No newline at end of file` follows; a CR before it then belongs to the line.
+/// Removes the newline of a line that `\ No newline at end of file` follows. A CR before it then
+/// belongs to the line.
 fn drop_newline<'a>(line: &mut HunkLine<'a>, raw: &'a str, without_cr: bool) {
     if line.ending == Ending::CrLf && !without_cr {
         line.content = raw.get(raw.len().saturating_sub(line.content.len() + 1)..).unwrap_or(line.content);
@@ -329,7 +334,7 @@ fn drop_newline<'a>(line: &mut HunkLine<'a>, raw: &'a str, without_cr: bool) {
     line.ending = Ending::None;
 }
 
-/// Reads `@@ -a,b +c,d @@`; any other line that begins with `@@` names no place.
+/// Parses `@@ -a,b +c,d @@`. Any other line that begins with `@@` names no place.
 fn ranges_of(header: &str) -> Result<Option<Ranges>, &'static str> {
     let mut parts = header.trim_start_matches('@').split_whitespace();
     let (Some(old), Some(new)) = (parts.next(), parts.next()) else { return Ok(None) };

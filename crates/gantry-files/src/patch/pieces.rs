@@ -1,6 +1,7 @@
-//! The new content of a file as pieces: long stretches of the old one borrowed, what a patch adds owned.
+//! Holds the new content of a file as pieces: long stretches of the old content are borrowed, and
+//! added lines are owned.
 //!
-//! A file of many megabytes is thus never held twice; the pieces are written one after the other.
+//! This avoids holding a file of many megabytes twice. The pieces are written one after the other.
 
 use std::borrow::Cow;
 
@@ -32,7 +33,8 @@ impl<'a> Pieces<'a> {
         self.parts.last().is_some_and(|part| part.ends_with(b"\n"))
     }
 
-    /// Takes the newline at the end away. A piece ends with a whole line, so its ending is never spread over two.
+    /// Removes the newline at the end. A piece ends with a whole line, so its ending is never split
+    /// over two pieces.
     pub(super) fn strip_newline(&mut self) {
         let Some(part) = self.parts.last_mut() else { return };
         let kept = part.strip_suffix(b"\r\n").or_else(|| part.strip_suffix(b"\n")).map(<[u8]>::len);

@@ -1,4 +1,5 @@
-//! Which lines of a stretch of text match. A pattern sees one line at a time, without its ending.
+//! Finds the matching lines in a stretch of text. A pattern sees one line at a time, without its
+//! ending.
 
 use grep_matcher::{LineMatchKind, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -7,25 +8,25 @@ use regex::bytes::Regex;
 
 use super::{BEYOND_BYTES, LINE_CHARS, SearchError};
 
-/// A matching line.
+/// `MatchingLine` is a matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct MatchingLine {
     pub(super) number: u64,
     pub(super) content: String,
     pub(super) beyond: String,
 }
 
-/// A pattern, ready to look at lines.
+/// `LineMatcher` is a compiled pattern.
 pub(super) enum LineMatcher {
-    /// Runs over whole stretches of text and cannot match across lines.
+    /// This runs over whole stretches of text and cannot match across lines.
     Stretch(RegexMatcher),
-    /// Mentions line ends or the ends of the text, so that it must see each line alone.
+    /// The pattern mentions line ends or the ends of the text, so it must see each line alone.
     Alone(Regex),
 }
 
 impl LineMatcher {
     pub(super) fn new(pattern: &str) -> Result<Self, SearchError> {
-        // The plain expression decides what is valid, and its messages are the ones people know.
+        // The plain regular expression decides what is valid, because people know its messages.
         let alone = Regex::new(pattern).map_err(|error| SearchError::Pattern(error.to_string()))?;
         if pattern.contains("\\A") || pattern.contains("\\z") {
             return Ok(Self::Alone(alone));
@@ -36,9 +37,10 @@ impl LineMatcher {
         }
     }
 
-    /// Adds the matching lines of `text`, whole lines that begin with line `number`, until `lines` holds `wanted`.
-    pub(super) fn scan(&self, text: &[u8], number: &mut u64, lines: &mut Vec<Line>, wanted: usize) {
-        // Everything before `counted` is in `number`.
+    /// Adds the matching lines of `text` until `lines` holds `wanted`. `text` is whole lines and
+    /// begins with line `number`.
+    pub(super) fn scan(&self, text: &[u8], number: &mut u64, lines: &mut Vec<MatchingLine>, wanted: usize) {
+        // `number` includes everything before `counted`.
         let mut counted = 0;
         let mut position = 0;
         while position < text.len() && lines.len() < wanted {
@@ -48,14 +50,15 @@ impl LineMatcher {
                 *number += memchr_iter(b'\n', text.get(counted..start).unwrap_or_default()).count() as u64;
                 counted = start;
                 let (content, beyond) = beginning(bare);
-                lines.push(Line { number: *number, content, beyond });
+                lines.push(MatchingLine { number: *number, content, beyond });
             }
             position = end;
         }
         *number += memchr_iter(b'\n', text.get(counted..).unwrap_or_default()).count() as u64;
     }
 
-    /// The next line at or after `position`, a line's start, that may match: from its start to the next line's.
+    /// Returns the next line at or after `position` that may match, as a range up to the start of
+    /// the following line. `position` is the start of a line.
     fn next_line(&self, text: &[u8], position: usize) -> Option<(usize, usize)> {
         let rest = text.get(position..)?;
         let inside = match self {
@@ -86,9 +89,9 @@ fn without_ending(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The first characters of a line, and what follows them.
+/// Returns the first characters of a line, and what follows them.
 fn beginning(line: &[u8]) -> (String, String) {
-    // Four bytes a character at most: what lies behind cannot be part of it.
+    // A character has at most four bytes, so bytes beyond this cannot be part of it.
     let head = line.get(..LINE_CHARS * 4 + 4 + BEYOND_BYTES).unwrap_or(line);
     let text = String::from_utf8_lossy(head);
     match text.char_indices().nth(LINE_CHARS) {

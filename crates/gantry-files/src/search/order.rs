@@ -1,5 +1,5 @@
-//! The files below a directory in path order: each directory's names sorted, depth first. It holds one sorted list per
-//! level, never the whole tree.
+//! Lists the files below a directory in path order: the names of each directory sorted, depth
+//! first. It holds one sorted list per level, never the whole tree.
 
 use std::{ffi::CStr, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -8,27 +8,28 @@ use globset::GlobMatcher;
 use super::File;
 use crate::walk::{Folder, Kind, NotEntered, Skipped, Walk, is_git};
 
-/// Entries of one directory that are sorted and searched.
+/// How many entries of one directory are sorted and searched.
 pub const MAX_DIRECTORY_ENTRIES: usize = 1_000_000;
 
 pub(super) struct Ordered<'a> {
-    /// The base, until it was read.
+    /// The base; `None` once it was read.
     root: Option<Arc<Folder>>,
     levels: Vec<Level>,
     include: Option<&'a GlobMatcher>,
     buffer: Vec<u8>,
 }
 
-/// A directory whose entries are being handed out.
+/// `Level` is a directory whose entries are being returned.
 struct Level {
     folder: Arc<Folder>,
-    names: Names,
+    names: SortedNames,
     next: usize,
 }
 
-/// Sorted entries of a directory, their names one after the other in one buffer, each closed by NUL.
+/// `SortedNames` is the sorted entries of a directory. Their names are in one buffer, each terminated by
+/// NUL.
 #[derive(Default)]
-struct Names {
+struct SortedNames {
     bytes: Vec<u8>,
     entries: Vec<(usize, usize, Kind)>,
 }
@@ -71,7 +72,7 @@ impl<'a> Ordered<'a> {
     }
 
     fn push(&mut self, walk: &Walk<'_>, folder: Arc<Folder>, skipped: &mut Skipped) {
-        let mut names = Names::default();
+        let mut names = SortedNames::default();
         let mut crowded = false;
         let include = self.include;
         let result = walk.read(&folder, &mut self.buffer, |name, kind| {
@@ -104,7 +105,7 @@ fn included(include: Option<&GlobMatcher>, name: &CStr) -> bool {
     include.is_none_or(|glob| glob.is_match(OsStr::from_bytes(name.to_bytes())))
 }
 
-impl Names {
+impl SortedNames {
     fn push(&mut self, name: &CStr, kind: Kind) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
@@ -113,7 +114,8 @@ impl Names {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
-        // NUL closes every name and is smaller than any other byte, so a name comes before those it begins.
+        // NUL ends every name and is smaller than any other byte, so a name sorts before names that
+        // it is a prefix of.
         self.entries
             .sort_unstable_by(|left, right| bytes.get(left.0..left.1).cmp(&bytes.get(right.0..right.1)));
     }

@@ -1,5 +1,7 @@
-//! One file's text in a bounded buffer: UTF-8, or UTF-16 decoded; anything else counts as binary and has no lines. Whether
-//! a file is text from end to end is only found out when something in it matches.
+//! Reads one file's text in a bounded buffer: UTF-8, or decoded UTF-16. Anything else counts as
+//! binary and has no lines.
+//!
+//! Whether a file is text from start to end is checked only if something in it matches.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,50 +9,50 @@ use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE};
 use memchr::{memchr, memrchr};
 use rustix::io::{Errno, pread};
 
-use super::lines::{Line, LineMatcher};
+use super::lines::{LineMatcher, MatchingLine};
 
-/// Longest line that is searched; longer ones are skipped and counted.
+/// The longest line that is searched. Longer ones are skipped and counted.
 pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// Read at a time, unless a line is longer.
+/// How much is read at a time, unless a line is longer.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Bytes in which a NUL shows early that a file is binary.
+/// A NUL in these first bytes shows early that a file is binary.
 const BINARY_HEAD: usize = 4096;
 
-/// What the search of one file gave.
+/// `FileMatches` is the result of searching one file.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) lines: Vec<Line>,
+pub(super) struct FileMatches {
+    pub(super) lines: Vec<MatchingLine>,
     pub(super) long_lines: u64,
     pub(super) unreadable: bool,
 }
 
-/// Buffers a thread uses for one file after the other.
+/// `Scratch` holds buffers that a thread reuses for one file after the other.
 #[derive(Default)]
 pub(super) struct Scratch {
     text: Vec<u8>,
     raw: Vec<u8>,
 }
 
-/// Why reading a file's text ended early.
+/// `Stopped` says why reading a file's text ended early.
 enum Stopped {
     Binary,
     Unreadable,
 }
 
 impl Scratch {
-    /// Finds the first `wanted` matching lines of a file; gives up, with what it has, when told to.
+    /// Finds the first `wanted` matching lines of a file. On cancellation it returns what it has.
     pub(super) fn search(
         &mut self,
         file: BorrowedFd<'_>,
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
-    ) -> Outcome {
-        let mut outcome = Outcome::default();
+    ) -> FileMatches {
+        let mut outcome = FileMatches::default();
         match self.scan(file, matcher, wanted, give_up, &mut outcome) {
             Ok(()) => {}
-            Err(Stopped::Binary) => outcome = Outcome::default(),
-            Err(Stopped::Unreadable) => outcome = Outcome { unreadable: true, ..Outcome::default() },
+            Err(Stopped::Binary) => outcome = FileMatches::default(),
+            Err(Stopped::Unreadable) => outcome = FileMatches { unreadable: true, ..FileMatches::default() },
         }
         outcome
     }
@@ -61,13 +63,13 @@ impl Scratch {
         matcher: &LineMatcher,
         wanted: usize,
         give_up: &dyn Fn() -> bool,
-        outcome: &mut Outcome,
+        outcome: &mut FileMatches,
     ) -> Result<(), Stopped> {
         let Self { text, raw } = self;
         if text.len() < CHUNK_BYTES {
             text.resize(CHUNK_BYTES, 0);
         }
-        let mut source = Source::new(file, raw);
+        let mut source = TextReader::new(file, raw);
         let mut filled = source.begin(text)?;
         let whole = source.at_end;
         let mut number = 1;
@@ -134,7 +136,7 @@ fn is_text(bytes: &[u8]) -> bool {
 
 /// Reads a file from its beginning and fails unless all of it is text.
 fn check_whole(
-    mut source: Source<'_>,
+    mut source: TextReader<'_>,
     text: &mut Vec<u8>,
     give_up: &dyn Fn() -> bool,
 ) -> Result<(), Stopped> {
@@ -146,7 +148,7 @@ fn check_whole(
         if memchr(0, bytes).is_some() {
             return Err(Stopped::Binary);
         }
-        // A character may be split by the end of the buffer, but not by the end of the file.
+        // The end of the buffer may split a character, but the end of the file may not.
         let valid = match std::str::from_utf8(bytes) {
             Ok(_) => filled,
             Err(error) if error.error_len().is_none() && !source.at_end => error.valid_up_to(),
@@ -160,8 +162,8 @@ fn check_whole(
     }
 }
 
-/// A file's bytes as UTF-8.
-struct Source<'a> {
+/// `TextReader` yields a file's bytes as UTF-8.
+struct TextReader<'a> {
     file: BorrowedFd<'a>,
     offset: u64,
     at_end: bool,
@@ -172,7 +174,7 @@ struct Source<'a> {
     raw_end: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> TextReader<'a> {
     fn new(file: BorrowedFd<'a>, raw: &'a mut Vec<u8>) -> Self {
         Self { file, offset: 0, at_end: false, decoder: None, raw, raw_start: 0, raw_end: 0 }
     }
@@ -182,7 +184,7 @@ impl<'a> Source<'a> {
         (self.raw_start, self.raw_end) = (0, 0);
     }
 
-    /// Reads the beginning, which tells the encoding, without its byte-order mark.
+    /// Reads the beginning, which determines the encoding, without its byte-order mark.
     fn begin(&mut self, text: &mut [u8]) -> Result<usize, Stopped> {
         let filled = self.fill(text, 0)?;
         let head = text.get(..filled).unwrap_or_default();
@@ -205,7 +207,8 @@ impl<'a> Source<'a> {
         Ok(filled - mark)
     }
 
-    /// Fills `text` from `filled` on until it is full or the file ends; returns how far it is filled.
+    /// Fills `text` from `filled` on until it is full or the file ends. Returns how far it is
+    /// filled.
     fn fill(&mut self, text: &mut [u8], mut filled: usize) -> Result<usize, Stopped> {
         while !self.at_end && filled < text.len() {
             let free = text.get_mut(filled..).unwrap_or_default();

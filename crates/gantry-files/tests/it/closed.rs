@@ -1,4 +1,4 @@
-//! A closed directory or file is out of reach in every kind of scope, by every spelling.
+//! A closed directory or file is out of reach in every kind of scope, by every form of its path.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -88,21 +88,21 @@ fn check(scope: &Scope, home: &Path) {
 }
 
 #[test]
-fn closed_in_a_contained_scope() {
+fn closed_paths_are_refused_in_a_contained_scope() {
     let fixture = fixture();
     let home = fixture.dir.path().canonicalize().unwrap().join("home");
     check(&fixture.files.contained(&home).unwrap(), &home);
 }
 
 #[test]
-fn closed_in_a_free_scope() {
+fn closed_paths_are_refused_in_a_free_scope() {
     let fixture = fixture();
     let home = fixture.dir.path().canonicalize().unwrap().join("home");
     check(&fixture.files.free(&home).unwrap(), &home);
 }
 
 #[test]
-fn no_scope_reaches_anything_from_a_closed_directory() {
+fn scope_with_a_closed_base_reaches_nothing() {
     let fixture = fixture();
     for path in ["home/data", "home/data/inner", "home/work/link"] {
         let path = fixture.dir.path().join(path);
@@ -122,7 +122,7 @@ fn no_scope_reaches_anything_from_a_closed_directory() {
 }
 
 #[test]
-fn a_directory_that_holds_a_closed_one_stays_where_it_is() {
+fn directory_with_a_closed_one_inside_cannot_be_moved() {
     let fixture = fixture();
     let scope = fixture.files.free(fixture.dir.path()).unwrap();
     let err = scope.rename_new("home", "elsewhere", &GO).unwrap_err();
@@ -131,7 +131,7 @@ fn a_directory_that_holds_a_closed_one_stays_where_it_is() {
 }
 
 #[test]
-fn recursive_listings_do_not_enter_and_say_so() {
+fn recursive_listing_skips_and_reports_closed_directories() {
     let fixture = fixture();
     let scope = fixture.files.contained(fixture.dir.path()).unwrap();
     let listing = scope.list("home", ListOptions { recursive: true, limit: 99 }, &GO).unwrap();
@@ -143,7 +143,7 @@ fn recursive_listings_do_not_enter_and_say_so() {
 }
 
 #[test]
-fn made_later_it_is_closed_too() {
+fn path_created_later_is_closed() {
     let fixture = fixture();
     let home = fixture.dir.path().join("home");
     std::fs::create_dir_all(home.join("later/data/sub")).unwrap();
@@ -156,7 +156,7 @@ fn made_later_it_is_closed_too() {
 }
 
 #[test]
-fn moved_away_by_somebody_it_stays_closed() {
+fn moved_directory_stays_closed() {
     let fixture = fixture();
     let home = fixture.dir.path().join("home");
     std::fs::rename(home.join("data"), home.join("renamed")).unwrap();

@@ -1,4 +1,5 @@
-//! Nothing outside a contained scope is read, written, made, listed, moved or removed, whatever the path.
+//! Nothing outside a contained scope is read, written, created, listed, moved or removed, for any
+//! path.
 
 use std::ffi::OsStr;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +25,7 @@ fn hostile_paths_reach_nothing() {
     }
 }
 
-/// Each operation, and whether it gave away something from outside.
+/// Runs each operation, and reports whether it revealed something from outside.
 fn try_everything(scope: &Scope, path: &OsStr) -> Vec<(&'static str, bool)> {
     let make = WriteOptions { make_parents: true, only_new: false };
     let root = scope.root().to_path_buf();
@@ -43,7 +44,7 @@ fn try_everything(scope: &Scope, path: &OsStr) -> Vec<(&'static str, bool)> {
         && root.join("moved").is_file()
         && !root.join("moved").is_symlink()
         && Arena::leaks(&std::fs::read(root.join("moved")).unwrap_or_default());
-    // Links are moved themselves, so they are put back for the next path.
+    // A move applies to the link itself, so it is moved back for the next path.
     let _ = scope.rename_new("moved", path, &GO);
     std::fs::write(root.join("bait"), "bait").unwrap();
     let _ = scope.rename_new("bait", path, &GO);
@@ -109,7 +110,7 @@ fn malformed_paths_are_clean_errors() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_blocking() {
+fn special_files_are_refused_without_blocking() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();

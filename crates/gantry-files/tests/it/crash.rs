@@ -1,4 +1,5 @@
-//! `kill -9` at any moment leaves the old file or the new one, keeps what was acknowledged, and no temp file stays.
+//! `kill -9` at any moment leaves the old file or the new one, keeps acknowledged writes, and
+//! leaves no temp file.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,13 +9,14 @@ use std::time::Duration;
 use gantry_files::testing::{seed, soak};
 use gantry_files::{Files, FilesOptions, Scope, WriteOptions, tag};
 
-/// Tells the writer below where to work; it is started from the test after it.
+/// Names the directory where the writer below works. The next test starts the writer.
 const DIR: &str = "GANTRY_TEST_CRASH_DIR";
 
 #[test]
 fn writer() {
     let Some(dir) = std::env::var_os(DIR) else {
-        // Run as a test of its own it proves what the killed one relies on: a whole file after each write.
+        // Run as a test by itself, it proves what the killed one relies on: a complete file after
+        // each write.
         let dir = tempfile::tempdir().unwrap();
         let scope = open(dir.path());
         for round in 0..3 {
@@ -31,7 +33,7 @@ fn writer() {
 }
 
 #[test]
-fn killed_writers_leave_whole_files_and_nothing_else() {
+fn killed_writers_leave_complete_files_and_no_temp_files() {
     let seed = seed();
     println!("GANTRY_SEED={seed}");
     let mut random = Random(seed | 1);
@@ -53,7 +55,7 @@ fn killed_writers_leave_whole_files_and_nothing_else() {
                 acknowledged = Some(round.parse::<u64>().unwrap());
             }
         };
-        // The first acknowledgement says that the writer is at work; then it has a random while to live.
+        // The first acknowledgement shows that the writer works. It is killed after a random time.
         loop {
             let line = lines.next().unwrap().unwrap();
             note(&line);
@@ -76,12 +78,12 @@ fn killed_writers_leave_whole_files_and_nothing_else() {
 }
 
 #[test]
-fn a_living_process_keeps_its_temp_files() {
+fn temp_files_of_a_living_process_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let scope = open(dir.path());
     write(&scope, 1);
     let update = scope.update("file", Default::default()).unwrap();
-    // Another start while this process lives must not take its record for a dead one's.
+    // Another start while this process lives must not take its record for that of a dead process.
     drop(open(dir.path()));
     assert_eq!(std::fs::read_dir(dir.path().join("pending")).unwrap().count(), 1);
     update.write(&[update.bytes()]).unwrap();
@@ -94,7 +96,7 @@ fn open(dir: &Path) -> Scope {
     Files::new(options).unwrap().contained(&dir.join("ws")).unwrap()
 }
 
-/// A file that says its round and the tag of its body.
+/// Writes a file that contains its round and the tag of its body.
 fn write(scope: &Scope, round: u64) {
     let body = vec![b'a' + (round % 26) as u8; 300_000 + (round as usize % 7) * 100_000];
     let head = format!("{round} {}\n", tag::of_bytes(&body));

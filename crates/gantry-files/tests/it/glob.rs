@@ -1,4 +1,4 @@
-//! Glob against a plain recursive walk.
+//! Compares Glob with a plain recursive walk.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use gantry_files::{GLOB_LIMIT, GlobError, Globbed, WalkOptions};
+use gantry_files::{GLOB_LIMIT, GlobError, GlobResult, WalkOptions};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 
@@ -42,7 +42,7 @@ fn write(base: &Path, names: &[&str]) {
 }
 
 #[test]
-fn patterns_mean_what_people_expect() {
+fn patterns_match_as_expected() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path();
     write(
@@ -63,7 +63,7 @@ fn patterns_mean_what_people_expect() {
 }
 
 #[test]
-fn bad_patterns_are_refused() {
+fn invalid_patterns_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |pattern: &str| glob(dir.path(), pattern, &options(1)).unwrap_err();
     assert!(matches!(refused("../*"), GlobError::Parent(_)));
@@ -73,14 +73,14 @@ fn bad_patterns_are_refused() {
     assert!(matches!(refused(""), GlobError::Empty));
     assert!(matches!(refused("["), GlobError::Invalid { .. }));
     assert!(matches!(refused(&"{".repeat(40)), GlobError::TooLong));
-    // Opened by a scope that may, searched by one that may not.
+    // One scope opens the directory, and a stricter scope searches it.
     let opened = scope(&[]).open_dir(dir.path()).unwrap();
     let closed = scope(&[dir.path().to_owned()]);
     assert!(matches!(closed.glob(&opened, "*", &options(1)), Err(GlobError::Base { .. })));
 }
 
 #[test]
-fn newest_come_first_and_ties_go_by_path() {
+fn newest_files_come_first_and_ties_are_sorted_by_path() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &["a/x", "a.b", "old", "new"]);
     let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -97,7 +97,7 @@ fn newest_come_first_and_ties_go_by_path() {
 }
 
 #[test]
-fn more_than_the_limit_is_cut_to_the_newest_and_said() {
+fn results_beyond_the_limit_keep_the_newest_and_the_total() {
     let dir = tempfile::tempdir().unwrap();
     for index in 0..GLOB_LIMIT + 5 {
         fs::File::create(dir.path().join(format!("{index:05}"))).unwrap();
@@ -112,7 +112,7 @@ fn more_than_the_limit_is_cut_to_the_newest_and_said() {
 }
 
 #[test]
-fn what_is_closed_is_not_found_by_name_nor_by_link() {
+fn closed_files_are_not_found_by_name_or_link() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base");
     write(&base, &["open/a", "data/keys/secret", "config"]);
@@ -131,7 +131,7 @@ fn what_is_closed_is_not_found_by_name_nor_by_link() {
 }
 
 #[test]
-fn a_cancelled_walk_ends_as_such() {
+fn cancelled_walk_returns_cancelled() {
     let cancelled = AtomicBool::new(true);
     let options = WalkOptions { threads: 2, cancelled: &cancelled };
     let dir = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn a_cancelled_walk_ends_as_such() {
 }
 
 #[test]
-fn generated_trees_give_what_a_plain_walk_gives() {
+fn glob_equals_a_plain_walk_on_generated_trees() {
     let mut random = Random::new();
     for _ in 0..cases(8, 100) {
         let dir = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn generated_trees_give_what_a_plain_walk_gives() {
                 .filter(|path| glob_matcher.is_match(path.strip_prefix(&base).unwrap()))
                 .collect();
             for threads in [1, 2, 5] {
-                let Globbed { matches, total, .. } = glob(&base, pattern, &options(threads)).unwrap();
+                let GlobResult { matches, total, .. } = glob(&base, pattern, &options(threads)).unwrap();
                 assert_eq!(matches.iter().collect::<BTreeSet<_>>(), expected, "{pattern}");
                 assert_eq!(total, expected.len(), "{pattern}: a file twice");
                 let times: Vec<_> =
@@ -183,7 +183,7 @@ fn identity(path: &Path) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Lists regular files, through links, but into no directory it is already in.
+/// Lists regular files, through links, but enters no directory that it is already in.
 fn plain_walk(folder: &Path, above: &mut Vec<(u64, u64)>, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! The door to files against the real file system and real programs.
+//! Tests this crate against the real file system and real programs.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -11,8 +11,8 @@ mod closed;
 mod containment;
 mod crash;
 mod glob;
-mod partial;
-mod parts;
+mod part_records;
+mod partial_file;
 mod patch;
 mod patch_oracle;
 mod race;

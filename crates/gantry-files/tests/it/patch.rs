@@ -1,4 +1,4 @@
-//! Patches as people and models send them. Generated ones are compared with GNU `patch` in `patch_oracle`.
+//! Patches as people and models send them. `patch_oracle` compares generated ones with GNU `patch`.
 
 use gantry_files::{
     diff::unified,
@@ -20,7 +20,7 @@ fn refused(original: &str, patch: &str) -> PatchError {
 }
 
 #[test]
-fn the_example_of_the_tools_documentation_applies() {
+fn documented_example_applies() {
     let patch = "@@ -1,3 +1,3 @@\n-const version = \"1.0.0\";\n+const version = \"1.1.0\";\n";
     check("const version = \"1.0.0\";\n", patch, "const version = \"1.1.0\";\n");
     check(
@@ -31,7 +31,7 @@ fn the_example_of_the_tools_documentation_applies() {
 }
 
 #[test]
-fn line_endings_of_the_file_are_kept() {
+fn file_line_endings_are_kept() {
     check("a\r\nb\r\nc\r\n", "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+BB\n c\n", "a\r\nB\r\nBB\r\nc\r\n");
     check("a\nb\nc\n", "@@ -1,3 +1,3 @@\r\n a\r\n-b\r\n+B\r\n c\r\n", "a\nB\nc\n");
     check("a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n", "a\r\nx\r\nb\r\n");
@@ -39,8 +39,8 @@ fn line_endings_of_the_file_are_kept() {
 }
 
 #[test]
-fn hunks_are_looked_for_outward_and_after_what_the_last_was_off() {
-    // Equally far: further down comes first.
+fn hunks_are_searched_outward_with_the_previous_offset() {
+    // At equal distance, the lower line comes first.
     check("x\na\nx\n", "@@ -2 +2 @@\n-x\n+y\n", "x\na\ny\n");
     check("x\nx\na\na\nx\n", "@@ -3 +3 @@\n-x\n+y\n", "x\ny\na\na\nx\n");
     // The first hunk is two lines further down, so the second is expected there too.
@@ -70,23 +70,23 @@ fn creation_and_deletion_follow_the_headers() {
 fn patches_as_models_write_them_apply() {
     let file = "fn a() {\n    one();\n}\n\nfn b() {\n    two();\n}\n";
     let changed = "fn a() {\n    one();\n}\n\nfn b() {\n    three();\n}\n";
-    // A code fence, prose around it, wrong counts.
+    // This patch has a code fence, prose around it and wrong counts.
     check(
         file,
         "Here it is:\n```diff\n@@ -5,9 +5,9 @@\n fn b() {\n-    two();\n+    three();\n }\n```\nDone.\n",
         changed,
     );
-    // No numbers.
+    // These headers have no numbers.
     check(file, "@@\n fn b() {\n-    two();\n+    three();\n", changed);
     check(file, "@@ ... @@\n-    two();\n+    three();\n", changed);
     check(file, "--- a/x.rs\n+++ b/x.rs\n@@ fn b() {\n-    two();\n+    three();\n", changed);
-    // Context on one side, far from the end of the file.
+    // This hunk has context on one side, far from the end of the file.
     check(file, "@@ -1,2 +1,2 @@\n fn a() {\n-    one();\n+    uno();\n", &file.replace("one", "uno"));
-    // A blank context line that lost its space, and blank lines behind the patch.
+    // A blank context line has lost its space, and blank lines follow the patch.
     check(file, "@@ -3,3 +3,3 @@\n }\n\n-fn b() {\n+fn c() {\n\n\n", &file.replace("fn b", "fn c"));
-    // No newline behind the last line of the patch.
+    // The last line of the patch has no newline.
     check(file, "@@ -6 +6 @@\n-    two();\n+    three();", changed);
-    // What git adds.
+    // These are the lines that git adds.
     check(
         file,
         "diff --git a/x b/x\nindex 123..456 100644\n--- a/x\n+++ b/x\n@@ -6 +6 @@\n-    two();\n+    three();\n-- \n2.47.3\n\n",
@@ -95,7 +95,7 @@ fn patches_as_models_write_them_apply() {
 }
 
 #[test]
-fn the_final_newline_follows_the_patch_when_it_says_so_and_the_file_otherwise() {
+fn final_newline_follows_the_patch_if_marked_else_the_file() {
     check("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n", "a\nc\n");
     check("a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n\\ No newline at end of file\n", "a\nc");
     check("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\nc");
@@ -104,7 +104,7 @@ fn the_final_newline_follows_the_patch_when_it_says_so_and_the_file_otherwise() 
 }
 
 #[test]
-fn what_cannot_be_applied_is_refused_with_its_reason() {
+fn inapplicable_patches_are_rejected_with_a_reason() {
     let message = |original: &str, patch: &str| refused(original, patch).to_string();
     assert_eq!(
         message("a\nb\nc\n", "@@ -1,3 +1,3 @@\n a\n-x\n+y\n c\n"),
@@ -136,13 +136,13 @@ fn what_cannot_be_applied_is_refused_with_its_reason() {
 }
 
 #[test]
-fn repeated_lines_cannot_keep_the_search_busy() {
+fn repeated_lines_cannot_slow_the_search() {
     let file = "\n".repeat(2_000_000);
     let patch = format!("@@ -1,3000 +1,3000 @@\n{}-x\n+y\n{}", " \n".repeat(1500), " \n".repeat(1500));
     assert!(matches!(refused(&file, &patch), PatchError::TooCostly));
 }
 
-/// Text of few different lines, with any endings.
+/// Generates text of few different lines, with any endings.
 fn text() -> impl Strategy<Value = String> {
     let line =
         prop_oneof![Just("a"), Just("b"), Just(""), Just("-- x"), Just("++ y"), Just("@@ z"), Just("ü\r")];
@@ -160,8 +160,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(500, 5_000) as u32))]
 
     #[test]
-    fn our_own_diffs_apply(old in text(), new in text(), context in 0usize..5) {
-        // Without context an added line tells nothing about the file's endings, and then follows them.
+    fn own_diffs_apply(old in text(), new in text(), context in 0usize..5) {
+        // Without context an added line says nothing about the file's endings, so it follows them.
         let plain = |text: String| if context == 0 { text.replace("\r\n", "\n") } else { text };
         let (old, new) = (plain(old), plain(new));
         let diff = unified(&old, &new, "f", context);

@@ -1,10 +1,14 @@
-//! Generated diffs, whole and damaged, must give the bytes GNU `patch` gives with the same fuzz, or be refused as it refuses them.
+//! Compares generated diffs, intact and damaged, with GNU `patch`: both must give the same bytes
+//! with the same fuzz, or both must refuse.
 //!
-//! Deliberate differences, and what is asked of them instead:
-//! - wrong counts and cut-off patches are recounted: the result must be GNU's for the patch with right counts;
-//! - `--- x`, `+++ y`, `@@` inside a hunk with wrong counts may be refused as a second file;
-//! - a hunk that names a line before the previous hunk's change is refused, never put on a look-alike further down;
-//! - a hunk marked `adapted` (endings, final newline, one-sided context) may apply where GNU refuses.
+//! Deliberate differences, and what is required instead:
+//! - Wrong counts and truncated patches are recounted. The result must be GNU's for the patch with
+//!   right counts.
+//! - `--- x`, `+++ y`, `@@` inside a hunk with wrong counts may be refused as a second file.
+//! - A hunk that names a line before the previous hunk's change is refused, never applied to a
+//!   similar passage below.
+//! - A hunk marked `adapted` (endings, final newline, one-sided context) may apply where GNU
+//!   refuses.
 
 use std::{
     fs,
@@ -41,7 +45,7 @@ const DAMAGES: [Damage; 9] = [
 ];
 
 #[test]
-fn patches_apply_as_gnu_patch_applies_them() {
+fn patches_apply_like_gnu_patch() {
     let mut random = Random::new();
     let dir = tempfile::tempdir().unwrap();
     let (mut applied, mut refused, mut adapted, mut ambiguous, mut misordered, mut git_agrees) =
@@ -84,11 +88,12 @@ fn patches_apply_as_gnu_patch_applies_them() {
                 );
                 adapted += 1;
             }
-            // With wrong counts `--- x`, `+++ y`, `@@` may as well be the next file's header: refused rather than guessed.
+            // With wrong counts `--- x`, `+++ y`, `@@` may also be the next file's header, so it is
+            // refused rather than guessed.
             (Err(PatchError::SeveralFiles { .. }), Some(_)) if damage == Damage::WrongCounts => {
                 ambiguous += 1
             }
-            // GNU may put a hunk that comes too late on a look-alike further down.
+            // GNU may apply a hunk that comes too late to a similar passage below.
             (Err(PatchError::Overlapping { .. }), Some(_)) if damage != Damage::None => misordered += 1,
             (Err(error), Some(_)) => panic!("refused ({error}), but GNU applies: {}", context()),
         }
@@ -110,7 +115,7 @@ fn one_sided(patch: &str) -> bool {
     })
 }
 
-/// A file, a patch for it (perhaps damaged), and the patch before its numbers were damaged.
+/// Returns a file, a patch for it (perhaps damaged), and the patch before its numbers were damaged.
 fn generate(random: &mut Random, dir: &Path) -> Option<(Vec<u8>, String, String, Damage)> {
     let ending = if random.one_in(4) { "\r\n" } else { "\n" };
     let old = some_lines(random);
@@ -167,7 +172,7 @@ fn generate(random: &mut Random, dir: &Path) -> Option<(Vec<u8>, String, String,
         }
         Damage::WrongCounts => {
             patch = renumbered(&patch, |numbers| {
-                // A count of none says something about the place, so it stays.
+                // A count of zero says something about the place, so it is not changed.
                 for index in [1, 3] {
                     if numbers[index] > 0 {
                         numbers[index] = (numbers[index] + random.below(5)).saturating_sub(2).max(1);
@@ -249,7 +254,7 @@ fn git_apply(dir: &Path, file: &[u8], patch: &str) -> Option<Vec<u8>> {
     status.success().then(|| fs::read(dir.join("f")).unwrap_or_default())
 }
 
-/// The text above the first hunk, and each hunk.
+/// Returns the text above the first hunk, and each hunk.
 fn split_hunks(patch: &str) -> (String, Vec<String>) {
     let (mut head, mut hunks) = (String::new(), Vec::<String>::new());
     for line in patch.split_inclusive('\n') {
@@ -264,7 +269,7 @@ fn split_hunks(patch: &str) -> (String, Vec<String>) {
     (head, hunks)
 }
 
-/// The patch with the numbers of every header changed.
+/// Returns the patch with the numbers of every header changed.
 fn renumbered(patch: &str, mut change: impl FnMut(&mut [usize; 4])) -> String {
     let (mut text, hunks) = split_hunks(patch);
     for hunk in hunks {
@@ -277,7 +282,7 @@ fn renumbered(patch: &str, mut change: impl FnMut(&mut [usize; 4])) -> String {
     text
 }
 
-/// The patch with the counts its bodies really have.
+/// Returns the patch with the counts that its bodies have.
 fn recounted(patch: &str) -> String {
     let (mut text, hunks) = split_hunks(patch);
     for hunk in hunks {
@@ -286,7 +291,7 @@ fn recounted(patch: &str) -> String {
         let count = |signs: [char; 2]| body.lines().filter(|line| line.starts_with(signs)).count();
         let (old_count, new_count) = (count([' ', '-']), count([' ', '+']));
         if old_count == 0 && said > 0 {
-            // A range of no lines names the line before it.
+            // An empty range names the line before it.
             old_start = old_start.saturating_sub(1);
         }
         text.push_str(&format!("@@ -{old_start},{old_count} +{new_start},{new_count} @@\n{body}"));

@@ -1,4 +1,4 @@
-//! A link swapped in at full speed never lets an operation out of its scope.
+//! A link that is swapped in at full speed never lets an operation out of its scope.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +10,12 @@ use rustix::fs::{CWD, RenameFlags};
 static GO: AtomicBool = AtomicBool::new(false);
 
 #[test]
-fn swapped_links_lead_nowhere() {
+fn swapped_links_never_leave_the_scope() {
     let dir = tempfile::tempdir().unwrap();
     let arena = Arena::new(dir.path()).unwrap();
     let root = arena.workspace();
-    // `swap_dir` is a directory or a link to the outside; `swap_file` a file or a link to the secret.
+    // `swap_dir` is a directory or a link to the outside; `swap_file` is a file or a link to the
+    // secret.
     std::fs::create_dir(root.join("swap_dir")).unwrap();
     std::fs::write(root.join("swap_dir/secret"), "inside").unwrap();
     std::os::unix::fs::symlink("../outside", root.join("swap_dir_link")).unwrap();
@@ -35,7 +36,8 @@ fn swapped_links_lead_nowhere() {
             }
         });
         let _stop = StopAtEnd(&done);
-        // On a busy machine the swapper may rest for a while: go on until both sides really met.
+        // On a busy machine the swapper may pause, so this continues until both sides have really
+        // met.
         let (mut round, mut succeeded) = (0, 0);
         while round < operations || (succeeded < 20 || swaps.load(Ordering::Relaxed) < 100) {
             succeeded += usize::from(operate(&scope, round));
@@ -46,7 +48,7 @@ fn swapped_links_lead_nowhere() {
     assert_eq!(arena.outside().unwrap(), before);
 }
 
-/// Ends the swapper also when an operation panics, so that a failure is seen and does not hang.
+/// Stops the swapper also when an operation panics, so that a failure is visible and does not hang.
 pub(crate) struct StopAtEnd<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -59,7 +61,7 @@ pub(crate) fn swap(one: &Path, other: &Path) {
     let _ = rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
 }
 
-/// One operation; true if it succeeded. What comes from outside is a failure of the test.
+/// Runs one operation and returns whether it succeeded. Anything from outside fails the test.
 fn operate(scope: &Scope, round: usize) -> bool {
     let path = ["swap_dir/secret", "swap_file", "swap_dir/../swap_dir/secret"][round % 3];
     match round / 3 % 24 {

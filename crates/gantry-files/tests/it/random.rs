@@ -1,4 +1,5 @@
-//! Reproducible choices for generated tests. `GANTRY_SEED` repeats a run, `GANTRY_SOAK=1` asks for full counts.
+//! Reproducible choices for generated tests. `GANTRY_SEED` repeats a run, and `GANTRY_SOAK=1` runs
+//! the full counts.
 
 pub(crate) struct Random(u64);
 
@@ -21,7 +22,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
@@ -35,7 +36,7 @@ impl Random {
     }
 }
 
-/// How many cases to run: `full` under `GANTRY_SOAK=1`, else `short`.
+/// Returns how many cases to run: `full` under `GANTRY_SOAK=1`, else `short`.
 pub(crate) fn cases(short: usize, full: usize) -> usize {
     if std::env::var("GANTRY_SOAK").is_ok_and(|value| value == "1") { full } else { short }
 }

@@ -1,4 +1,4 @@
-//! What a scope was told to refuse is refused where a path really leads, and left out of walks and counted.
+//! A scope's test refuses the real target of a path. Walks leave such paths out and count them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn refusing(names: &'static [&'static str]) -> Scope {
 }
 
 #[test]
-fn walks_leave_out_and_count_what_is_refused() {
+fn walks_skip_and_count_refused_paths() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let base = root.join("base");
@@ -50,14 +50,15 @@ fn walks_leave_out_and_count_what_is_refused() {
 
     let listing = scope.list(&base, ListOptions { recursive: true, limit: 99 }, &GO).unwrap();
     let names: Vec<_> = listing.entries.iter().map(|entry| entry.path.as_str()).collect();
-    // The directory, the file in it, the file elsewhere, and two links to what is refused.
+    // The five are the directory, the file in it, the file elsewhere, and two links to refused
+    // paths.
     assert_eq!((names, listing.left_out, listing.total), (vec!["a.txt", "deep", "outer-link"], 5, 3));
     assert!(!listing.truncated && listing.not_entered.is_empty());
 }
 
 /// Every operation, by the real name and through a link, refuses and changes nothing.
 #[test]
-fn every_operation_refuses_where_a_path_really_leads() {
+fn every_operation_refuses_the_real_path() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     write(&root, &["private/key", "plain"]);

@@ -1,4 +1,4 @@
-//! What each operation of a scope does when nobody is hostile.
+//! What each operation of a scope does with ordinary input.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn contained(root: &Path) -> Scope {
 }
 
 #[test]
-fn reads_and_replaces() {
+fn scope_reads_and_replaces() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     let scope = contained(&root);
@@ -36,7 +36,7 @@ fn reads_and_replaces() {
 }
 
 #[test]
-fn missing_parents_are_made_only_when_asked() {
+fn missing_parents_are_created_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let scope = contained(dir.path());
     let err = scope.replace("a/b", &[b"x"], WriteOptions::default()).unwrap_err();
@@ -50,7 +50,7 @@ fn missing_parents_are_made_only_when_asked() {
 }
 
 #[test]
-fn resolves_what_exists_and_what_does_not() {
+fn existing_and_missing_paths_resolve() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("real/sub")).unwrap();
@@ -74,7 +74,7 @@ fn resolves_what_exists_and_what_does_not() {
 }
 
 #[test]
-fn a_free_scope_takes_absolute_paths_as_they_are() {
+fn free_scope_accepts_absolute_paths() {
     let dir = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join("x"), "out").unwrap();
@@ -92,7 +92,7 @@ fn a_free_scope_takes_absolute_paths_as_they_are() {
 }
 
 #[test]
-fn refuses_a_stale_tag_with_the_current_one() {
+fn stale_tag_is_rejected_with_the_current_one() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), "now").unwrap();
     let scope = contained(dir.path());
@@ -106,7 +106,7 @@ fn refuses_a_stale_tag_with_the_current_one() {
 }
 
 #[test]
-fn a_missing_file_is_made_only_when_asked() {
+fn missing_file_is_created_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let scope = contained(dir.path());
     assert!(matches!(scope.update("d/f", UpdateOptions::default()), Err(FileError::NotFound { .. })));
@@ -122,7 +122,7 @@ fn a_missing_file_is_made_only_when_asked() {
 const ANYWHERE: Cut<'static> = Cut { look_ahead: 0, place: &|_, end| end };
 
 #[test]
-fn the_start_of_a_file_never_splits_a_character() {
+fn prefix_never_splits_a_character() {
     let dir = tempfile::tempdir().unwrap();
     let scope = contained(dir.path());
     std::fs::write(dir.path().join("f"), "aé漢").unwrap();
@@ -140,7 +140,7 @@ fn the_start_of_a_file_never_splits_a_character() {
 }
 
 #[test]
-fn a_change_by_another_program_is_noticed() {
+fn change_by_another_program_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     std::fs::write(&file, "old").unwrap();
@@ -210,7 +210,7 @@ fn moves_across_devices_keep_mode_and_content() {
 }
 
 #[test]
-fn lists_in_path_order_with_links_as_what_they_lead_to() {
+fn list_is_in_path_order_with_links_resolved() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("a/deep")).unwrap();
     std::fs::write(dir.path().join("a/b"), "12").unwrap();
@@ -240,7 +240,7 @@ fn lists_in_path_order_with_links_as_what_they_lead_to() {
 }
 
 #[test]
-fn names_that_are_no_utf8_are_listed_lossily_and_say_so() {
+fn invalid_utf8_names_are_listed_lossily_and_marked() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"bad\xff");
@@ -266,7 +266,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_name_is_free_until_even_a_broken_link_has_it_and_directories_are_made_once() {
+fn broken_link_takes_a_name_and_make_dirs_is_idempotent() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     std::fs::write(root.join("file"), "").unwrap();

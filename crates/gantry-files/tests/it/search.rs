@@ -1,4 +1,4 @@
-//! Grep against `rg`.
+//! Compares Grep with `rg`.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use gantry_files::{Found, LINE_CHARS, MATCH_LIMIT, MAX_LINE_BYTES, SearchError, WalkOptions};
+use gantry_files::{LINE_CHARS, MATCH_LIMIT, MAX_LINE_BYTES, SearchError, SearchResult, WalkOptions};
 
 use crate::{
     random::{Random, cases},
@@ -25,7 +25,7 @@ fn options(threads: usize) -> WalkOptions<'static> {
     WalkOptions { threads, cancelled: &RUNNING }
 }
 
-/// The matching lines as `name:line:content`.
+/// Compares the matching lines as `name:line:content`.
 fn check(files: &[(&str, &[u8])], pattern: &str, include: Option<&str>, expected: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -53,7 +53,7 @@ fn matches_come_in_path_order() {
 }
 
 #[test]
-fn a_pattern_sees_one_line_without_its_ending() {
+fn pattern_sees_one_line_without_its_ending() {
     let text: &[u8] = b"foo\r\nbar\n\nlast";
     let file = |pattern, expected: &[&str]| check(&[("f", text)], pattern, None, expected);
     file("foo$", &["f:1:foo"]);
@@ -91,7 +91,7 @@ fn only_text_is_searched() {
 }
 
 #[test]
-fn include_is_for_the_name_and_knows_braces() {
+fn include_matches_the_file_name_and_supports_braces() {
     let files: [(&str, &[u8]); 3] = [("a.rs", b"hit"), ("b.ts", b"hit"), ("rs/c.md", b"hit")];
     check(&files, "hit", Some("*.{rs,ts}"), &["a.rs:1:hit", "b.ts:1:hit"]);
     check(&files, "hit", Some("c*"), &["rs/c.md:1:hit"]);
@@ -105,12 +105,12 @@ fn include_is_for_the_name_and_knows_braces() {
 }
 
 #[test]
-fn the_limit_counts_matches_not_files() {
+fn limit_counts_matches_not_files() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "hit\n".repeat(MATCH_LIMIT)).unwrap();
     let exactly = search(dir.path(), "hit", None, &options(2)).unwrap();
     assert_eq!((exactly.matches.len(), exactly.truncated), (MATCH_LIMIT, false));
-    // Far enough behind that another thread, or nobody, gets to it.
+    // These files are far enough behind that another thread, or none, searches them.
     for index in 0..100 {
         fs::write(dir.path().join(format!("a{index}")), "nothing\n").unwrap();
     }
@@ -123,7 +123,7 @@ fn the_limit_counts_matches_not_files() {
 }
 
 #[test]
-fn long_lines_are_cut_between_characters_and_huge_ones_are_reported() {
+fn long_lines_are_cut_at_characters_and_huge_ones_reported() {
     let dir = tempfile::tempdir().unwrap();
     let long = "ü".repeat(LINE_CHARS + 1);
     let exact = "ü".repeat(LINE_CHARS);
@@ -150,7 +150,7 @@ fn long_lines_are_cut_between_characters_and_huge_ones_are_reported() {
 }
 
 #[test]
-fn what_is_closed_is_not_searched() {
+fn closed_files_are_not_searched() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("data/keys")).unwrap();
     fs::write(dir.path().join("data/keys/secret"), "hit\n").unwrap();
@@ -167,11 +167,11 @@ fn what_is_closed_is_not_searched() {
     assert_eq!(search(dir.path(), "hit", None, &options(1)).unwrap().matches.len(), 7);
     let scope = scope(&[dir.path().join("data"), dir.path().join("config")]);
     let base = scope.open_base(dir.path()).unwrap();
-    assert_eq!(scope.search(&base, "hit", None, &options(2)).unwrap(), Found::default());
+    assert_eq!(scope.search(&base, "hit", None, &options(2)).unwrap(), SearchResult::default());
 }
 
 #[test]
-fn a_cancelled_search_ends_as_such() {
+fn cancelled_search_returns_cancelled() {
     let cancelled = AtomicBool::new(true);
     let options = WalkOptions { threads: 2, cancelled: &cancelled };
     let dir = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn a_cancelled_search_ends_as_such() {
 }
 
 #[test]
-fn generated_trees_give_what_rg_gives() {
+fn search_equals_rg_on_generated_trees() {
     let mut random = Random::new();
     let mut compared = 0;
     for _ in 0..cases(10, 100) {
@@ -211,8 +211,9 @@ fn generated_trees_give_what_rg_gives() {
     assert!(compared > 300, "too little to compare: {compared}");
 }
 
-/// What `rg` finds, in our order, without the files that are not UTF-8 to the end (`rg` stops at the first bad byte) and
-/// without loops by way of a directory above the base, which `rg` runs through once.
+/// Returns what `rg` finds, in our order. Two kinds of results are left out: files that are not
+/// UTF-8 to the end (`rg` stops at the first bad byte), and loops through a directory above the
+/// base, which `rg` runs through once.
 fn rg(base: &Path, pattern: &str, include: Option<&str>) -> Vec<(PathBuf, u64, String)> {
     let mut command = Command::new("rg");
     command.args([

@@ -1,4 +1,4 @@
-//! Generated directory trees with everything that makes a walk difficult.
+//! Generates directory trees with everything that makes a walk difficult.
 
 use std::{
     ffi::OsStr,
@@ -65,7 +65,7 @@ pub(crate) fn grow(random: &mut Random, root: &Path, outside: &Path) {
             4 => random.pick(&folders).join(random.pick(&NAMES)),
             _ => at.clone(),
         };
-        // Few directory links, or the paths through them outnumber everything.
+        // Directory links are few, because otherwise the paths through them outnumber everything.
         if !at.exists() && (random.one_in(3) || !target.is_dir()) {
             let _ = symlink(target, at);
         }

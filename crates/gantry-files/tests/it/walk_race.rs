@@ -1,4 +1,5 @@
-//! Links swapped at full speed during walks never show a byte, a name or a size of what is closed or refused.
+//! Links that are swapped at full speed during walks never reveal a byte, a name or a size of
+//! closed or refused files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,11 +18,12 @@ static GO: AtomicBool = AtomicBool::new(false);
 const FINE: &str = "fine needle";
 const SECRET: &str = "secret needle, and longer than anything else here";
 
-/// `vault` must stay shut, `innocent` looks alike; `base` has places that are now the one, now the other.
+/// `vault` must stay closed, and `innocent` looks like it. `base` has entries that alternate
+/// between the two.
 struct World {
     _dir: tempfile::TempDir,
     root: PathBuf,
-    /// Pairs of names that change places.
+    /// Pairs of names that are swapped.
     swapped: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -50,7 +52,7 @@ impl World {
                 symlink(root.join("vault").join(target), &hidden).unwrap();
                 swapped.push((shown, hidden));
             }
-            // Through a link that changes, and a real directory that becomes a link.
+            // These go through a link that changes, and a real directory that becomes a link.
             symlink("folder/sub/token", folder.join("through")).unwrap();
             let (real, link) = (folder.join("real"), root.join(format!("spare{}", swapped.len())));
             fs::create_dir_all(real.join("sub")).unwrap();
@@ -62,7 +64,8 @@ impl World {
         World { _dir: dir, root, swapped }
     }
 
-    /// Runs `attempt`, which tells whether it saw something, against the swapper until both have really met.
+    /// Runs `attempt`, which returns whether it saw something, against the swapper until both have
+    /// really met.
     fn attack(&self, rounds: usize, attempt: impl Fn(usize) -> bool) {
         let (done, swaps) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|threads| {
@@ -83,7 +86,7 @@ impl World {
     }
 }
 
-/// One walk of each kind in turn; true if it found what is innocent.
+/// Runs one walk of each kind in turn; returns true if it found an innocent file.
 fn walk(scope: &Scope, base: &Path, round: usize) -> bool {
     let options = WalkOptions { threads: 1 + round % 2, cancelled: &GO };
     match round % 3 {
@@ -106,7 +109,7 @@ fn walk(scope: &Scope, base: &Path, round: usize) -> bool {
             let listing = scope.list(base, options, &GO).unwrap();
             for entry in &listing.entries {
                 assert!(!entry.path.ends_with("vault-only"), "listed {}", entry.path);
-                // Links that are listed as such have the size of their own text.
+                // Links that are listed as links have the size of their own text.
                 let of_secret = entry.meta.size == SECRET.len() as u64;
                 assert!(!of_secret || entry.kind != gantry_files::EntryKind::File, "size of {}", entry.path);
             }
@@ -116,14 +119,14 @@ fn walk(scope: &Scope, base: &Path, round: usize) -> bool {
 }
 
 #[test]
-fn walks_never_show_what_is_closed() {
+fn walks_never_reveal_closed_files() {
     let world = World::new();
     let (scope, base) = (scope(&[world.root.join("vault")]), world.root.join("base"));
     world.attack(soak(20_000, 1_200), |round| walk(&scope, &base, round));
 }
 
 #[test]
-fn walks_and_operations_never_show_what_is_refused() {
+fn walks_and_operations_never_reveal_refused_files() {
     let world = World::new();
     let vault = world.root.join("vault");
     let (scope, base) =
@@ -144,7 +147,7 @@ fn walks_and_operations_never_show_what_is_refused() {
     });
 }
 
-/// The swap itself works here, or the races above would prove nothing.
+/// The swap itself works here; otherwise the races above would prove nothing.
 #[test]
 fn links_can_be_swapped() {
     let world = World::new();

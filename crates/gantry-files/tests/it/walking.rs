@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_files::{Files, FilesOptions, Found, GlobError, Globbed, Scope, SearchError, WalkOptions};
+use gantry_files::{
+    Files, FilesOptions, GlobError, GlobResult, Scope, SearchError, SearchResult, WalkOptions,
+};
 
-/// A scope in which everything may be named but what is closed.
+/// Returns a scope in which everything except `closed` may be named.
 pub(crate) fn scope(closed: &[PathBuf]) -> Scope {
     let options = FilesOptions { closed: closed.to_vec(), pending_dir: None };
     Files::new(options).unwrap().free(Path::new("/")).unwrap()
 }
 
-pub(crate) fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<Globbed, GlobError> {
+pub(crate) fn glob(base: &Path, pattern: &str, options: &WalkOptions<'_>) -> Result<GlobResult, GlobError> {
     let scope = scope(&[]);
     scope.glob(&scope.open_dir(base).unwrap(), pattern, options)
 }
@@ -20,7 +22,7 @@ pub(crate) fn search(
     pattern: &str,
     include: Option<&str>,
     options: &WalkOptions<'_>,
-) -> Result<Found, SearchError> {
+) -> Result<SearchResult, SearchError> {
     let scope = scope(&[]);
     scope.search(&scope.open_base(base).unwrap(), pattern, include, options)
 }

@@ -1,4 +1,5 @@
-//! Windows against `sed -n` on generated files, and at the sizes where the engine changes its ways.
+//! Compares windows with `sed -n` on generated files, and at the sizes where the implementation
+//! changes.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use gantry_files::testing::{seed, soak};
-use gantry_files::window::{Start, Window, WindowAsk, window};
+use gantry_files::window::{Start, Window, WindowRequest, window};
 use gantry_files::{FileError, Files, FilesOptions, tag};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -15,17 +16,17 @@ static GO: AtomicBool = AtomicBool::new(false);
 
 fn read(path: &Path, start: Start, limit: Option<u64>, max_bytes: usize) -> Result<Window, FileError> {
     let scope = Files::new(FilesOptions::default())?.free(path.parent().unwrap())?;
-    window(&scope.open(path)?, &WindowAsk { start, limit, max_bytes }, &GO)
+    window(&scope.open(path)?, &WindowRequest { start, limit, max_bytes }, &GO)
 }
 
 #[test]
-fn same_lines_as_sed() {
+fn windows_equal_sed() {
     let seed = seed();
     println!("GANTRY_SEED={seed}");
     let line = prop_oneof![
         8 => "[a-zé漢]{0,40}",
         1 => "[a-z]{5000}",
-        // Longer than a block.
+        // This line is longer than a block.
         1 => Just("x".repeat(600_000)),
     ];
     let ending = prop_oneof![Just("\n"), Just("\r\n")];
@@ -61,7 +62,7 @@ fn same_lines_as_sed() {
 }
 
 #[test]
-fn pages_by_bytes_join_to_the_whole_file() {
+fn byte_pages_join_to_the_whole_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let mut text = String::new();
@@ -86,7 +87,7 @@ fn pages_by_bytes_join_to_the_whole_file() {
 }
 
 #[test]
-fn a_line_longer_than_the_page_is_cut_between_characters_and_says_so() {
+fn overlong_line_is_cut_at_a_character_and_marked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, "ééé\nnext\n").unwrap();
@@ -97,7 +98,7 @@ fn a_line_longer_than_the_page_is_cut_between_characters_and_says_so() {
 }
 
 #[test]
-fn edges() {
+fn window_edge_cases() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, "").unwrap();
@@ -119,7 +120,7 @@ fn edges() {
     assert!(matches!(err, FileError::Binary { mime: "image/png", .. }), "{err}");
     std::fs::write(&path, b"nul\0is text\n").unwrap();
     assert_eq!(read(&path, Start::Line(0), None, 100).unwrap().lines, 1);
-    // A character cut by the end of the file, and one cut by the end of a block.
+    // One character is cut by the end of the file, and one by the end of a block.
     std::fs::write(&path, b"ab\xc3").unwrap();
     assert!(matches!(read(&path, Start::Line(0), None, 100), Err(FileError::Binary { .. })));
     std::fs::write(&path, [&vec![b'x'; 512 * 1024 - 1][..], "é\n".as_bytes()].concat()).unwrap();
@@ -130,7 +131,7 @@ fn edges() {
 }
 
 #[test]
-fn files_above_the_hashing_limit() {
+fn files_above_the_hashing_limit_get_a_weak_tag() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("big");
     let line = "0123456789 abcdefghijklmnopqrstuvwxyz é 0123456789 abcdefghijklmnopqrstuvwxyz\n";
@@ -144,14 +145,14 @@ fn files_above_the_hashing_limit() {
 }
 
 #[test]
-fn a_cancelled_read_stops() {
+fn cancelled_read_stops() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse");
     std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     let scope = Files::new(FilesOptions::default()).unwrap().free(dir.path()).unwrap();
     let file = scope.open(&path).unwrap();
     let cancelled = AtomicBool::new(false);
-    let ask = WindowAsk { start: Start::FromEnd(1), limit: None, max_bytes: 100 };
+    let ask = WindowRequest { start: Start::FromEnd(1), limit: None, max_bytes: 100 };
     std::thread::scope(|threads| {
         threads.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(50));

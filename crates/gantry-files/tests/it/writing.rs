@@ -1,4 +1,5 @@
-//! A replaced file keeps what belongs to it: mode, owner, extended attributes, access lists, the link that led to it.
+//! A replaced file keeps its attributes: mode, owner, extended attributes, access lists, and the
+//! link that led to it.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -11,7 +12,7 @@ fn scope(root: &Path) -> Scope {
 }
 
 #[test]
-fn mode_owner_and_attributes_are_kept_for_every_kind_of_file() {
+fn mode_owner_and_attributes_are_kept() {
     let root = rustix::process::geteuid().is_root();
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
@@ -54,7 +55,7 @@ fn mode_owner_and_attributes_are_kept_for_every_kind_of_file() {
 }
 
 #[test]
-fn access_lists_are_kept_and_defaults_do_not_leak_in() {
+fn access_lists_are_kept_and_defaults_not_added() {
     let dir = tempfile::tempdir().unwrap();
     // Version 2; user::rw-, user:1234:r--, group::r--, mask::r--, other::---
     let mut list = vec![2, 0, 0, 0];
@@ -106,7 +107,7 @@ fn other_hard_links_keep_the_old_content() {
 }
 
 #[test]
-fn only_new_refuses_what_exists() {
+fn only_new_refuses_existing_files() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), "old").unwrap();
     let only_new = WriteOptions { only_new: true, ..Default::default() };
@@ -116,13 +117,13 @@ fn only_new_refuses_what_exists() {
 }
 
 #[test]
-fn read_only_files_are_refused_as_the_system_would() {
+fn read_only_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a");
     std::fs::write(&file, "old").unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o444)).unwrap();
     let result = scope(dir.path()).replace("a", &[b"new"], WriteOptions::default());
-    // The superuser may write it, anybody else may not.
+    // The superuser may write it; other users may not.
     if std::fs::OpenOptions::new().write(true).open(&file).is_ok() {
         result.unwrap();
         assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o444);
@@ -142,7 +143,7 @@ fn many_parts_are_written_in_order() {
 }
 
 #[test]
-fn an_update_removes_only_what_it_read() {
+fn update_removes_only_the_file_it_read() {
     let dir = tempfile::tempdir().unwrap();
     let scope = scope(dir.path());
     let file = dir.path().join("f");

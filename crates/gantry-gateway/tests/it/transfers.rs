@@ -75,7 +75,7 @@ async fn what_cannot_be_sent_says_why_and_leaves_nothing() {
         ("a:file", "nobody:x", "unknown node \"nobody\""),
         ("a:file", "b:/proc/none/x", "on the node \"b\""),
         ("a:/dev/zero", "b:x", "on the node \"a\": not a regular file"),
-        ("a:/proc/version", "b:x", "one that does not tell its size"),
+        ("a:/proc/version", "b:x", "a file that does not report its size"),
     ] {
         let said = text(fleet.transfer(source, destination).await);
         assert!(said.contains(expected), "{source} → {destination}: {said}");
@@ -108,7 +108,7 @@ async fn files_that_do_not_tell_their_size_are_left_out_of_a_directory() {
     let there = std::fs::read_dir("/proc/sys/kernel/random").unwrap().count();
     let done = fleet.transfer("a:/proc/sys/kernel/random", "b:random").await.unwrap();
     assert_eq!((done.files, done.bytes_transferred, done.skipped.len()), (Some(0), 0, there));
-    assert!(done.skipped.iter().all(|told| told.contains("does not tell its size")), "{:?}", done.skipped);
+    assert!(done.skipped.iter().all(|told| told.contains("does not report its size")), "{:?}", done.skipped);
     assert_eq!(std::fs::read_dir(fleet.at("b", "random")).unwrap().count(), 0);
 
     fleet.write("a", "tree/empty", "");

@@ -1,4 +1,4 @@
-//! The Messages API's stream: one event after the other, until they add up to a reply.
+//! Reads the stream of the Messages API, event by event, into a reply.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{Block, Message, Reply, Role, StopReason, StreamEvent, Usage};
 #[derive(Debug)]
 pub(crate) struct Decoder {
     model: Model,
-    /// By the provider's index, which is also their order.
+    /// Keyed by the provider's index, which is also their order.
     blocks: BTreeMap<u64, Building>,
     usage: Usage,
     stop: Option<String>,
@@ -36,7 +36,7 @@ enum Building {
         input: Value,
         arguments: String,
     },
-    /// Not ours to understand; arguments are put back where they belong at the end.
+    /// A block that Gantry does not interpret. At the end its arguments are put back in place.
     Foreign {
         block: Value,
         arguments: String,
@@ -48,10 +48,10 @@ impl Decoder {
         Decoder { model, blocks: BTreeMap::new(), usage: Usage::default(), stop: None, done: false }
     }
 
-    /// One event's data. What it says is passed on at once.
+    /// Takes the data of one event and passes on what it says at once.
     pub(crate) fn event(&mut self, data: &str, events: &mut dyn FnMut(StreamEvent)) -> Result<(), Fault> {
         let event: Value = serde_json::from_str(data)
-            .map_err(|err| Fault::passing(format!("its stream holds what is no JSON: {err}")))?;
+            .map_err(|err| Fault::passing(format!("its stream contains invalid JSON: {err}")))?;
         let index = || event["index"].as_u64().unwrap_or(0);
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.count(&event["message"]["usage"]),
@@ -63,7 +63,7 @@ impl Decoder {
             }
             "message_stop" => self.done = true,
             "error" => return Err(Fault::of_event(&self.model, &event)),
-            // `content_block_stop` and `ping` say nothing more; what is new need not be known.
+            // `content_block_stop` and `ping` carry nothing more. Unknown events are ignored.
             _ => {}
         }
         Ok(())
@@ -73,10 +73,10 @@ impl Decoder {
         self.done
     }
 
-    /// What it added up to; an error if it broke off.
+    /// Returns the reply, or an error if the stream broke off.
     pub(crate) fn finish(self) -> Result<Reply, Fault> {
         let Some(stop) = self.stop else {
-            return Err(Fault::passing("its answer broke off"));
+            return Err(Fault::passing("its answer ended early"));
         };
         let mut content = Vec::new();
         for building in self.blocks.into_values() {
@@ -96,7 +96,7 @@ impl Decoder {
         Ok(Reply { message, stop, usage: self.usage, model: self.model.name })
     }
 
-    /// Later counts are of the whole, not of what came since.
+    /// Later counts are totals, not increments.
     fn count(&mut self, usage: &Value) {
         for (name, count) in [
             ("input_tokens", &mut self.usage.input_tokens),

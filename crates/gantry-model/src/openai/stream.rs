@@ -1,4 +1,5 @@
-//! The stream of chat completions, and what each server makes of it: ids, indices, counts and the last line may be missing.
+//! Reads the stream of chat completions, with the differences between servers: ids, indices, counts
+//! and the last line may be missing.
 
 use serde_json::{Map, Value, json};
 
@@ -16,25 +17,25 @@ pub(crate) struct Decoder {
     tags: ThinkTags,
     text: String,
     thinking: String,
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     usage: Option<Usage>,
     stop: Option<String>,
     done: bool,
 }
 
 #[derive(Debug)]
-struct Call {
+struct StreamedCall {
     index: Option<u64>,
-    /// As the server has it; empty if it has none.
+    /// The server's id; empty if it sent none.
     given: String,
     id: String,
     name: String,
     arguments: String,
-    /// Said once the name is known, which is usually at once.
+    /// Set once the call was reported, which requires its name. That is usually at once.
     begun: bool,
 }
 
-impl Call {
+impl StreamedCall {
     fn is_whole(&self) -> bool {
         !self.name.is_empty() && serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
     }
@@ -55,7 +56,7 @@ impl Decoder {
         }
     }
 
-    /// One event's data. What it says is passed on at once.
+    /// Takes the data of one event and passes on what it says at once.
     pub(crate) fn event(&mut self, data: &str, events: &mut dyn FnMut(StreamEvent)) -> Result<(), Fault> {
         match data.trim() {
             "" => return Ok(()),
@@ -68,7 +69,7 @@ impl Decoder {
             _ => {}
         }
         let chunk: Value = serde_json::from_str(data)
-            .map_err(|err| Fault::passing(format!("its stream holds what is no JSON: {err}")))?;
+            .map_err(|err| Fault::passing(format!("its stream contains invalid JSON: {err}")))?;
         if !chunk["error"].is_null() {
             return Err(Fault::of_event(&self.model, &chunk));
         }
@@ -82,13 +83,13 @@ impl Decoder {
             }
         }
         self.content(&delta["content"], events);
-        // A refusal is what the model says instead.
+        // A refusal replaces the model's text.
         self.content(&delta["refusal"], events);
         let calls = delta["tool_calls"].as_array();
         for call in calls.into_iter().flatten() {
             self.call(call, events);
         }
-        // Older servers have one call, without a list, an index or an id.
+        // Older servers send one call, without a list, an index or an id.
         if calls.is_none() && delta["function_call"].is_object() {
             self.call(&json!({"function": delta["function_call"]}), events);
         }
@@ -103,7 +104,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Text, or a list of parts, some of which may be thoughts.
+    /// The content is text, or a list of parts, some of which may be thinking.
     fn content(&mut self, content: &Value, events: &mut dyn FnMut(StreamEvent)) {
         match content {
             Value::String(text) => {
@@ -146,7 +147,7 @@ impl Decoder {
         self.done
     }
 
-    /// What it added up to; an error if it broke off.
+    /// Returns the reply, or an error if the stream broke off.
     pub(crate) fn finish(mut self) -> Result<Reply, Fault> {
         let held = self.tags.finish();
         self.add_all(held, &mut |_| {});
@@ -155,7 +156,7 @@ impl Decoder {
             return Err(Fault::Empty);
         }
         if self.stop.is_none() && !(self.done && said) {
-            return Err(Fault::passing("its answer broke off"));
+            return Err(Fault::passing("its answer ended early"));
         }
         let stop = match self.stop.as_deref() {
             Some("length" | "max_tokens") => StopReason::MaxTokens,
@@ -213,7 +214,7 @@ impl Decoder {
         let piece = match &delta["function"]["arguments"] {
             Value::String(piece) => piece.clone(),
             Value::Null => String::new(),
-            // Some servers send the arguments as they mean them.
+            // Some servers send the arguments as an object.
             whole => whole.to_string(),
         };
         if !piece.is_empty() {
@@ -222,14 +223,14 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to, a new one if it is none of those there are: by its id, else by its index, else a name
-    /// begins one and all else goes on with the last.
+    /// Finds the call that a piece belongs to, or starts a new one. The id decides, then the index.
+    /// Without both, a name starts a call and anything else continues the last one.
     fn find(&mut self, index: Option<u64>, given: &str, name: Option<&str>) -> usize {
         let begins = name.is_some_and(|name| !name.is_empty());
         let of_index = self.calls.iter().rposition(|call| call.index == index);
         let known = if !given.is_empty() {
-            // Some count every call as the first one, so an id that is new is a new call.
-            let same = |call: &Call| call.given == given && (index.is_none() || call.index == index);
+            // Some servers number every call as the first one, so a new id means a new call.
+            let same = |call: &StreamedCall| call.given == given && (index.is_none() || call.index == index);
             let unnamed = of_index.filter(|at| index.is_some() && self.calls[*at].given.is_empty());
             self.calls.iter().rposition(same).or(unnamed)
         } else if index.is_some() {
@@ -244,7 +245,7 @@ impl Decoder {
         }
         let is_taken = self.calls.iter().any(|call| call.id == given);
         let id = if given.is_empty() || is_taken { fresh() } else { given.to_owned() };
-        self.calls.push(Call {
+        self.calls.push(StreamedCall {
             index,
             given: given.to_owned(),
             id,
@@ -256,7 +257,7 @@ impl Decoder {
     }
 }
 
-/// The text of a part, which may be a list of parts again.
+/// Returns the text of a part, which may itself be a list of parts.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,26 +1,27 @@
-//! Thoughts that a model writes into its answer, between `<think>` and `</think>` at the very start. Servers that do not
-//! know the model's format pass the tags on as text.
+//! Separates thinking that a model writes into its answer, between `<think>` and `</think>` at the
+//! very start. Servers that do not know the model's format pass the tags on as text.
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// Splits the text of one answer as it arrives. A tag may be cut anywhere between two pieces.
+/// `ThinkTags` splits the text of one answer as it arrives. A tag may be split between any two
+/// pieces.
 #[derive(Debug, Default)]
 pub(super) struct ThinkTags {
     state: State,
-    /// What may still turn out to be a tag.
+    /// Text that may still turn out to be a tag.
     held: String,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing but white space and a part of the tag has come.
+    /// Only white space and a part of the tag have arrived.
     #[default]
     Begin,
-    /// The tag has come, and no thought.
+    /// The tag has arrived, but no thinking yet.
     Opened,
     Thinking,
-    /// The thoughts have ended, and no word of the answer has come.
+    /// The thinking has ended, but nothing of the answer has arrived.
     Between,
     Text,
 }
@@ -77,7 +78,7 @@ impl ThinkTags {
         pieces
     }
 
-    /// What was held back when the answer ended.
+    /// Returns what was held back when the answer ended.
     pub(super) fn finish(&mut self) -> Option<Piece> {
         let held = std::mem::take(&mut self.held);
         let piece = if self.state == State::Thinking { Piece::Thinking } else { Piece::Text };
@@ -91,7 +92,7 @@ fn push(pieces: &mut Vec<Piece>, piece: fn(String) -> Piece, text: &str) {
     }
 }
 
-/// How many bytes at the end may be the start of the closing tag.
+/// Returns how many bytes at the end may be the start of the closing tag.
 fn tag_begun_at_end(text: &str) -> usize {
     (1..CLOSE.len()).rev().find(|length| text.ends_with(&CLOSE[..*length])).unwrap_or(0)
 }
@@ -100,7 +101,7 @@ fn tag_begun_at_end(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The same for every way to cut the text: first the thoughts, then the answer.
+    /// Checks every way to split the text: first the thinking, then the answer.
     fn check(text: &str, thinking: &str, answer: &str) {
         for size in 1..=text.len() {
             let mut tags = ThinkTags::default();
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_at_the_start_are_split_off() {
+    fn thinking_at_the_start_is_split_off() {
         check("<think>\nhm < 3</think>\n\nYes.", "hm < 3", "Yes.");
         check(" \n<think>hm</think>Yes <think>no tag</think>.", "hm", "Yes <think>no tag</think>.");
         check("<think></think>Yes", "", "Yes");
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         check("Yes, <think>is a tag</think>", "", "Yes, <think>is a tag</think>");
         check("<thin", "", "<thin");
         check("  <b>x</b>", "", "  <b>x</b>");

@@ -1,4 +1,4 @@
-//! What a scripted server says: turns, as Rust or as JSON.
+//! The script of a server: turns, in Rust or as JSON.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::Usage;
 pub struct Script {
     pub turns: Vec<Turn>,
     pub order: Order,
-    /// Begin again after the last turn.
+    /// Whether to start again after the last turn.
     pub repeat: bool,
-    /// The models it has; one if there are none.
+    /// The models it has; one if the list is empty.
     pub models: Vec<String>,
-    /// The key it wants to see.
+    /// The key that it expects.
     pub key: Option<String>,
-    /// It is the company's own endpoint, and knows what only that knows.
+    /// Whether it plays the company's own endpoint, with its extensions.
     pub first_party: bool,
-    /// Tokens of a prompt, at three bytes each, above which it refuses.
+    /// It refuses prompts of more tokens, at three bytes each.
     pub window: Option<usize>,
     pub quirks: Quirks,
 }
@@ -32,29 +32,33 @@ pub enum Order {
     /// One turn after the other; each is played once.
     #[default]
     Sequence,
-    /// The turn that stands where the conversation does: after no answer of the model the first one, after one the second.
-    /// The same request always gets the same turn, so whoever asks may die and ask again. Turns that fail take no place: each
-    /// is played once, before the turn that follows it.
+    /// Selects the turn by the position in the conversation: the first one before any answer of the
+    /// model, the second one after one answer. The same request always gets the same turn, so a
+    /// client may crash and ask again.
+    ///
+    /// Turns that fail do not count as a position. Each is played once, before the turn that
+    /// follows it.
     Step,
 }
 
-/// One answer.
+/// `Turn` is one answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
-    /// Only for requests whose last message holds this.
+    /// Applies only to requests whose last message contains this.
     pub when: Option<String>,
     pub say: Vec<Say>,
-    /// In the Messages API's words; by what was said if there is none.
+    /// The stop reason of the Messages API. By default it follows from the content.
     pub stop: Option<String>,
     pub usage: Option<Usage>,
-    /// Characters in one delta.
+    /// The number of characters in one delta.
     pub piece: Option<usize>,
-    /// Bytes in each write, over and over, wherever that cuts a line or a character; an event each if there are none.
+    /// The number of bytes in each write, repeated, even if that splits a line or a character. By
+    /// default each write is one event.
     pub writes: Vec<usize>,
-    /// Before each write.
+    /// The pause before each write.
     pub pause_ms: u64,
-    /// Before the first byte.
+    /// The pause before the first byte.
     pub delay_ms: u64,
     pub fail: Option<Failure>,
 }
@@ -64,29 +68,29 @@ pub struct Turn {
 pub enum Say {
     Text(String),
     Thinking(String),
-    /// Thoughts that nobody may read.
+    /// Redacted thinking.
     Redacted(String),
     Call {
         name: String,
         input: Value,
     },
-    /// A call with an id of its own.
+    /// A call with a given id.
     CallAs {
         id: String,
         name: String,
         input: Value,
     },
-    /// A call whose arguments are what is written here.
+    /// A call with these literal arguments.
     Malformed {
         name: String,
         arguments: String,
     },
-    /// A search that the provider makes itself, and the answer with its source.
+    /// A search by the provider itself, and the answer with its source.
     Search {
         query: String,
         text: String,
     },
-    /// Nothing but signs of life.
+    /// Only pings.
     Pings {
         count: u32,
         every_ms: u64,
@@ -97,53 +101,53 @@ pub enum Say {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// Instead of an answer.
+    /// An HTTP status instead of an answer.
     Status {
         status: u16,
         #[serde(default)]
         retry_after: Option<String>,
         #[serde(default)]
         message: Option<String>,
-        /// Where a redirect leads.
+        /// The target of a redirect.
         #[serde(default)]
         location: Option<String>,
     },
-    /// The connection ends before a word.
+    /// The connection closes before the first byte.
     Close,
-    /// It ends after so many bytes of the stream.
+    /// The connection closes after this many bytes of the stream.
     Cut(usize),
-    /// The answer ends after so many bytes, as if it were whole.
+    /// The answer ends after this many bytes, as if it were complete.
     End(usize),
-    /// Everything is said, but the answer does not end.
+    /// Everything is sent, but the answer does not end.
     Linger,
-    /// Silence after so many bytes.
+    /// The server is silent after this many bytes.
     Stall(usize),
-    /// An error in the stream after so many bytes, at the end of an event.
+    /// The stream reports an error after this many bytes, at the end of an event.
     Error { kind: String, message: String, after: usize },
 }
 
-/// How other servers than OpenAI's speak chat completions.
+/// `Quirks` says how other servers than OpenAI's differ in chat completions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quirks {
     pub no_ids: bool,
     pub no_index: bool,
-    /// Every call is the first one.
+    /// Every call has the index of the first one.
     pub same_index: bool,
     pub no_usage: bool,
     pub no_done: bool,
-    /// Arguments as an object, not as text.
+    /// Arguments are an object, not text.
     pub whole_arguments: bool,
-    /// `reasoning` in place of `reasoning_content`.
+    /// `reasoning` replaces `reasoning_content`.
     pub reasoning: bool,
-    /// `stop`, whatever the reason was.
+    /// The stop reason is always `stop`.
     pub always_stop: bool,
     pub crlf: bool,
-    /// Text and thoughts as lists of parts.
+    /// Text and thinking are lists of parts.
     pub content_parts: bool,
-    /// Thoughts as text between `<think>` tags.
+    /// Thinking is text between `<think>` tags.
     pub think_tags: bool,
-    /// A call as `function_call`, as before there were several at once.
+    /// A call is `function_call`, as before parallel calls existed.
     pub function_call: bool,
 }
 
@@ -156,7 +160,7 @@ impl Script {
         if self.models.is_empty() { vec![MODEL.to_owned()] } else { self.models.clone() }
     }
 
-    /// As llama.cpp lists them, if there is a window to tell.
+    /// Lists the models as llama.cpp does, if there is a window to report.
     pub(super) fn listed(&self) -> impl Iterator<Item = Value> {
         let window = self.window;
         self.models().into_iter().map(move |id| match window {
@@ -228,7 +232,7 @@ impl Turn {
         Turn { fail: Some(fail), ..self }
     }
 
-    /// Whether it gives no answer.
+    /// Reports whether this turn gives no answer.
     fn fails(&self) -> bool {
         !matches!(self.fail, None | Some(Failure::Linger))
     }
@@ -251,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_script_is_one() {
+    fn documented_script_parses() {
         let docs = include_str!("../../../../docs/models.md");
         let (_, after) = docs.split_once("echo '").unwrap();
         let (script, _) = after.split_once("' > script.json").unwrap();

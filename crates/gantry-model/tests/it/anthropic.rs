@@ -1,4 +1,4 @@
-//! The Messages API, as it goes out and as it comes back.
+//! The Messages API: outgoing requests and incoming answers.
 
 use gantry_model::testing::{Say, Script, ScriptedServer, Turn};
 use gantry_model::{
@@ -7,7 +7,7 @@ use gantry_model::{
 };
 use serde_json::{Value, json};
 
-use super::{ask, assert_clean, assistant, call, calls, go_on, request, result, tool, user};
+use super::{ask, assert_clean, assistant, call, calls, continue_with, request, result, tool, user};
 
 async fn first_party(turns: Vec<Turn>) -> (ScriptedServer, Models) {
     let models = vec![
@@ -22,9 +22,9 @@ async fn first_party(turns: Vec<Turn>) -> (ScriptedServer, Models) {
     (server, models)
 }
 
-/// A request with everything in it, byte for byte.
+/// A request with every feature, byte for byte.
 #[tokio::test]
-async fn a_request_has_its_documented_form() {
+async fn request_has_the_documented_form() {
     let (server, models) = first_party(vec![Turn::text("ok")]).await;
     let request = Request {
         model: "claude-sonnet-5-5".into(),
@@ -88,7 +88,7 @@ async fn a_request_has_its_documented_form() {
 }
 
 #[tokio::test]
-async fn a_stream_adds_up_to_what_was_said() {
+async fn stream_events_add_up_to_the_reply() {
     let say = vec![
         Say::Thinking("Hm, grüße.".into()),
         Say::Redacted("secret".into()),
@@ -101,8 +101,8 @@ async fn a_stream_adds_up_to_what_was_said() {
     let server = ScriptedServer::start(vec![turn, Turn::text("done")]).await;
     let models = server.models(ProviderKind::Anthropic);
     let mut request = Request { tools: vec![tool("see"), tool("hear")], ..request("hi") };
-    let told = ask(&models, &request).await;
-    let reply = told.reply();
+    let outcome = ask(&models, &request).await;
+    let reply = outcome.reply();
     assert_eq!(
         (reply.stop, reply.usage, reply.model.as_str()),
         (StopReason::ToolUse, usage, "scripted/scripted-1")
@@ -119,10 +119,10 @@ async fn a_stream_adds_up_to_what_was_said() {
     assert_eq!((calls[0].1.as_str(), &calls[0].2), ("see", &json!({"a": "x\n\"ü\""})));
     assert_eq!((calls[1].1.as_str(), &calls[1].2), ("hear", &json!({})));
     assert_ne!(calls[0].0, calls[1].0);
-    // Events say the same, piece by piece, in order.
+    // The events contain the same, piece by piece, in order.
     let mut inputs = String::new();
     let mut begun = Vec::new();
-    for event in &told.events {
+    for event in &outcome.events {
         match event {
             StreamEvent::ToolBegin { id, name } => begun.push((id.clone(), name.clone())),
             StreamEvent::ToolInput { id, partial } if *id == calls[0].0 => inputs.push_str(partial),
@@ -131,16 +131,16 @@ async fn a_stream_adds_up_to_what_was_said() {
     }
     assert_eq!(begun, [(calls[0].0.clone(), "see".into()), (calls[1].0.clone(), "hear".to_owned())]);
     assert_eq!(serde_json::from_str::<Value>(&inputs).unwrap(), calls[0].2);
-    assert_eq!(told.text(), "Hello 🌍, ");
-    assert!(matches!(told.events.last(), Some(StreamEvent::Done(done)) if **done == *reply));
-    // It goes back as it came, signatures and all: the server checks them.
-    go_on(&mut request, reply);
+    assert_eq!(outcome.text(), "Hello 🌍, ");
+    assert!(matches!(outcome.events.last(), Some(StreamEvent::Done(done)) if **done == *reply));
+    // The reply is sent back unchanged, including signatures, which the server checks.
+    continue_with(&mut request, reply);
     assert_eq!(ask(&models, &request).await.text(), "done");
     assert_clean(&server);
 }
 
 #[tokio::test]
-async fn thoughts_go_back_to_who_thought_them_and_to_nobody_else() {
+async fn thinking_is_sent_back_only_to_its_model() {
     let say = vec![
         Say::Thinking("mine".into()),
         Say::Redacted("mine too".into()),
@@ -155,7 +155,7 @@ async fn thoughts_go_back_to_who_thought_them_and_to_nobody_else() {
     let models = server.models(ProviderKind::Anthropic);
     let mut request = Request { tools: vec![tool("see")], ..request("hi") };
     let first = ask(&models, &request).await;
-    go_on(&mut request, first.reply());
+    continue_with(&mut request, first.reply());
     let to_other = Request { model: "scripted-2".into(), ..request.clone() };
     assert_eq!(ask(&models, &to_other).await.text(), "other");
     assert_eq!(ask(&models, &request).await.text(), "same");
@@ -169,9 +169,9 @@ async fn thoughts_go_back_to_who_thought_them_and_to_nobody_else() {
     assert_clean(&server);
 }
 
-/// A signature may be void after the conversation before it was shortened.
+/// A signature may become invalid when the conversation before it is shortened.
 #[tokio::test]
-async fn thoughts_that_are_not_accepted_any_more_are_left_out() {
+async fn rejected_thinking_is_left_out() {
     let server = ScriptedServer::start(vec![Turn::text("ok")]).await;
     let models = server.models(ProviderKind::Anthropic);
     let origin = Some("scripted/scripted-1".to_owned());
@@ -179,14 +179,14 @@ async fn thoughts_that_are_not_accepted_any_more_are_left_out() {
     let mut request = Request { tools: vec![tool("see")], ..request("hi") };
     request.messages.push(assistant(vec![thought, call("1", "see", json!({}))]));
     request.messages.push(user(vec![result("1", "seen")]));
-    let told = ask(&models, &request).await;
-    assert_eq!(told.text(), "ok");
+    let outcome = ask(&models, &request).await;
+    assert_eq!(outcome.text(), "ok");
     assert_eq!(server.requests().len(), 2);
     assert_eq!(server.violations(), ["messages.1: invalid `signature` in `thinking` block"]);
 }
 
 #[tokio::test]
-async fn each_generation_is_asked_to_think_in_its_own_way() {
+async fn each_model_generation_gets_its_thinking_style() {
     let turns = (0..9).map(|_| Turn::text("ok")).collect();
     let (server, models) = first_party(turns).await;
     for (model, thinking, expected) in [
@@ -204,7 +204,7 @@ async fn each_generation_is_asked_to_think_in_its_own_way() {
         let heard = server.requests().pop().unwrap();
         assert_eq!(heard.body["thinking"], expected, "{model} {thinking:?}");
     }
-    // A turn that began without thoughts cannot go on with a budget.
+    // A turn that began without thinking cannot continue with a budget.
     let mut request = Request {
         model: "claude-haiku-4-5".into(),
         thinking: Thinking::Budget(2_000),
@@ -219,13 +219,13 @@ async fn each_generation_is_asked_to_think_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn the_providers_own_search_goes_back_as_it_came() {
+async fn provider_search_blocks_are_sent_back_unchanged() {
     let search = Say::Search { query: "rust".into(), text: "Rust is old.".into() };
     let pause = Turn { stop: Some("pause_turn".into()), ..Turn::say(vec![search]) };
     let (server, models) = first_party(vec![pause, Turn::text("done")]).await;
     let mut request = Request { native_web_search: true, ..request("hi") };
-    let told = ask(&models, &request).await;
-    let reply = told.reply();
+    let outcome = ask(&models, &request).await;
+    let reply = outcome.reply();
     assert_eq!((reply.stop, reply.message.text().as_str()), (StopReason::Pause, "Rust is old."));
     request.messages.push(reply.message.clone());
     assert_eq!(ask(&models, &request).await.text(), "done");
@@ -238,7 +238,7 @@ async fn the_providers_own_search_goes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn what_only_the_first_party_knows_is_sent_to_it_alone() {
+async fn first_party_features_are_sent_only_to_it() {
     let server = ScriptedServer::start(vec![Turn::text("ok")]).await;
     let models = server.models(ProviderKind::Anthropic);
     let request = Request { native_web_search: true, tools: vec![tool("see")], ..request("hi") };
@@ -248,9 +248,9 @@ async fn what_only_the_first_party_knows_is_sent_to_it_alone() {
     assert_clean(&server);
 }
 
-/// Without a part of the system prompt to mark, tools are what requests begin with.
+/// If the system prompt has no part to mark, requests begin with the tools.
 #[tokio::test]
-async fn at_most_two_marks_are_set_for_the_cache() {
+async fn at_most_two_cache_marks_are_set() {
     let server = ScriptedServer::start(vec![Turn::text("ok"), Turn::text("ok")]).await;
     let models = server.models(ProviderKind::Anthropic);
     let many = |cache| (0..6).map(|at| SystemPart { text: format!("part {at}"), cache }).collect();
@@ -267,7 +267,7 @@ async fn at_most_two_marks_are_set_for_the_cache() {
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
+async fn stop_reasons_are_distinguished() {
     for (stop, expected) in [
         ("end_turn", StopReason::EndTurn),
         ("stop_sequence", StopReason::EndTurn),
@@ -279,13 +279,13 @@ async fn reasons_to_stop_are_told_apart() {
     ] {
         let turn = Turn { stop: Some(stop.into()), ..Turn::text("x") };
         let server = ScriptedServer::start(vec![turn]).await;
-        let told = ask(&server.models(ProviderKind::Anthropic), &request("hi")).await;
-        assert_eq!(told.reply().stop, expected, "{stop}");
+        let outcome = ask(&server.models(ProviderKind::Anthropic), &request("hi")).await;
+        assert_eq!(outcome.reply().stop, expected, "{stop}");
     }
 }
 
 #[tokio::test]
-async fn two_providers_of_one_kind_do_not_see_each_others_blocks() {
+async fn providers_of_one_kind_do_not_share_blocks() {
     let search = Say::Search { query: "q".into(), text: "t".into() };
     let one = Script {
         turns: vec![Turn::say(vec![Say::Thinking("a".into()), search])],
@@ -302,8 +302,8 @@ async fn two_providers_of_one_kind_do_not_see_each_others_blocks() {
         ..ModelsConfig::default()
     });
     let mut request = Request { model: "one/scripted-1".into(), native_web_search: true, ..request("hi") };
-    let told = ask(&models, &request).await;
-    go_on(&mut request, told.reply());
+    let outcome = ask(&models, &request).await;
+    continue_with(&mut request, outcome.reply());
     request.messages.push(Message::user("and?"));
     request.model = "two/scripted-1".into();
     ask(&models, &request).await.reply();

@@ -1,4 +1,4 @@
-//! Whatever a conversation is made of, what goes out is what the providers accept.
+//! Whatever a conversation contains, providers accept the request.
 
 use gantry_model::testing::{Script, ScriptedServer, Turn};
 use gantry_model::{Block, Message, Request, Role, SystemPart, Thinking};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BOTH, ask, assert_clean, assistant, call, request, result, tool, user};
 
-/// Longer than OpenAI accepts as an id, and as a name.
+/// Longer than OpenAI accepts as an id and as a name.
 const LONG_ID: &str = "toolu_0123456789012345678901234567890123456789012345678901234567890123456789";
 
 fn block(depth: u32) -> BoxedStrategy<Block> {
@@ -45,7 +45,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 }
 
 #[test]
-fn any_conversation_goes_out_well_formed() {
+fn any_conversation_is_sent_well_formed() {
     let mut runner = super::runner(6_000);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for kind in BOTH {
@@ -62,19 +62,19 @@ fn any_conversation_goes_out_well_formed() {
                     max_tokens: 2_000,
                     ..request("")
                 };
-                let told = runtime.block_on(ask(&models, &request));
+                let outcome = runtime.block_on(ask(&models, &request));
                 prop_assert_eq!(server.violations(), Vec::<String>::new(), "{:?}", request.messages);
-                prop_assert_eq!(told.text(), "ok");
+                prop_assert_eq!(outcome.text(), "ok");
                 Ok(())
             })
             .unwrap();
     }
 }
 
-/// What one model wrote is sent to any other, also after the model was changed: names that no API accepts, ids that are too
-/// long for one and repeated for another.
+/// What one model wrote can be sent to any other, also after a change of model. It may have names
+/// that no API accepts, and ids that are too long for one API or repeated for another.
 #[tokio::test]
-async fn names_and_ids_of_other_models_are_accepted() {
+async fn names_and_ids_of_other_models_are_rewritten() {
     for kind in BOTH {
         let server = ScriptedServer::start(vec![Turn::text("ok")]).await;
         let turn = |text: &str| {
@@ -103,7 +103,7 @@ async fn names_and_ids_of_other_models_are_accepted() {
     }
 }
 
-/// Names of all calls in the order they were made, and the text of each call's result.
+/// Returns the names of all calls in order, and the text of each call's result.
 fn calls_and_results(body: &Value) -> (Vec<String>, Vec<String>) {
     let messages = body["messages"].as_array().unwrap();
     let blocks = || {

@@ -1,4 +1,4 @@
-//! Everything that goes wrong, on cue.
+//! All kinds of failures, on request.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ fn restarts(events: &[StreamEvent]) -> usize {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
+async fn temporary_failures_are_retried() {
     for kind in BOTH {
         for status in [408, 429, 500, 502, 503, 529] {
             let server =
                 ScriptedServer::start(vec![Turn::status(status), Turn::status(status), Turn::text("ok")])
                     .await;
-            let told = ask(&server.models(kind), &request("hi")).await;
-            assert_eq!((told.text().as_str(), restarts(&told.events)), ("ok", 0), "{kind:?} {status}");
+            let outcome = ask(&server.models(kind), &request("hi")).await;
+            assert_eq!((outcome.text().as_str(), restarts(&outcome.events)), ("ok", 0), "{kind:?} {status}");
             assert_clean(&server);
         }
         let server = ScriptedServer::start(vec![Turn::fail(Failure::Close), Turn::text("ok")]).await;
@@ -40,18 +40,18 @@ async fn attempts_are_counted() {
     for kind in BOTH {
         let script = Script { turns: vec![Turn::status(529)], repeat: true, ..Script::default() };
         let server = ScriptedServer::start(script).await;
-        let told = ask(&server.models(kind), &request("hi")).await;
-        let ModelError::Unavailable { attempts: 4, reason, .. } = told.error() else {
-            panic!("{:?}", told.answer)
+        let outcome = ask(&server.models(kind), &request("hi")).await;
+        let ModelError::Unavailable { attempts: 4, reason, .. } = outcome.error() else {
+            panic!("{:?}", outcome.answer)
         };
         assert!(reason.contains("529"), "{reason}");
         assert_eq!(server.requests().len(), 4);
-        assert!(told.error().hint().unwrap().contains("fallback"));
+        assert!(outcome.error().hint().unwrap().contains("fallback"));
     }
 }
 
 #[tokio::test]
-async fn a_provider_is_waited_for_as_long_as_it_asks() {
+async fn retry_after_is_respected_within_limits() {
     let soon = |after: &str| {
         Turn::fail(Failure::Status {
             status: 429,
@@ -64,29 +64,29 @@ async fn a_provider_is_waited_for_as_long_as_it_asks() {
     let began = Instant::now();
     assert_eq!(ask(&server.models(ProviderKind::Anthropic), &request("hi")).await.text(), "ok");
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
-    // As a date, which has no parts of seconds.
+    // A date has no fractions of seconds.
     let at = jiff::Timestamp::now() + Duration::from_secs(2);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap();
     let server = ScriptedServer::start(vec![soon(&date), Turn::text("ok")]).await;
     let began = Instant::now();
     assert_eq!(ask(&server.models(ProviderKind::Openai), &request("hi")).await.text(), "ok");
     assert!(began.elapsed() >= Duration::from_millis(900), "{date} {:?}", began.elapsed());
-    // Nobody waits for an hour.
+    // An hour is too long to wait.
     let server = ScriptedServer::start(vec![soon("3600")]).await;
     let began = Instant::now();
-    let told = ask(&server.models(ProviderKind::Anthropic), &request("hi")).await;
-    assert!(told.error().to_string().contains("asks to wait longer"), "{}", told.error());
+    let outcome = ask(&server.models(ProviderKind::Anthropic), &request("hi")).await;
+    assert!(outcome.error().to_string().contains("asks to wait longer"), "{}", outcome.error());
     assert!(began.elapsed() < Duration::from_secs(5));
-    // Nor beyond the deadline.
+    // The deadline also limits the wait.
     let server = ScriptedServer::start(vec![soon("30")]).await;
     let limits = Limits::within(Duration::from_secs(5));
-    let told = ask_within(&server.models(ProviderKind::Anthropic), &request("hi"), limits).await;
-    assert!(told.error().to_string().contains("no time left"), "{}", told.error());
+    let outcome = ask_within(&server.models(ProviderKind::Anthropic), &request("hi"), limits).await;
+    assert!(outcome.error().to_string().contains("no time left"), "{}", outcome.error());
     assert!(began.elapsed() < Duration::from_secs(8));
 }
 
 #[tokio::test]
-async fn a_cut_stream_begins_again_and_says_so() {
+async fn cut_stream_is_retried_with_a_restart_event() {
     for kind in BOTH {
         let after = match kind {
             ProviderKind::Anthropic => 900,
@@ -99,19 +99,20 @@ async fn a_cut_stream_begins_again_and_says_so() {
         ] {
             let cut = Turn { piece: Some(5), ..Turn::text(LONG) }.failing(fail.clone());
             let server = ScriptedServer::start(vec![cut, Turn::text(LONG)]).await;
-            let told = ask(&server.models(kind), &request("hi")).await;
-            assert_eq!(told.reply().message.text(), LONG);
-            assert_eq!(restarts(&told.events), 1, "{kind:?} {fail:?} {:?}", told.events);
-            assert_eq!(told.text(), LONG, "what came before the restart counts no more");
-            assert!(matches!(told.events.last(), Some(StreamEvent::Done(_))));
+            let outcome = ask(&server.models(kind), &request("hi")).await;
+            assert_eq!(outcome.reply().message.text(), LONG);
+            assert_eq!(restarts(&outcome.events), 1, "{kind:?} {fail:?} {:?}", outcome.events);
+            assert_eq!(outcome.text(), LONG, "output before the restart is discarded");
+            assert!(matches!(outcome.events.last(), Some(StreamEvent::Done(_))));
             assert_clean(&server);
         }
     }
 }
 
-/// At any byte: either the whole answer, or another attempt, never half of one.
+/// The stream is cut at any byte. The result is the whole answer or another attempt, never a
+/// partial answer.
 #[tokio::test]
-async fn a_cut_is_never_taken_for_the_end() {
+async fn cut_stream_is_never_taken_for_complete() {
     for kind in BOTH {
         for after in (0..2_000).step_by(if std::env::var_os("GANTRY_SOAK").is_some() { 1 } else { 23 }) {
             let call = Say::Call { name: "see".into(), input: json!({"a": "b"}) };
@@ -120,8 +121,8 @@ async fn a_cut_is_never_taken_for_the_end() {
             let script = Script { turns: vec![cut, Turn::text("again")], ..Script::default() };
             let server = ScriptedServer::start(script).await;
             let request = Request { tools: vec![tool("see")], ..request("hi") };
-            let told = ask(&server.models(kind), &request).await;
-            let reply = told.reply();
+            let outcome = ask(&server.models(kind), &request).await;
+            let reply = outcome.reply();
             match reply.stop {
                 StopReason::EndTurn => assert_eq!(reply.message.text(), "again", "{kind:?} cut at {after}"),
                 _ => {
@@ -135,7 +136,7 @@ async fn a_cut_is_never_taken_for_the_end() {
 }
 
 #[tokio::test]
-async fn a_stream_that_stalls_is_given_up() {
+async fn stalled_stream_is_given_up() {
     for kind in BOTH {
         for after in [0, 700] {
             let stalled = Turn { piece: Some(5), ..Turn::text(LONG) }.failing(Failure::Stall(after));
@@ -143,8 +144,8 @@ async fn a_stream_that_stalls_is_given_up() {
             let limits =
                 Limits { stall: Duration::from_millis(200), ..Limits::within(Duration::from_secs(20)) };
             let began = Instant::now();
-            let told = ask_within(&server.models(kind), &request("hi"), limits).await;
-            assert_eq!(told.text(), "ok", "{kind:?} after {after}");
+            let outcome = ask_within(&server.models(kind), &request("hi"), limits).await;
+            assert_eq!(outcome.text(), "ok", "{kind:?} after {after}");
             assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
             assert_clean(&server);
         }
@@ -152,20 +153,20 @@ async fn a_stream_that_stalls_is_given_up() {
 }
 
 #[tokio::test]
-async fn pings_are_signs_of_life() {
+async fn pings_count_as_activity() {
     for kind in BOTH {
         let say = vec![Say::Text("a".into()), Say::Pings { count: 6, every_ms: 100 }, Say::Text("b".into())];
         let server = ScriptedServer::start(vec![Turn::say(say)]).await;
         let limits = Limits { stall: Duration::from_millis(400), ..Limits::within(Duration::from_secs(20)) };
-        let told = ask_within(&server.models(kind), &request("hi"), limits).await;
-        assert_eq!((told.text().as_str(), restarts(&told.events)), ("ab", 0), "{kind:?}");
+        let outcome = ask_within(&server.models(kind), &request("hi"), limits).await;
+        assert_eq!((outcome.text().as_str(), restarts(&outcome.events)), ("ab", 0), "{kind:?}");
         assert_clean(&server);
     }
 }
 
 /// A local server may read a prompt for minutes before its first word.
 #[tokio::test]
-async fn the_first_byte_may_take_longer() {
+async fn first_byte_may_take_longer() {
     let server = ScriptedServer::start(vec![Turn { delay_ms: 500, ..Turn::text("ok") }]).await;
     let mut provider = server.provider("scripted", ProviderKind::Openai);
     provider.first_byte = Some(Duration::from_secs(10));
@@ -176,19 +177,19 @@ async fn the_first_byte_may_take_longer() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_everything() {
+async fn deadline_ends_the_answer() {
     let slow = Turn { piece: Some(1), ..Turn::text(LONG) }.paced(Duration::from_millis(50));
     let server = ScriptedServer::start(vec![slow]).await;
     let began = Instant::now();
     let limits = Limits::within(Duration::from_millis(600));
-    let told = ask_within(&server.models(ProviderKind::Anthropic), &request("hi"), limits).await;
-    assert_eq!(*told.error(), ModelError::Deadline { model: "scripted/scripted-1".into() });
+    let outcome = ask_within(&server.models(ProviderKind::Anthropic), &request("hi"), limits).await;
+    assert_eq!(*outcome.error(), ModelError::Deadline { model: "scripted/scripted-1".into() });
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    assert!(!told.text().is_empty());
+    assert!(!outcome.text().is_empty());
 }
 
 #[tokio::test]
-async fn a_cancel_is_heard_at_once() {
+async fn cancel_takes_effect_at_once() {
     let server = ScriptedServer::start(vec![Turn::text(LONG).failing(Failure::Stall(300))]).await;
     let models = server.models(ProviderKind::Anthropic);
     let cancel = CancellationToken::new();
@@ -220,24 +221,24 @@ async fn with_fallback(first: Vec<Turn>, second: Vec<Turn>) -> (ScriptedServer, 
 }
 
 #[tokio::test]
-async fn the_fallback_answers_when_the_first_cannot() {
+async fn fallback_answers_when_the_first_model_fails() {
     let cut = Turn { piece: Some(5), ..Turn::text(LONG) }.failing(Failure::Cut(900));
     let (one, two, models) = with_fallback(vec![Turn::status(529), cut], vec![Turn::text("ok")]).await;
-    let told = ask(&models, &Request { model: "one/scripted-1".into(), ..request("hi") }).await;
-    assert_eq!((told.text().as_str(), told.reply().model.as_str()), ("ok", "two/scripted-1"));
-    assert_eq!(restarts(&told.events), 1);
+    let outcome = ask(&models, &Request { model: "one/scripted-1".into(), ..request("hi") }).await;
+    assert_eq!((outcome.text().as_str(), outcome.reply().model.as_str()), ("ok", "two/scripted-1"));
+    assert_eq!(restarts(&outcome.events), 1);
     assert_clean(&one);
     assert_clean(&two);
-    // Both fail, and both are named.
+    // Both models fail, and the error names both.
     let failing = || vec![Turn::status(529), Turn::status(529)];
     let (_one, _two, models) = with_fallback(failing(), failing()).await;
-    let told = ask(&models, &Request { model: "one/scripted-1".into(), ..request("hi") }).await;
-    let message = told.error().to_string();
+    let outcome = ask(&models, &Request { model: "one/scripted-1".into(), ..request("hi") }).await;
+    let message = outcome.error().to_string();
     assert!(message.contains("one/scripted-1") && message.contains("two/scripted-1"), "{message}");
 }
 
 #[tokio::test]
-async fn what_no_retry_mends_comes_at_once() {
+async fn permanent_failures_are_not_retried() {
     for kind in BOTH {
         for (status, message, expected) in [
             (400, "messages: wrong", "refused the request"),
@@ -250,56 +251,56 @@ async fn what_no_retry_mends_comes_at_once() {
             let fail =
                 Failure::Status { status, retry_after: None, message: Some(message.into()), location: None };
             let server = ScriptedServer::start(vec![Turn::fail(fail)]).await;
-            let told = ask(&server.models(kind), &request("hi")).await;
-            let said = told.error().to_string();
+            let outcome = ask(&server.models(kind), &request("hi")).await;
+            let said = outcome.error().to_string();
             assert!(said.contains(expected) && said.contains(message), "{kind:?} {status}: {said}");
-            assert!(told.error().hint().is_some() || expected == "refused the request", "{said}");
+            assert!(outcome.error().hint().is_some() || expected == "refused the request", "{said}");
             assert_eq!(server.requests().len(), 1);
         }
     }
-    // Nor is the fallback asked: what is wrong with the request is wrong there too.
+    // The fallback is not asked either, because it would refuse the same request.
     let (_one, two, models) = with_fallback(vec![Turn::status(400)], vec![Turn::text("no")]).await;
     ask(&models, &Request { model: "one/scripted-1".into(), ..request("hi") }).await.error();
     assert_eq!(two.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_that_no_retry_mends_comes_at_once() {
+async fn permanent_stream_error_is_not_retried() {
     for kind in BOTH {
         let fail = Failure::Error { kind: "invalid_request_error".into(), message: "no".into(), after: 300 };
         let server = ScriptedServer::start(vec![Turn::text(LONG).failing(fail)]).await;
-        let told = ask(&server.models(kind), &request("hi")).await;
-        assert!(matches!(told.error(), ModelError::Refused { status: 400, .. }), "{:?}", told.answer);
+        let outcome = ask(&server.models(kind), &request("hi")).await;
+        assert!(matches!(outcome.error(), ModelError::Refused { status: 400, .. }), "{:?}", outcome.answer);
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn malformed_arguments_are_kept_for_the_model_to_see() {
+async fn malformed_arguments_are_kept_for_the_model() {
     for kind in BOTH {
         for arguments in ["{\"a\": \"b", "[1]", "\"text\"", "nonsense", "{\"a\":1} {\"a\":2}"] {
             let bad = Say::Malformed { name: "see".into(), arguments: arguments.into() };
             let server = ScriptedServer::start(vec![Turn::say(vec![bad]), Turn::text("sorry")]).await;
             let models = server.models(kind);
             let mut request = Request { tools: vec![tool("see")], ..request("hi") };
-            let told = ask(&models, &request).await;
-            let (_, _, input, malformed) = &calls(&told.reply().message)[0];
+            let outcome = ask(&models, &request).await;
+            let (_, _, input, malformed) = &calls(&outcome.reply().message)[0];
             assert_eq!((input, malformed.as_deref()), (&json!({}), Some(arguments)), "{kind:?}");
-            super::go_on(&mut request, told.reply());
+            super::continue_with(&mut request, outcome.reply());
             assert_eq!(ask(&models, &request).await.text(), "sorry");
             assert_clean(&server);
         }
-        // No arguments at all are none.
+        // Missing arguments are empty.
         let none = Say::Malformed { name: "see".into(), arguments: String::new() };
         let server = ScriptedServer::start(vec![Turn::say(vec![none])]).await;
-        let told = ask(&server.models(kind), &request("hi")).await;
-        assert_eq!(calls(&told.reply().message)[0].3, None);
+        let outcome = ask(&server.models(kind), &request("hi")).await;
+        assert_eq!(calls(&outcome.reply().message)[0].3, None);
     }
 }
 
-/// Also when the server says it back.
+/// This holds even if the server repeats the key.
 #[tokio::test]
-async fn the_key_is_in_no_error() {
+async fn errors_never_contain_the_key() {
     for kind in BOTH {
         for status in [400, 401, 404, 413, 429, 500] {
             let fail = Failure::Status {
@@ -311,15 +312,15 @@ async fn the_key_is_in_no_error() {
             let script = Script { turns: vec![Turn::fail(fail)], repeat: true, ..Script::default() };
             let server = ScriptedServer::start(script).await;
             let models = server.models(kind);
-            let told = ask(&models, &request("hi")).await;
-            let said = format!("{0} {0:?} {models:?}", told.error());
+            let outcome = ask(&models, &request("hi")).await;
+            let said = format!("{0} {0:?} {models:?}", outcome.error());
             assert!(said.contains("bad key …!") && !said.contains(KEY), "{said}");
         }
         let fail = Failure::Error { kind: "overloaded_error".into(), message: KEY.into(), after: 300 };
         let cut = Turn { piece: Some(2), ..Turn::text(LONG) }.failing(fail);
         let server = ScriptedServer::start(vec![cut, Turn::text("ok")]).await;
-        let told = ask(&server.models(kind), &request("hi")).await;
-        assert!(!format!("{:?}", told.events).contains(KEY));
+        let outcome = ask(&server.models(kind), &request("hi")).await;
+        assert!(!format!("{:?}", outcome.events).contains(KEY));
     }
     let nobody = ScriptedServer::start(vec![]).await.base_url();
     let closed =
@@ -330,51 +331,51 @@ async fn the_key_is_in_no_error() {
         retry: quick_retries(),
         ..ModelsConfig::default()
     });
-    let told = ask(&models, &Request { model: "closed/m".into(), ..request("hi") }).await;
-    assert!(matches!(told.error(), ModelError::Unavailable { attempts: 4, .. }), "{:?}", told.answer);
+    let outcome = ask(&models, &Request { model: "closed/m".into(), ..request("hi") }).await;
+    assert!(matches!(outcome.error(), ModelError::Unavailable { attempts: 4, .. }), "{:?}", outcome.answer);
     let listed = list_models(&closed, &Default::default(), Duration::from_secs(5)).await.unwrap_err();
-    for said in [format!("{0} {0:?}", told.error()), format!("{listed} {listed:?}")] {
+    for said in [format!("{0} {0:?}", outcome.error()), format!("{listed} {listed:?}")] {
         assert!(!said.contains(KEY), "{said}");
     }
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_read_is_said_before_anything_is_sent() {
+async fn unreadable_key_is_reported_before_sending() {
     let server = ScriptedServer::start(vec![]).await;
     let mut provider = server.provider("scripted", ProviderKind::Anthropic);
     provider.key = Some(Key::read_by(|| Err("the secret \"x\" is not there".into())));
     let models = Models::new(ModelsConfig { providers: vec![provider], ..ModelsConfig::default() });
-    let told = ask(&models, &request("hi")).await;
-    assert_eq!(told.error().to_string(), "the key of scripted cannot be used: the secret \"x\" is not there");
+    let outcome = ask(&models, &request("hi")).await;
+    assert_eq!(
+        outcome.error().to_string(),
+        "the key of scripted cannot be used: the secret \"x\" is not there"
+    );
     assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn an_unknown_model_is_told_with_its_neighbours() {
+async fn unknown_model_is_reported_with_suggestions() {
     let server = ScriptedServer::start(vec![]).await;
     let models = server.models(ProviderKind::Anthropic);
-    let told = ask(&models, &Request { model: "scriptd-1".into(), ..request("hi") }).await;
-    assert_eq!(
-        told.error().to_string(),
-        "there is no model \"scriptd-1\"; did you mean scripted/scripted-1?"
-    );
+    let outcome = ask(&models, &Request { model: "scriptd-1".into(), ..request("hi") }).await;
+    assert_eq!(outcome.error().to_string(), "unknown model \"scriptd-1\"; did you mean scripted/scripted-1?");
 }
 
-/// A redirect would carry the key elsewhere.
+/// A redirect would send the key elsewhere.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let elsewhere = ScriptedServer::start(vec![Turn::text("no")]).await;
     let location = Some(format!("{}v1/chat/completions", elsewhere.base_url()));
     let redirect = Failure::Status { status: 307, retry_after: None, message: None, location };
     let server = ScriptedServer::start(vec![Turn::fail(redirect)]).await;
-    let told = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
-    assert!(told.error().to_string().contains("redirect"), "{}", told.error());
+    let outcome = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
+    assert!(outcome.error().to_string().contains("redirect"), "{}", outcome.error());
     assert_eq!(elsewhere.requests().len(), 0);
 }
 
-/// An answer that is whole is one, though the server does not let go.
+/// A complete answer is accepted although the server keeps the connection open.
 #[tokio::test]
-async fn nobody_waits_for_a_server_that_lingers() {
+async fn complete_answer_does_not_wait_for_the_server_to_close() {
     for kind in BOTH {
         let server = ScriptedServer::start(vec![Turn::text("ok").failing(Failure::Linger)]).await;
         let began = Instant::now();
@@ -385,39 +386,40 @@ async fn nobody_waits_for_a_server_that_lingers() {
 }
 
 #[tokio::test]
-async fn a_provider_lists_its_models() {
+async fn provider_lists_its_models() {
     let script = Script { models: vec!["a".into(), "b:7b".into()], window: Some(4_096), ..Script::default() };
     let server = ScriptedServer::start(script).await;
     for kind in BOTH {
         let provider = server.provider("x", kind);
         let listed = list_models(&provider, &Default::default(), Duration::from_secs(5)).await;
         let listed = listed.unwrap();
-        let told: Vec<_> = listed.iter().map(|entry| (entry.id.as_str(), entry.context_window)).collect();
-        assert_eq!(told, [("a", Some(4_096)), ("b:7b", Some(4_096))]);
+        let outcome: Vec<_> = listed.iter().map(|entry| (entry.id.as_str(), entry.context_window)).collect();
+        assert_eq!(outcome, [("a", Some(4_096)), ("b:7b", Some(4_096))]);
     }
 }
 
-/// The server would see a request that no provider accepts.
+/// The server detects a request that no provider accepts.
 #[tokio::test]
-async fn the_scripted_server_sees_what_is_wrong() {
+async fn scripted_server_reports_violations() {
     let server = ScriptedServer::start(vec![Turn::text("ok")]).await;
     let models = server.models(ProviderKind::Anthropic);
     let wrong = Request { tools: vec![tool("no spaces"), tool("twice"), tool("twice")], ..request("hi") };
-    let told = ask(&models, &wrong).await;
-    assert!(matches!(told.error(), ModelError::Refused { status: 400, .. }), "{:?}", told.answer);
+    let outcome = ask(&models, &wrong).await;
+    assert!(matches!(outcome.error(), ModelError::Refused { status: 400, .. }), "{:?}", outcome.answer);
     assert_eq!(
         server.violations(),
-        ["Some(\"no spaces\") is no name of a tool", "two tools are named Some(\"twice\")"]
+        ["Some(\"no spaces\") is not a valid tool name", "two tools are named Some(\"twice\")"]
     );
-    // And a request that the script did not foresee.
+    // It also detects a request that the script has no turn for.
     let server = ScriptedServer::start(vec![Turn::text("ok").when("only this")]).await;
     ask(&server.models(ProviderKind::Openai), &request("that")).await.error();
     assert_eq!(server.violations(), ["the script has no turn for \"that\""]);
 }
 
-/// Asked again for the same, a server whose turns are places says the same; what fails, fails once.
+/// A server whose turns are positions gives the same answer to the same request. A failure occurs
+/// once.
 #[tokio::test]
-async fn a_place_in_the_conversation_has_its_turn() {
+async fn step_script_repeats_the_turn_of_a_position() {
     let turns = vec![Turn::status(529), Turn::call("see", json!({})), Turn::status(500), Turn::text("done")];
     for kind in BOTH {
         let script = Script { turns: turns.clone(), order: Order::Step, ..Script::default() };
@@ -427,7 +429,7 @@ async fn a_place_in_the_conversation_has_its_turn() {
         let first = ask(&models, &request).await;
         let again = ask(&models, &request).await;
         assert_eq!(first.reply(), again.reply());
-        super::go_on(&mut request, first.reply());
+        super::continue_with(&mut request, first.reply());
         for _ in 0..3 {
             assert_eq!(ask(&models, &request).await.text(), "done", "{kind:?}");
         }

@@ -1,9 +1,9 @@
-//! Everything through a real server on loopback that checks what it is sent.
+//! Tests through a real server on loopback that checks each request.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "tests fail loudly, and long suites take their size from the environment"
+    reason = "tests may panic, and long suites take their size from the environment"
 )]
 
 mod anthropic;
@@ -21,24 +21,24 @@ use gantry_model::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// What a request came to: all events, and the answer or the error.
-struct Told {
+/// `Outcome` is the result of a request: all events, and the answer or the error.
+struct Outcome {
     events: Vec<StreamEvent>,
     answer: Result<Reply, ModelError>,
 }
 
-async fn ask(models: &Models, request: &Request) -> Told {
+async fn ask(models: &Models, request: &Request) -> Outcome {
     ask_within(models, request, Limits::within(Duration::from_secs(20))).await
 }
 
-async fn ask_within(models: &Models, request: &Request, limits: Limits) -> Told {
+async fn ask_within(models: &Models, request: &Request, limits: Limits) -> Outcome {
     let mut events = Vec::new();
     let cancel = CancellationToken::new();
     let answer = models.answer(request, limits, &cancel, &mut |event| events.push(event)).await;
-    Told { events, answer }
+    Outcome { events, answer }
 }
 
-impl Told {
+impl Outcome {
     fn reply(&self) -> &Reply {
         self.answer.as_ref().unwrap()
     }
@@ -47,7 +47,7 @@ impl Told {
         self.answer.as_ref().unwrap_err()
     }
 
-    /// Text since the last restart.
+    /// Returns the text since the last restart.
     fn text(&self) -> String {
         let mut text = String::new();
         for event in &self.events {
@@ -105,8 +105,8 @@ fn calls(message: &Message) -> Vec<(String, String, Value, Option<String>)> {
     calls.collect()
 }
 
-/// The conversation goes on with the reply and one result a call.
-fn go_on(request: &mut Request, reply: &Reply) {
+/// Continues the conversation with the reply and one result per call.
+fn continue_with(request: &mut Request, reply: &Reply) {
     request.messages.push(reply.message.clone());
     let results: Vec<Block> = calls(&reply.message).iter().map(|(id, ..)| result(id, "done")).collect();
     if !results.is_empty() {
@@ -119,7 +119,7 @@ fn assert_clean(server: &ScriptedServer) {
     assert_eq!(server.left(), 0, "turns that nobody asked for");
 }
 
-/// Cases of a long suite, and a runner that repeats them for the same seed.
+/// Returns the cases of a long suite, and a runner that repeats them for the same seed.
 fn runner(whole: u32) -> proptest::test_runner::TestRunner {
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
     let seed = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_116_u64);

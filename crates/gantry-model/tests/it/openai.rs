@@ -1,4 +1,4 @@
-//! Chat completions, as OpenAI has them and as others do.
+//! Chat completions, of OpenAI and of other servers.
 
 use gantry_model::testing::{Failure, Quirks, Say, Script, ScriptedServer, Turn};
 use gantry_model::{
@@ -7,11 +7,11 @@ use gantry_model::{
 };
 use serde_json::{Value, json};
 
-use super::{ask, assert_clean, assistant, call, calls, go_on, request, result, tool, user};
+use super::{ask, assert_clean, assistant, call, calls, continue_with, request, result, tool, user};
 
-/// A request with everything in it, byte for byte.
+/// A request with every feature, byte for byte.
 #[tokio::test]
-async fn a_request_has_its_documented_form() {
+async fn request_has_the_documented_form() {
     let server = ScriptedServer::start(vec![Turn::text("ok")]).await;
     let request = Request {
         system: vec![
@@ -78,7 +78,7 @@ async fn a_request_has_its_documented_form() {
 }
 
 #[tokio::test]
-async fn the_first_party_has_another_word_for_the_limit() {
+async fn first_party_uses_max_completion_tokens() {
     let script = Script { turns: vec![Turn::text("ok")], first_party: true, ..Script::default() };
     let server = ScriptedServer::start(script).await;
     ask(&server.models(ProviderKind::Openai), &request("hi")).await.reply();
@@ -86,7 +86,7 @@ async fn the_first_party_has_another_word_for_the_limit() {
     assert_clean(&server);
 }
 
-/// A conversation with thoughts, two calls at once and an answer, in whichever way the server speaks.
+/// Runs a conversation with thinking, two parallel calls and an answer, with the server's quirks.
 async fn converse(quirks: Quirks) -> (Vec<(String, Value)>, StopReason, Usage) {
     let say = vec![
         Say::Thinking("Hm, grüße.".into()),
@@ -101,24 +101,24 @@ async fn converse(quirks: Quirks) -> (Vec<(String, Value)>, StopReason, Usage) {
             .await;
     let models = server.models(ProviderKind::Openai);
     let mut request = Request { tools: vec![tool("see"), tool("hear")], ..request("hi") };
-    let told = ask(&models, &request).await;
-    let reply = told.reply();
+    let outcome = ask(&models, &request).await;
+    let reply = outcome.reply();
     assert_eq!(reply.message.text(), "Hello 🌍", "{quirks:?}");
-    assert_eq!(told.text(), "Hello 🌍");
+    assert_eq!(outcome.text(), "Hello 🌍");
     assert!(
         matches!(&reply.message.content[0], Block::Thinking { text, signature: None, .. } if text == "Hm, grüße."),
         "{reply:?}"
     );
     let calls = calls(&reply.message);
     assert_ne!(calls[0].0, calls[1].0, "{quirks:?}");
-    go_on(&mut request, reply);
+    continue_with(&mut request, reply);
     assert_eq!(ask(&models, &request).await.text(), "done", "{quirks:?}");
     assert_clean(&server);
     (calls.into_iter().map(|(_, name, input, _)| (name, input)).collect(), reply.stop, reply.usage)
 }
 
 #[tokio::test]
-async fn every_servers_way_of_speaking_is_understood() {
+async fn quirks_of_every_server_are_handled() {
     let usage = Usage { input_tokens: 11, output_tokens: 22, cache_read_tokens: 33, cache_write_tokens: 0 };
     let expected = vec![("see".to_owned(), json!({"a": "x\n\"ü\""})), ("hear".to_owned(), json!({"a": "y"}))];
     let usual = Quirks::default();
@@ -140,15 +140,15 @@ async fn every_servers_way_of_speaking_is_understood() {
     ] {
         assert_eq!(converse(quirks).await, (expected.clone(), StopReason::ToolUse, usage), "{quirks:?}");
     }
-    // Who does not count is counted for, rather too much.
+    // If a server does not count tokens, they are estimated, rather too many.
     let (calls, _, counted) = converse(Quirks { no_usage: true, ..usual }).await;
     assert_eq!(calls, expected);
     assert!(counted.input_tokens >= 700 && counted.output_tokens >= 10, "{counted:?}");
 }
 
-/// Some servers answer a request that is too long for them with a stream that holds nothing.
+/// Some servers answer a request that is too long with an empty stream.
 #[tokio::test]
-async fn an_empty_stream_is_tried_again_once() {
+async fn empty_stream_is_retried_once() {
     let nothing = || Turn::text("x").failing(Failure::End(0));
     let silent = || Turn { say: Vec::new(), ..Turn::default() };
     for turn in [nothing(), silent()] {
@@ -156,28 +156,28 @@ async fn an_empty_stream_is_tried_again_once() {
         assert_eq!(ask(&server.models(ProviderKind::Openai), &request("hi")).await.text(), "ok");
         assert_clean(&server);
         let server = ScriptedServer::start(vec![turn.clone(), turn]).await;
-        let told = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
-        assert!(matches!(told.error(), ModelError::Empty { .. }), "{:?}", told.answer);
+        let outcome = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
+        assert!(matches!(outcome.error(), ModelError::Empty { .. }), "{:?}", outcome.answer);
         assert_clean(&server);
     }
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
+async fn stop_reasons_are_distinguished() {
     for (stop, expected) in [
         ("end_turn", StopReason::EndTurn),
         ("max_tokens", StopReason::MaxTokens),
         ("refusal", StopReason::Refusal),
     ] {
         let server = ScriptedServer::start(vec![Turn { stop: Some(stop.into()), ..Turn::text("x") }]).await;
-        let told = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
-        assert_eq!(told.reply().stop, expected, "{stop}");
+        let outcome = ask(&server.models(ProviderKind::Openai), &request("hi")).await;
+        assert_eq!(outcome.reply().stop, expected, "{stop}");
     }
 }
 
 /// A conversation may move from one provider to another and back.
 #[tokio::test]
-async fn a_conversation_moves_between_formats() {
+async fn conversation_moves_between_formats() {
     let say = vec![Say::Thinking("a".into()), Say::Call { name: "see".into(), input: json!({"a": "1"}) }];
     let anthropic = ScriptedServer::start(vec![Turn::say(say.clone()), Turn::text("back")]).await;
     let openai = ScriptedServer::start(vec![Turn::say(say)]).await;
@@ -189,20 +189,20 @@ async fn a_conversation_moves_between_formats() {
         ..ModelsConfig::default()
     });
     let mut request = Request { tools: vec![tool("see")], model: "one/scripted-1".into(), ..request("hi") };
-    let told = ask(&models, &request).await;
-    go_on(&mut request, told.reply());
+    let outcome = ask(&models, &request).await;
+    continue_with(&mut request, outcome.reply());
     request.model = "two/scripted-1".into();
-    let told = ask(&models, &request).await;
-    go_on(&mut request, told.reply());
+    let outcome = ask(&models, &request).await;
+    continue_with(&mut request, outcome.reply());
     request.model = "one/scripted-1".into();
     assert_eq!(ask(&models, &request).await.text(), "back");
     assert_clean(&anthropic);
     assert_clean(&openai);
 }
 
-/// Whatever is in a journal, what goes out is what the APIs accept.
+/// Whatever is in a journal, the APIs accept the request.
 #[tokio::test]
-async fn a_broken_conversation_is_mended_on_its_way() {
+async fn broken_conversation_is_repaired_when_sent() {
     let messages = vec![
         assistant(vec![call("lost 1", "see", json!({}))]),
         assistant(vec![Block::text(" "), call("2", "see", json!([1]))]),

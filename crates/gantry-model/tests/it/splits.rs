@@ -1,4 +1,4 @@
-//! However the network cuts a stream, it adds up to the same.
+//! However the network splits a stream, the reply is the same.
 
 use gantry_model::testing::{Quirks, Say, Script, ScriptedServer, Turn};
 use gantry_model::{ProviderKind, Reply, Request};
@@ -27,13 +27,13 @@ async fn reply(kind: ProviderKind, crlf: bool, piece: usize, writes: Vec<usize>)
     let quirks = Quirks { crlf, ..Quirks::default() };
     let server = ScriptedServer::start(Script { turns: vec![turn], quirks, ..Script::default() }).await;
     let request = Request { tools: vec![tool("see"), tool("hear")], ..request("hi") };
-    let told = ask(&server.models(kind), &request).await;
+    let outcome = ask(&server.models(kind), &request).await;
     assert_eq!(server.violations(), Vec::<String>::new());
-    told.reply().clone()
+    outcome.reply().clone()
 }
 
 #[test]
-fn any_split_gives_the_same_reply() {
+fn any_stream_split_gives_the_same_reply() {
     let mut runner = super::runner(2_000);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for kind in super::BOTH {

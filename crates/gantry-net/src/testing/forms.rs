@@ -1,8 +1,9 @@
-//! Ways to write a URL that leads to a closed address, for anything that takes a URL. All of them must be refused.
+//! Ways to write a URL that leads to a closed address, for tests of anything that takes a URL. All
+//! of them must be refused.
 
 use std::net::Ipv4Addr;
 
-/// Closed addresses, one of each kind; each of them would answer. The last one is the client's own.
+/// Closed addresses, one of each kind. Each of them would answer. The last one is the client's own.
 pub const CLOSED: [&str; 16] = [
     "127.0.0.1",
     "127.8.8.8",
@@ -22,7 +23,7 @@ pub const CLOSED: [&str; 16] = [
     "11.0.0.2",
 ];
 
-/// Closed addresses that are not IPv4 in any way.
+/// Closed addresses that carry no IPv4 address.
 pub const CLOSED_V6: [&str; 14] = [
     "::1",
     "::",
@@ -40,7 +41,7 @@ pub const CLOSED_V6: [&str; 14] = [
     "2a0f::2",
 ];
 
-/// Names that are closed whatever they lead to.
+/// Names that are closed whatever they resolve to.
 pub const CLOSED_NAMES: [&str; 16] = [
     "localhost",
     "LOCALHOST",
@@ -60,7 +61,7 @@ pub const CLOSED_NAMES: [&str; 16] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// At least 400 of them. A form that no parser takes is refused as well.
+/// Returns at least 400 URLs. A form that no parser accepts counts as refused.
 pub fn hostile() -> Vec<String> {
     let mut forms = Vec::new();
     for text in CLOSED {
@@ -120,7 +121,7 @@ pub fn hostile() -> Vec<String> {
     forms
 }
 
-/// Ways to write one IPv4 address as a host.
+/// Returns ways to write one IPv4 address as a host.
 pub fn spellings(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let number = address.to_bits();

@@ -1,4 +1,4 @@
-//! A name server that answers as scripted, and counts who asked for what.
+//! A name server with scripted answers, which counts the lookups.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex};
 
 use tokio::net::UdpSocket;
 
-/// What a name leads to, told by the number of lookups before.
+/// `Name` says what a name resolves to, depending on the number of earlier lookups.
 #[derive(Debug, Clone)]
 pub enum Name {
     Always(Vec<IpAddr>),
-    /// The first at the first lookup, the second ever after.
+    /// The first list at the first lookup, and the second list afterwards.
     Flip(Vec<IpAddr>, Vec<IpAddr>),
-    /// In turns.
+    /// Alternates between the two.
     Alternate(Vec<IpAddr>, Vec<IpAddr>),
     /// Another name, with that name's addresses in the same answer.
     Alias(String, Vec<IpAddr>),
-    /// Nobody answers.
+    /// Never answers.
     Stall,
     Fails,
 }
 
-/// Cheap to clone. Names that are not here do not exist.
+/// `Names` is cheap to clone. Names that are not in it do not exist.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Arc<Mutex<HashMap<String, Entry>>>);
 
 #[derive(Debug)]
 struct Entry {
     name: Name,
-    /// Questions for IPv4 and for IPv6; each lookup asks both.
+    /// The queries for IPv4 and for IPv6; each lookup asks both.
     asked: [usize; 2],
 }
 
@@ -52,7 +52,7 @@ impl Names {
         let mut buffer = [0; 1500];
         while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
             if let Some(reply) = self.reply(&buffer[..length]) {
-                // Whoever asked may be gone.
+                // The client may be gone.
                 let _ = socket.send_to(&reply, from).await;
             }
         }
@@ -101,7 +101,7 @@ impl Names {
     }
 }
 
-/// The name that is asked for, and where the rest begins.
+/// Returns the queried name, and where the rest begins.
 fn question(query: &[u8]) -> Option<(String, usize)> {
     let mut labels = Vec::new();
     let mut at = 12;
@@ -121,7 +121,7 @@ fn records(kind: u16, addresses: &[IpAddr]) -> Vec<Vec<u8>> {
     wanted.map(|address| record(&[0xc0, 12], kind, &data(address).1)).collect()
 }
 
-/// With a time to live of nothing: every lookup comes here.
+/// The time to live is zero, so that every lookup comes here.
 fn record(name: &[u8], kind: u16, data: &[u8]) -> Vec<u8> {
     let mut record = name.to_vec();
     record.extend(kind.to_be_bytes());

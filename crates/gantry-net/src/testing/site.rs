@@ -1,4 +1,4 @@
-//! A small HTTP server that says exactly what a test wants, byte for byte, and remembers what it heard.
+//! A small HTTP server that sends exactly the bytes that a test specifies, and records requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ pub struct Heard {
     /// The address that the client connected to.
     pub at: SocketAddr,
     pub method: String,
-    /// As it stands in the request's first line.
+    /// As written in the first line of the request.
     pub target: String,
-    /// Names in lower case.
+    /// With names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -30,7 +30,7 @@ impl Heard {
 pub enum Say {
     Bytes(Vec<u8>),
     Wait(Duration),
-    /// The same again until nobody listens.
+    /// Repeats the same bytes until the client disconnects.
     Forever(Vec<u8>, Duration),
     Close,
 }
@@ -78,7 +78,7 @@ impl Site {
     }
 }
 
-/// Requests of one connection, one after the other, until either side has enough.
+/// Serves the requests of one connection, one after the other, until either side closes it.
 pub async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     at: SocketAddr,
@@ -141,7 +141,7 @@ async fn hear(stream: &mut (impl AsyncRead + Unpin), at: SocketAddr, read: &mut 
     Some(heard)
 }
 
-/// A whole answer with its length.
+/// Returns a complete answer with its length.
 pub fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<Say> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {

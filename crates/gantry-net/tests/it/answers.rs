@@ -1,4 +1,4 @@
-//! What comes back over a plain connection: bodies decoded, redirects followed, connections used again, deadlines kept.
+//! Answers over a plain connection: decoded bodies, redirects, reused connections, deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(crate) async fn encoded(encodings: &[&str], plain: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bodies_come_decoded() {
+async fn bodies_are_decoded() {
     let page = "a line of text\n".repeat(10_000);
     let cases: &[&[&str]] = &[
         &[],
@@ -78,14 +78,14 @@ async fn bodies_come_decoded() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decoded_is_refused() {
+async fn unknown_or_nested_encodings_are_rejected() {
     for (encoding, expected) in [
         ("gzip, gzip, gzip", "the body cannot be decoded: it is encoded more than twice"),
         ("gzip, br, zstd, deflate, gzip, br", "the body cannot be decoded: it is encoded more than twice"),
-        ("compress", "the body cannot be decoded: its encoding \"compress\" is not known"),
+        ("compress", "the body cannot be decoded: its encoding \"compress\" is unknown"),
     ] {
         let site = Site::start(move |_| answer("200 OK", &[("Content-Encoding", encoding)], b"x")).await;
-        // What came before the body is worth having.
+        // Status and headers are useful without the body.
         let response = client().send(get(&site.url("/"))).await.unwrap();
         let err = response.body.read(10).await.unwrap_err();
         assert_eq!(err.to_string(), expected);
@@ -96,7 +96,7 @@ async fn what_cannot_be_decoded_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_is_cut_where_the_reader_wants() {
+async fn body_is_cut_at_the_limit() {
     let site = Site::start(|_| answer("200 OK", &[], &[b'x'; 1000])).await;
     for (limit, length, cut) in [(0, 0, true), (999, 999, true), (1000, 1000, false), (2000, 1000, false)] {
         let body = client().send(get(&site.url("/"))).await.unwrap().body.read(limit).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_body_is_cut_where_the_reader_wants() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let site = Site::start(|_| answer("200 OK", &[], b"ok")).await;
     let client = client();
     for _ in 0..10 {
@@ -115,7 +115,7 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_five_times() {
+async fn at_most_five_redirects_are_followed() {
     let site = Site::start(|heard| {
         let left: usize = heard.target[1..].parse().unwrap();
         if left == 0 {
@@ -135,7 +135,7 @@ async fn redirects_are_followed_five_times() {
 }
 
 #[tokio::test]
-async fn credentials_stay_with_the_origin_they_are_for() {
+async fn credentials_stay_with_their_origin() {
     let other = Site::start(|heard| match heard.target.as_str() {
         "/there" => answer("200 OK", &[], b"there"),
         back => {
@@ -169,7 +169,7 @@ async fn credentials_stay_with_the_origin_they_are_for() {
 }
 
 #[tokio::test]
-async fn each_hop_is_asked_of_the_policy() {
+async fn policy_is_checked_at_each_hop() {
     let site = Site::start(|_| answer("302 Found", &[("Location", "http://[::1]:9999/")], b"")).await;
     let only = NetworkPolicy::AllowList(vec![gantry_net::HostPattern::parse("127.0.0.1").unwrap()]);
     let err = client().send(Request { policy: only, ..get(&site.url("/")) }).await.unwrap_err();
@@ -181,7 +181,7 @@ async fn each_hop_is_asked_of_the_policy() {
 }
 
 #[tokio::test]
-async fn a_deadline_is_over_everything() {
+async fn deadline_covers_the_whole_request() {
     let stall = Duration::from_secs(60);
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n".to_vec();
     let whole = [&head[..], b"\r\nhalf"].concat();
@@ -206,7 +206,7 @@ async fn a_deadline_is_over_everything() {
 }
 
 #[tokio::test]
-async fn what_a_request_says_is_what_the_server_hears() {
+async fn server_receives_exactly_the_request() {
     let site = Site::start(|_| answer("200 OK", &[], b"")).await;
     let mut request =
         Request { method: Method::POST, body: "body".into(), ..get(&site.url("/a%20b?c=d|e#part")) };
@@ -223,8 +223,8 @@ async fn what_a_request_says_is_what_the_server_hears() {
     for (method, length) in [(Method::POST, Some("0")), (Method::GET, None), (Method::DELETE, None)] {
         client().send(Request { method: method.clone(), ..get(&site.url("/")) }).await.unwrap();
         let heard = site.heard().pop().unwrap();
-        let told = heard.headers.iter().find(|(name, _)| name == "content-length");
-        assert_eq!(told.map(|(_, value)| value.as_str()), length, "{method}");
+        let sent = heard.headers.iter().find(|(name, _)| name == "content-length");
+        assert_eq!(sent.map(|(_, value)| value.as_str()), length, "{method}");
     }
     for name in ["host", "content-length", "transfer-encoding", "connection"] {
         let mut request = get(&site.url("/"));

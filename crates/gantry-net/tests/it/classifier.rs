@@ -1,5 +1,6 @@
-//! Every row of the special-purpose registries, at its ends and beside them, in every form that can carry it. The expectations
-//! are written down here from the registries, and looked up with another crate's arithmetic.
+//! Every row of the special-purpose registries, at its ends and next to them, in every form that
+//! can carry it. The expectations are written here from the registries, and looked up with another
+//! crate's arithmetic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +17,8 @@ const V4: &str = "
     - 169.254.169.254/32   - 169.254.170.2/32     - 168.63.129.16/32     - 100.100.100.200/32   - 192.0.0.192/32
     - 169.254.169.253/32   - 169.254.42.42/32     - 169.254.0.23/32      - 169.254.170.23/32";
 
-/// `4` is as reachable as the IPv4 address in its last bits, `6` as the one behind its first 16, `t` as both that Teredo carries.
+/// `4` is as reachable as the IPv4 address in its last bits, `6` as the one behind its first 16
+/// bits, `t` as both that Teredo carries.
 const V6: &str = "
     - ::/0                 + 2000::/3             - ::/128               - ::1/128              - ::/96
     4 ::ffff:0:0/96        4 64:ff9b::/96         - 64:ff9b:1::/48       - 100::/64             - 100:0:0:1::/64
@@ -67,7 +69,7 @@ fn longest(table: &[(char, IpNet)], address: IpAddr) -> char {
     matching.max_by_key(|(_, range)| range.prefix_len()).unwrap().0
 }
 
-/// Both ends of a range, what is beside them, and its middle.
+/// Returns both ends of a range, their neighbours, and its middle.
 fn edges_v4(range: &IpNet) -> Vec<Ipv4Addr> {
     let (IpAddr::V4(first), IpAddr::V4(last)) = (range.network(), range.broadcast()) else {
         panic!("{range}")
@@ -86,7 +88,7 @@ fn edges_v6(range: &IpNet) -> Vec<Ipv6Addr> {
     all.map(Ipv6Addr::from_bits).to_vec()
 }
 
-/// One IPv4 address in everything that can carry it.
+/// Returns one IPv4 address in everything that can carry it.
 fn wrapped(address: Ipv4Addr) -> Vec<IpAddr> {
     let (high, low) = ((address.to_bits() >> 16) as u16, address.to_bits() as u16);
     let mut all: Vec<IpAddr> = vec![address.into()];
@@ -103,7 +105,7 @@ fn wrapped(address: Ipv4Addr) -> Vec<IpAddr> {
         [0x2606, 0x2800, 1, 1, 0, 0x5efe, high, low],
         [0x2606, 0x2800, 1, 1, 0x200, 0x5efe, high, low],
         [0xfe80, 0, 0, 0, 0, 0x5efe, high, low],
-        // No ISATAP, though it looks similar.
+        // This looks similar to ISATAP but is not.
         [0x2606, 0x2800, 1, 1, 0x100, 0x5efe, high, low],
     ] {
         all.push(Ipv6Addr::from(words).into());
@@ -112,7 +114,7 @@ fn wrapped(address: Ipv4Addr) -> Vec<IpAddr> {
 }
 
 #[test]
-fn every_row_is_judged_right_at_its_ends_in_every_form() {
+fn every_registry_row_is_classified_in_every_form() {
     let registries = Registries { v4: table(V4), v6: table(V6) };
     let mut cases: Vec<IpAddr> = Vec::new();
     for (_, range) in &registries.v4 {
@@ -121,7 +123,7 @@ fn every_row_is_judged_right_at_its_ends_in_every_form() {
     for (_, range) in &registries.v6 {
         cases.extend(edges_v6(range).into_iter().map(IpAddr::V6));
     }
-    // What the client's own address book holds, in case a row is missing on both sides.
+    // These well-known addresses detect a row that is missing on both sides.
     for open in ["1.1.1.1", "8.8.8.8", "93.184.216.34", "2606:4700::1111", "2a00:1450:4001::200e"] {
         assert_eq!(why_closed(open.parse().unwrap()), None, "{open}");
     }
@@ -129,9 +131,9 @@ fn every_row_is_judged_right_at_its_ends_in_every_form() {
     for address in cases {
         let expected = registries.is_open(address);
         *if expected { &mut open } else { &mut closed } += 1;
-        let told = why_closed(address);
-        if told.is_none() != expected {
-            wrong.push(format!("{address}: {told:?}, expected open = {expected}"));
+        let reason = why_closed(address);
+        if reason.is_none() != expected {
+            wrong.push(format!("{address}: {reason:?}, expected open = {expected}"));
         }
     }
     println!("{open} open and {closed} closed addresses, {} judged wrong", wrong.len());
@@ -140,12 +142,12 @@ fn every_row_is_judged_right_at_its_ends_in_every_form() {
 }
 
 #[test]
-fn random_addresses_are_judged_like_the_registries() {
+fn random_addresses_are_classified_like_the_registries() {
     let registries = Registries { v4: table(V4), v6: table(V6) };
     let seed: u64 = std::env::var("GANTRY_SEED").map_or(0x5eed, |text| text.parse().unwrap());
     println!("GANTRY_SEED={seed}");
     let count = if std::env::var_os("GANTRY_SOAK").is_some() { 500_000 } else { 20_000 };
-    // xorshift: what is wanted is spread, not secrecy.
+    // xorshift: the values need to be spread, not secret.
     let mut state = seed | 1;
     let mut next = || {
         state ^= state << 13;

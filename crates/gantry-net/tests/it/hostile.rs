@@ -1,4 +1,4 @@
-//! Answers that are meant to harm: what they cost in memory and time is measured in a process of its own.
+//! Answers that are designed to do harm. A separate process measures their cost in memory and time.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use tokio::io::AsyncReadExt;
 use crate::answers::{client, encoded};
 
 const MIB: usize = 1 << 20;
-/// What the reader wants; the rest must stay on the wire.
+/// How much the reader wants. The rest must stay on the wire.
 const LIMIT: usize = 8 * MIB;
 const MORE_MEMORY: usize = 16 * MIB;
 const DEADLINE: Duration = Duration::from_millis(1500);
 const URL: &str = "GANTRY_HOSTILE_URL";
-const TEST: &str = "hostile::hostile_answers_cost_little";
+const TEST: &str = "hostile::hostile_answers_use_bounded_memory_and_time";
 
-/// How the client takes it.
+/// `Take` says how the client reads the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Take {
-    /// At most the limit.
+    /// Reads at most the limit.
     Read,
-    /// All there is, keeping none of it.
+    /// Reads everything and keeps nothing.
     Drain,
 }
 
@@ -33,7 +33,7 @@ struct Case {
     name: &'static str,
     say: Vec<Say>,
     take: Take,
-    /// How what the client says must begin.
+    /// How the client's output must begin.
     expected: &'static str,
 }
 
@@ -61,7 +61,7 @@ async fn cases() -> Vec<Case> {
     let raw = encoded(&["raw deflate"], &zeros).await;
     let zstd = encoded(&["zstd"], &zeros).await;
     let brotli_bomb = brotli(&zeros, 23).await;
-    // Members that hold nothing: the inner decoder takes them all in and gives nothing out.
+    // These gzip members are empty: the inner decoder consumes them all and produces nothing.
     let nothings = encoded(&["gzip"], b"").await.repeat(MIB);
     let nothing_twice = encoded(&["gzip"], &nothings).await;
     let both_brotli = brotli(&brotli(&zeros, 22).await, 22).await;
@@ -189,7 +189,7 @@ async fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn hostile_answers_cost_little() {
+fn hostile_answers_use_bounded_memory_and_time() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     if let Ok(url) = std::env::var(URL) {
         runtime.block_on(be_the_client(&url));
@@ -205,8 +205,8 @@ fn hostile_answers_cost_little() {
         // A machine that is busy with other tests may be late, but not three times in a row.
         for attempt in 1..=3 {
             let said = client_process(&url);
-            let told = said.lines().find_map(|line| line.strip_prefix("told: ")).unwrap_or("nothing");
-            let mut words = told.splitn(3, ' ');
+            let measured = said.lines().find_map(|line| line.strip_prefix("measured: ")).unwrap_or("nothing");
+            let mut words = measured.splitn(3, ' ');
             let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(u64::MAX);
             let (kib, took) = (number(), number());
             let outcome = words.next().unwrap_or_default();
@@ -223,7 +223,7 @@ fn hostile_answers_cost_little() {
                 break;
             }
             if !in_memory || attempt == 3 {
-                wrong.push(format!("{} {:?}: {told}, expected {}", case.name, case.take, case.expected));
+                wrong.push(format!("{} {:?}: {measured}, expected {}", case.name, case.take, case.expected));
                 break;
             }
         }
@@ -231,7 +231,7 @@ fn hostile_answers_cost_little() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What the client printed; nothing if it had to be ended.
+/// Returns what the client printed, or nothing if it had to be killed.
 fn client_process(url: &str) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([TEST, "--exact", "--nocapture"])
@@ -243,18 +243,18 @@ fn client_process(url: &str) -> String {
     while child.try_wait().unwrap().is_none() && started.elapsed() < 5 * DEADLINE {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // It has ended by itself, or it must.
+    // The client has ended by itself, or must be ended.
     let _ = child.kill();
     String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
 }
 
-/// Tells how much more memory there was at the peak, how long it took, and what came of it.
+/// Prints the additional peak memory, the time and the result.
 async fn be_the_client(url: &str) {
     let client = client();
     let request = |url: &str| Request::get(url.parse().unwrap(), tokio::time::Instant::now() + DEADLINE);
     let warm = url.replace("/read", "/warm").replace("/drain", "/warm");
     client.send(request(&warm)).await.unwrap().body.read(10).await.unwrap();
-    // Resets the peak.
+    // This resets the peak.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = memory_kib("VmRSS:");
     let started = Instant::now();
@@ -277,7 +277,7 @@ async fn be_the_client(url: &str) {
         }
     };
     let took = started.elapsed().as_millis();
-    println!("told: {} {took} {outcome}", memory_kib("VmHWM:").saturating_sub(before));
+    println!("measured: {} {took} {outcome}", memory_kib("VmHWM:").saturating_sub(before));
 }
 
 fn memory_kib(field: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! The guard on an internet of its own, where every closed address answers and is counted.
+//! The guard on a private internet, where every closed address answers and is counted.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -24,40 +24,37 @@ async fn fetch(client: &Client, url: &str) -> Result<String, String> {
 }
 
 #[test]
-fn no_way_to_write_a_url_reaches_a_closed_address() {
-    on_a_private_internet(
-        "internet::no_way_to_write_a_url_reaches_a_closed_address",
-        |internet| async move {
-            // The canaries sing: without the guard there would be something to hear.
-            for closed in CLOSED.iter().filter(|closed| **closed != "0.0.0.0") {
-                tokio::net::TcpStream::connect((*closed, 80)).await.unwrap();
-            }
-            tokio::net::TcpStream::connect(("fd00:ec2::254", 80)).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            assert_eq!(std::mem::take(&mut *internet.canaries.lock().unwrap()).len(), CLOSED.len());
+fn no_url_form_reaches_a_closed_address() {
+    on_a_private_internet("internet::no_url_form_reaches_a_closed_address", |internet| async move {
+        // Without the guard the canaries are reachable, so they would record a leak.
+        for closed in CLOSED.iter().filter(|closed| **closed != "0.0.0.0") {
+            tokio::net::TcpStream::connect((*closed, 80)).await.unwrap();
+        }
+        tokio::net::TcpStream::connect(("fd00:ec2::254", 80)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(std::mem::take(&mut *internet.canaries.lock().unwrap()).len(), CLOSED.len());
 
-            let client = client(&internet);
-            let mut forms = hostile();
-            for (position, closed) in CLOSED.iter().chain(&CLOSED_V6).enumerate() {
-                let host = format!("inside{position}.example.com");
-                internet.names.set(&host, Name::Always(vec![address(closed)]));
-                forms.push(format!("http://{host}/"));
-                forms.push(format!("https://{host}./"));
-            }
-            assert!(forms.len() >= 400, "{}", forms.len());
-            for form in &forms {
-                let answer = fetch(&client, form).await;
-                assert!(answer.is_err(), "{form}: {answer:?}");
-                internet.assert_untouched(form);
-            }
-            println!("{} forms refused", forms.len());
-        },
-    );
+        let client = client(&internet);
+        let mut forms = hostile();
+        for (position, closed) in CLOSED.iter().chain(&CLOSED_V6).enumerate() {
+            let host = format!("inside{position}.example.com");
+            internet.names.set(&host, Name::Always(vec![address(closed)]));
+            forms.push(format!("http://{host}/"));
+            forms.push(format!("https://{host}./"));
+        }
+        assert!(forms.len() >= 400, "{}", forms.len());
+        for form in &forms {
+            let answer = fetch(&client, form).await;
+            assert!(answer.is_err(), "{form}: {answer:?}");
+            internet.assert_untouched(form);
+        }
+        println!("{} forms refused", forms.len());
+    });
 }
 
 #[test]
-fn the_open_internet_is_open() {
-    on_a_private_internet("internet::the_open_internet_is_open", |internet| async move {
+fn public_addresses_are_reachable() {
+    on_a_private_internet("internet::public_addresses_are_reachable", |internet| async move {
         let client = client(&internet);
         let mut urls = Vec::new();
         for (position, public) in PUBLIC.iter().enumerate() {
@@ -78,7 +75,7 @@ fn the_open_internet_is_open() {
                 urls.push(form.replace("LITERAL", &literal).replace("NAME", &name));
             }
         }
-        // Names that only look closed, and addresses that carry open ones.
+        // These names only look closed, and these addresses carry open ones.
         for name in [
             "localhost.example.com",
             "notlocalhost",
@@ -112,8 +109,8 @@ fn the_open_internet_is_open() {
 }
 
 #[test]
-fn a_name_that_changes_its_mind_is_never_followed_inside() {
-    let test = "internet::a_name_that_changes_its_mind_is_never_followed_inside";
+fn dns_rebinding_never_reaches_a_closed_address() {
+    let test = "internet::dns_rebinding_never_reaches_a_closed_address";
     on_a_private_internet(test, |internet| async move {
         let mut closed = CLOSED.iter().chain(&CLOSED_V6).filter(|text| !text.starts_with("ff")).cycle();
         let started = Instant::now();
@@ -133,7 +130,7 @@ fn a_name_that_changes_its_mind_is_never_followed_inside() {
             };
             internet.names.set(&host, name.clone());
             for (position, expected) in reached.into_iter().enumerate() {
-                // A new client each time, so that each request makes its connection.
+                // Uses a new client each time, so that each request opens its own connection.
                 let answer = fetch(&client(&internet), &format!("http://{host}/")).await;
                 assert_eq!(answer.is_ok(), expected, "{name:?}, request {position}: {answer:?}");
                 assert_eq!(internet.names.lookups(&host), position + 1, "{name:?}: one lookup a connection");
@@ -142,12 +139,12 @@ fn a_name_that_changes_its_mind_is_never_followed_inside() {
         }
         println!("{REBINDINGS} names in {:?}", started.elapsed());
 
-        // A connection that is used again asks for nothing.
+        // A reused connection needs no lookup.
         internet.names.set("again.test", Name::Flip(vec![address(PUBLIC[0])], vec![address("10.0.0.1")]));
         let client = client(&internet);
         for _ in 0..5 {
             assert_eq!(fetch(&client, "http://again.test/").await.as_deref(), Ok("200 public"));
-            // The connection comes back a moment after the body's last byte.
+            // The connection returns to the pool a moment after the body's last byte.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(internet.names.lookups("again.test"), 1);
@@ -156,38 +153,43 @@ fn a_name_that_changes_its_mind_is_never_followed_inside() {
 }
 
 #[test]
-fn names_that_fail_or_stall_are_told_in_time() {
-    on_a_private_internet("internet::names_that_fail_or_stall_are_told_in_time", |internet| async move {
-        internet.names.set("fails.test", Name::Fails);
-        internet.names.set("stalls.test", Name::Stall);
-        internet.names.set("nothing.test", Name::Always(Vec::new()));
-        let client = client(&internet);
-        for name in ["fails.test", "nothing.test", "unknown.test"] {
-            let err = fetch(&client, &format!("http://{name}/")).await.unwrap_err();
-            assert!(err.starts_with(&format!("{name} cannot be found: ")), "{err}");
-        }
-        let started = Instant::now();
-        let mut request = Request::get(
-            "http://stalls.test/".parse().unwrap(),
-            tokio::time::Instant::now() + Duration::from_millis(300),
-        );
-        request.method = Method::POST;
-        let err = client.send(request).await.unwrap_err();
-        assert!(matches!(err, NetError::TimedOut { .. }), "{err}");
-        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+fn failing_and_stalled_lookups_are_reported_in_time() {
+    on_a_private_internet(
+        "internet::failing_and_stalled_lookups_are_reported_in_time",
+        |internet| async move {
+            internet.names.set("fails.test", Name::Fails);
+            internet.names.set("stalls.test", Name::Stall);
+            internet.names.set("nothing.test", Name::Always(Vec::new()));
+            let client = client(&internet);
+            for name in ["fails.test", "nothing.test", "unknown.test"] {
+                let err = fetch(&client, &format!("http://{name}/")).await.unwrap_err();
+                assert!(err.starts_with(&format!("{name} cannot be found: ")), "{err}");
+            }
+            let started = Instant::now();
+            let mut request = Request::get(
+                "http://stalls.test/".parse().unwrap(),
+                tokio::time::Instant::now() + Duration::from_millis(300),
+            );
+            request.method = Method::POST;
+            let err = client.send(request).await.unwrap_err();
+            assert!(matches!(err, NetError::TimedOut { .. }), "{err}");
+            assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 
-        // More stalled names than may be looked up at once: the others wait, and none for longer than its deadline.
-        let flood = (0..100).map(|_| fetch(&client, "http://stalls.test/"));
-        let flood = tokio::time::timeout(Duration::from_millis(200), futures_util::future::join_all(flood));
-        assert!(flood.await.is_err());
-        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
-        assert!(threads < 60, "{threads} threads");
-    });
+            // There are more stalled names than parallel lookups. The others wait, and none longer
+            // than its deadline.
+            let flood = (0..100).map(|_| fetch(&client, "http://stalls.test/"));
+            let flood =
+                tokio::time::timeout(Duration::from_millis(200), futures_util::future::join_all(flood));
+            assert!(flood.await.is_err());
+            let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+            assert!(threads < 60, "{threads} threads");
+        },
+    );
 }
 
 #[test]
-fn redirects_lead_nowhere_closed_and_take_no_secrets_along() {
-    let test = "internet::redirects_lead_nowhere_closed_and_take_no_secrets_along";
+fn redirects_reach_no_closed_address_and_carry_no_secrets() {
+    let test = "internet::redirects_reach_no_closed_address_and_carry_no_secrets";
     on_a_private_internet(test, |internet| async move {
         for (name, public) in [("first", PUBLIC[0]), ("second", PUBLIC[1])] {
             internet.public_name(&format!("{name}.example.com"), public);
@@ -238,8 +240,8 @@ fn redirects_lead_nowhere_closed_and_take_no_secrets_along() {
                         let heard = std::mem::take(&mut *internet.heard.lock().unwrap());
                         assert_eq!(heard.len(), hops, "{url}");
                         for (hop, heard) in heard.iter().enumerate() {
-                            let told = heard.headers.iter().filter(|(_, value)| value == "secret").count();
-                            assert_eq!(told, if hop == 0 { 2 } else { 0 }, "{url}, hop {hop}: {heard:?}");
+                            let secrets = heard.headers.iter().filter(|(_, value)| value == "secret").count();
+                            assert_eq!(secrets, if hop == 0 { 2 } else { 0 }, "{url}, hop {hop}: {heard:?}");
                         }
                         runs += 1;
                     }
@@ -251,30 +253,33 @@ fn redirects_lead_nowhere_closed_and_take_no_secrets_along() {
 }
 
 #[test]
-fn https_is_for_the_name_that_was_asked_for() {
-    on_a_private_internet("internet::https_is_for_the_name_that_was_asked_for", |internet| async move {
-        internet.public_name("www.example.com", PUBLIC[0]);
-        internet.public_name("www.example.org", PUBLIC[0]);
-        let believing = client(&internet);
-        assert_eq!(fetch(&believing, "https://www.example.com./").await.as_deref(), Ok("200 public"));
-        for url in ["https://www.example.org/", "https://1.1.1.1/"] {
-            let err = fetch(&believing, url).await.unwrap_err();
-            assert!(err.contains("certificate"), "{url}: {err}");
-        }
-        let err = fetch(&Client::default(), "https://www.example.com/").await.unwrap_err();
-        assert!(err.contains("certificate"), "{err}");
-        internet.heard.lock().unwrap().clear();
-        let down = "https://www.example.com/hop/302/1/x?http://www.example.com/";
-        let err = fetch(&believing, down).await.unwrap_err();
-        assert!(err.contains("from https to http"), "{err}");
-        let hosts: Vec<_> = internet.heard.lock().unwrap().iter().map(|heard| heard.at.port()).collect();
-        assert_eq!(hosts, [443]);
-    });
+fn https_requires_a_certificate_for_the_requested_name() {
+    on_a_private_internet(
+        "internet::https_requires_a_certificate_for_the_requested_name",
+        |internet| async move {
+            internet.public_name("www.example.com", PUBLIC[0]);
+            internet.public_name("www.example.org", PUBLIC[0]);
+            let believing = client(&internet);
+            assert_eq!(fetch(&believing, "https://www.example.com./").await.as_deref(), Ok("200 public"));
+            for url in ["https://www.example.org/", "https://1.1.1.1/"] {
+                let err = fetch(&believing, url).await.unwrap_err();
+                assert!(err.contains("certificate"), "{url}: {err}");
+            }
+            let err = fetch(&Client::default(), "https://www.example.com/").await.unwrap_err();
+            assert!(err.contains("certificate"), "{err}");
+            internet.heard.lock().unwrap().clear();
+            let down = "https://www.example.com/hop/302/1/x?http://www.example.com/";
+            let err = fetch(&believing, down).await.unwrap_err();
+            assert!(err.contains("from https to http"), "{err}");
+            let hosts: Vec<_> = internet.heard.lock().unwrap().iter().map(|heard| heard.at.port()).collect();
+            assert_eq!(hosts, [443]);
+        },
+    );
 }
 
 #[test]
-fn operators_open_what_they_name() {
-    on_a_private_internet("internet::operators_open_what_they_name", |internet| async move {
+fn operators_can_open_hosts_and_ranges() {
+    on_a_private_internet("internet::operators_can_open_hosts_and_ranges", |internet| async move {
         internet.names.set("lab.example.com", Name::Always(vec![address("10.0.0.1")]));
         internet.names.set("turned.example.com", Name::Always(vec![address("169.254.169.254")]));
         let hosts = ["lab.example.com", "turned.example.com"];
@@ -286,7 +291,7 @@ fn operators_open_what_they_name() {
             ],
             ..ClientOptions::default()
         });
-        // Canaries accept and hang up, which is all that this needs to see.
+        // Canaries accept and disconnect, which is enough for this test.
         for url in ["http://lab.example.com/", "http://192.168.1.1/", "http://11.0.0.2/"] {
             fetch(&open, url).await.unwrap_err();
             assert_eq!(std::mem::take(&mut *internet.canaries.lock().unwrap()).len(), 1, "{url}");

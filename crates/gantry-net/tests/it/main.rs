@@ -1,10 +1,11 @@
-//! The guarded client against servers that say anything, alone and on an internet of its own.
+//! The guarded client against servers with arbitrary answers, on loopback and on a private
+//! internet.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "tests set up their own world"
+    reason = "tests start their own servers and fail by panicking"
 )]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! A proxy that the operator configured: what it is asked, and what it is never asked.
+//! A proxy that the operator configured: which requests it receives, and which it never receives.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::net::TcpListener;
 
 struct Proxy {
     client: Client,
-    /// First lines and credentials, as they came.
+    /// First lines and credentials, as received.
     asked: Arc<Mutex<Vec<String>>>,
     heard: Arc<Mutex<Vec<Heard>>>,
 }
 
-/// Answers everything itself, plain or after CONNECT.
+/// Starts a proxy that answers everything itself, directly or after CONNECT.
 async fn proxy(refuses: bool) -> Proxy {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -64,7 +64,7 @@ async fn fetch(client: &Client, url: &str) -> Result<Vec<u8>, NetError> {
 }
 
 #[tokio::test]
-async fn http_is_asked_by_the_whole_url_and_https_through_a_tunnel() {
+async fn proxy_gets_full_urls_for_http_and_tunnels_for_https() {
     let proxy = proxy(false).await;
     assert_eq!(fetch(&proxy.client, "http://www.example.com/a?b").await.unwrap(), b"page");
     assert_eq!(fetch(&proxy.client, "https://www.example.com/c").await.unwrap(), b"page");
@@ -81,7 +81,7 @@ async fn http_is_asked_by_the_whole_url_and_https_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn what_is_closed_by_name_or_address_is_not_even_asked_of_the_proxy() {
+async fn closed_names_and_addresses_never_reach_the_proxy() {
     let proxy = proxy(false).await;
     for url in
         ["http://127.0.0.1/", "https://169.254.169.254/", "http://localhost/", "http://[::ffff:10.0.0.1]/"]
@@ -92,7 +92,7 @@ async fn what_is_closed_by_name_or_address_is_not_even_asked_of_the_proxy() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_told() {
+async fn proxy_refusal_is_reported() {
     let proxy = proxy(true).await;
     let err = fetch(&proxy.client, "https://www.example.com/").await.unwrap_err().to_string();
     assert_eq!(

@@ -1,16 +1,16 @@
-//! What each element means for the text.
+//! Says what each element means for the text.
 
 use super::token::{Attributes, Tag};
 
-/// How an element shows.
+/// `Kind` says how an element is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Inline,
-    /// Inline, and its misplaced end tag ends it though blocks are open inside.
+    /// Inline. A misplaced end tag ends it although blocks are open inside.
     Formatting,
-    /// On lines of its own.
+    /// On its own lines.
     Block,
-    /// Set off by blank lines.
+    /// Separated by blank lines.
     Section,
     Paragraph,
     Heading(u8),
@@ -42,27 +42,27 @@ pub(super) enum Kind {
     Base,
     /// Has no content.
     Void,
-    /// Not for readers, nor is what it holds.
+    /// Neither the element nor its content is shown.
     Unseen,
-    /// SVG and MathML, where other rules hold.
+    /// SVG and MathML, which follow other rules.
     Foreign,
 }
 
-/// How the tokenizer reads what an element holds.
+/// `Content` says how the tokenizer reads an element's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Markup,
     /// Text in which `&amp;` means `&`.
     Escapable,
     Raw,
-    /// Raw, to the end of the document.
+    /// Raw text up to the end of the document.
     Plain,
 }
 
-/// Longer names are unknown ones.
+/// Longer names are unknown.
 const LONGEST_NAME: usize = 16;
 
-/// The kind and content of the element with that name, in any case.
+/// Returns the kind and content of the element with that name, ignoring case.
 pub(super) fn element(name: &str) -> (Kind, Content) {
     let mut lower = [0; LONGEST_NAME];
     let Some(lower) = lower.get_mut(..name.len()) else { return (Kind::Inline, Content::Markup) };
@@ -126,7 +126,7 @@ fn kind(lower: &[u8]) -> Kind {
 }
 
 impl Kind {
-    /// Whether it stands among the text of a line.
+    /// Reports whether it appears within the text of a line.
     pub(super) fn is_inline(self) -> bool {
         matches!(self, Kind::Inline | Kind::Option) || self.is_formatting()
     }
@@ -138,7 +138,7 @@ impl Kind {
         )
     }
 
-    /// Whether its start tag ends an open paragraph.
+    /// Reports whether its start tag ends an open paragraph.
     pub(super) fn ends_paragraph(self) -> bool {
         matches!(
             self,
@@ -158,17 +158,17 @@ impl Kind {
     }
 }
 
-/// Whether the element's own attributes keep it from readers.
+/// Reports whether the element's own attributes hide it.
 pub(super) fn is_hidden(tag: &Tag<'_>, kind: Kind) -> bool {
     let Attributes { hidden, aria_hidden, style, open, .. } = &tag.attributes;
     hidden.is_some()
-        // Of a picture it says that the text beside it says the same, as with formulas that are drawn.
+        // On an image it means that nearby text says the same, as with rendered formulas.
         || (kind != Kind::Image && aria_hidden.is_some_and(|value| value.trim().eq_ignore_ascii_case("true")))
         || style.is_some_and(hides)
         || (open.is_none() && tag.name.eq_ignore_ascii_case("dialog"))
 }
 
-/// Whether a style says that nothing is shown.
+/// Reports whether a style hides the element.
 fn hides(style: &str) -> bool {
     style.split(';').filter_map(|declaration| declaration.split_once(':')).any(|(property, value)| {
         let value = value.trim_start();
@@ -184,14 +184,14 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// `0`, `0px`, `0.00 !important`, but not `0.8em`.
+/// Matches `0`, `0px`, `0.00 !important`, but not `0.8em`.
 fn is_zero(value: &str) -> bool {
     let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
     let number = &value[..value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len())];
     digits == number && number.contains('0') && number.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// Whether a start tag ends SVG or MathML that was left open.
+/// Reports whether a start tag ends SVG or MathML that was left open.
 pub(super) fn breaks_out(kind: Kind, name: &str) -> bool {
     !matches!(
         kind,
@@ -201,7 +201,7 @@ pub(super) fn breaks_out(kind: Kind, name: &str) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// The language that the class of a code block names: `language-rust`, `lang-rust`.
+/// Returns the language in the class of a code block: `language-rust`, `lang-rust`.
 pub(super) fn code_language(class: &str) -> Option<&str> {
     let mut words = class.split_ascii_whitespace();
     let name =

@@ -1,4 +1,4 @@
-//! Where links lead.
+//! Resolves the targets of links.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,18 @@ use url::Url;
 
 use super::reference::{self, Place};
 
-/// A longer address makes no links absolute: each of them would repeat it.
+/// With a longer base address links stay relative, because each of them would repeat it.
 const MAX_BASE: usize = 2_000;
 
 #[derive(Debug)]
 pub(super) struct Links {
     base: Option<Url>,
-    /// Scheme and host of `base`.
+    /// The scheme and host of `base`.
     origin: String,
-    /// The page's own `<base>` has been seen: the first counts.
+    /// Whether the page's own `<base>` was seen. Only the first one counts.
     own: bool,
-    /// By how much absolute links may still lengthen the page. Beyond it they stay as they are written.
+    /// By how many bytes absolute links may still lengthen the page. Beyond that they stay as
+    /// written.
     budget: usize,
 }
 
@@ -55,7 +56,7 @@ impl Links {
         }
     }
 
-    /// The target to show. `None` for places in the same page, scripts and data.
+    /// Returns the target to show; `None` for links within the page, scripts and data.
     pub(super) fn target(&mut self, href: &str) -> Option<String> {
         let href = reference::resolve(href, Place::Attribute);
         let href = clean(&href);
@@ -67,7 +68,7 @@ impl Links {
             return Some(href.into_owned());
         }
         let Some(base) = &self.base else { return Some(href.replace(' ', "%20")) };
-        // Most links: a path on the same host, which needs no parsing.
+        // Most links are a path on the same host, which needs no parsing.
         let absolute = if plain && href.starts_with('/') && !href.starts_with("//") && !href.contains("/.") {
             format!("{}{href}", self.origin)
         } else {
@@ -86,7 +87,7 @@ impl Links {
     }
 }
 
-/// Without the white space that browsers drop: around, and line ends inside.
+/// Removes the white space that browsers ignore: around the address, and line ends inside.
 fn clean(href: &str) -> Cow<'_, str> {
     let href = href.trim_matches(|character: char| character <= ' ');
     if href.contains(['\t', '\n', '\r']) {

@@ -1,4 +1,4 @@
-//! Character references: `&amp;`, `&#8364;`, `&#x20ac;`, and the old ones that lack their semicolon.
+//! Resolves character references: `&amp;`, `&#8364;`, `&#x20ac;`, and old ones without a semicolon.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use web_atoms::{C1_REPLACEMENTS, NAMED_ENTITIES};
 /// The longest name in the standard's table is shorter.
 const LONGEST_NAME: usize = 40;
 
-/// Where a reference stands decides whether `&copy=1` is one.
+/// `Place` says where a reference appears, which decides whether `&copy=1` is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Place {
     Text,
     Attribute,
 }
 
-/// `text` with its references resolved.
+/// Returns `text` with its references resolved.
 pub(super) fn resolve(text: &str, place: Place) -> Cow<'_, str> {
     let Some(first) = memchr(b'&', text.as_bytes()) else { return Cow::Borrowed(text) };
     let mut resolved = String::with_capacity(text.len());
@@ -45,7 +45,7 @@ struct Reference {
     length: usize,
 }
 
-/// The reference that `text`, which begins with `&`, begins with.
+/// Returns the reference at the start of `text`, which begins with `&`.
 fn reference(text: &str, place: Place) -> Option<Reference> {
     match text.as_bytes().get(1)? {
         b'#' => numeric(text),
@@ -77,14 +77,14 @@ fn numeric(text: &str) -> Option<Reference> {
     Some(Reference { characters: [Some(character), None], length })
 }
 
-/// The longest name of the table that `text` begins with.
+/// Returns the longest name of the table that `text` begins with.
 fn named(text: &str, place: Place) -> Option<Reference> {
     let letters = text[1..].bytes().take(LONGEST_NAME).take_while(u8::is_ascii_alphanumeric).count();
     let semicolon = usize::from(text.as_bytes().get(1 + letters) == Some(&b';'));
     (1..=letters + semicolon).rev().find_map(|length| {
         let name = text.get(1..=length)?;
         let (first, second) = *NAMED_ENTITIES.get(name)?;
-        // The table also holds the beginnings of names, with nothing.
+        // The table also contains prefixes of names, without a value.
         if first == 0 {
             return None;
         }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_resolved_as_browsers_do() {
+    fn references_are_resolved_like_in_browsers() {
         for (text, resolved) in [
             ("plain", "plain"),
             ("a &amp; b &lt;c&gt; &quot;d&quot;", "a & b <c> \"d\""),

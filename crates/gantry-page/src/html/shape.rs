@@ -1,4 +1,4 @@
-//! What each element does to the text: bullets, signs, brackets, indentation, blank lines.
+//! Says what each element does to the text: bullets, signs, brackets, indentation, blank lines.
 
 use super::element::{self, Kind};
 use super::reference::{self, Place};
@@ -6,12 +6,12 @@ use super::token::Tag;
 use super::walker::{LOOK_BACK, Walker};
 use super::writer::{Mark, Marker, longest_run};
 
-/// What an open element has to know at its end.
+/// `State` is what an open element must remember until its end.
 #[derive(Debug)]
 pub(super) enum State {
     Nothing,
     Heading(Marker),
-    /// The number of its next item; `None` for bullets.
+    /// The number of the next item; `None` for bullets.
     List(Option<i64>),
     Item {
         marker: Marker,
@@ -26,12 +26,12 @@ pub(super) enum State {
     Table,
 }
 
-/// A block whose white space counts, as it grows.
+/// `Preformatted` is a block with significant white space, as it grows.
 #[derive(Debug, Default)]
 pub(super) struct Preformatted {
     code: String,
     language: String,
-    /// Something stood after the start tag: a line end there is text.
+    /// Whether something followed the start tag. A line end after that is text.
     begun: bool,
 }
 
@@ -94,7 +94,7 @@ impl Walker<'_> {
                     self.writer.word(&format!("![{alt}]"));
                 }
             }
-            // Of what can be filled in, only a choice that is made says something.
+            // Of form controls, only a checked one is shown.
             Kind::Control if self.preformatted.is_none() => {
                 let is_choice =
                     |kind: &str| ["checkbox", "radio"].iter().any(|known| kind.eq_ignore_ascii_case(known));
@@ -191,7 +191,7 @@ impl Walker<'_> {
         State::Nothing
     }
 
-    /// One pair of brackets of a kind at a time: nested ones are their outermost.
+    /// Allows one pair of brackets of a kind at a time. Nested ones belong to the outermost.
     fn bracket(&mut self, mark: Mark) -> State {
         if self.writer.is_open(mark) {
             return State::Nothing;
@@ -298,7 +298,7 @@ impl Preformatted {
     }
 }
 
-/// Whether raised text is more than typography: 10⁶ must not become 106, while 1st stays 1st.
+/// Reports whether raised text changes the meaning: 10⁶ must not become 106, while 1st stays 1st.
 fn is_power(before: Option<char>, raised: &str) -> bool {
     const LONGEST: usize = 16;
     before.is_some_and(|before| before.is_alphanumeric() || before == ')')

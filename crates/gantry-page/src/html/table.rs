@@ -1,10 +1,11 @@
-//! Tables. Cells are written one below the other as they come; when a table has ended and turns out to hold data, its cells become rows.
+//! Writes tables. Cells are first written one below the other. If a table turns out to hold data
+//! when it ends, its cells become rows.
 
 use super::writer::{Marker, Writer};
 
-/// An unheaded table with a longer cell arranges a page, and is no table of data.
+/// A table without headers and with a longer cell is used for layout, not for data.
 const MAX_PLAIN_CELL: usize = 500;
-/// Empty columns that one cell's `colspan` adds at most.
+/// How many empty columns the `colspan` of one cell adds at most.
 const MAX_SPAN: i64 = 20;
 
 #[derive(Debug, Default)]
@@ -17,14 +18,15 @@ struct Table {
     /// Where its first cell begins.
     start: Option<Marker>,
     rows: Vec<Vec<Cell>>,
-    /// It cannot be shown in rows: it arranges a page, or a cell has a shape that one line cannot hold.
+    /// Whether it cannot be shown in rows: it is used for layout, or a cell does not fit into one
+    /// line.
     blocks: bool,
 }
 
 #[derive(Debug)]
 struct Cell {
     from: usize,
-    /// `from` until the cell ends.
+    /// Equals `from` until the cell ends.
     to: usize,
     header: bool,
     span: i64,
@@ -36,7 +38,7 @@ impl Tables {
         self.open.push(Table { blocks: presentation, ..Table::default() });
     }
 
-    /// The cell that is open holds what cannot stand in a row.
+    /// Marks that the open cell has content that cannot be in a row.
     pub(super) fn holds_blocks(&mut self) {
         if let Some(table) = self.open.last_mut() {
             table.blocks = true;
@@ -59,7 +61,7 @@ impl Tables {
         let from = writer.len();
         let last = table.rows.iter().rev().find_map(|row| row.last());
         if last.is_some_and(|last| last.to != from) {
-            // Text between the cells, which rows would lose.
+            // There is text between the cells, which rows would lose.
             return self.holds_blocks();
         }
         if table.rows.is_empty() {
@@ -92,7 +94,7 @@ impl Tables {
     }
 }
 
-/// The table as lines, unless it is better read cell by cell.
+/// Returns the table as lines, unless it is easier to read cell by cell.
 fn in_rows(rows: &[Vec<Cell>], text: &str, prefix: &str) -> Option<String> {
     let headed = rows.iter().flatten().any(|cell| cell.header);
     let mut shown = String::new();
@@ -143,7 +145,7 @@ fn cell_lines<'a>(content: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a
     })
 }
 
-/// Whether an empty line stands between others.
+/// Reports whether there is an empty line between others.
 fn has_blank_line(content: &str, prefix: &str) -> bool {
     let mut lines = cell_lines(content, prefix).skip_while(|line| line.is_empty());
     lines.any(str::is_empty)

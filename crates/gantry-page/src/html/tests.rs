@@ -1,4 +1,4 @@
-//! What single elements become. Whole pages are in `tests/it`.
+//! Tests single elements. `tests/it` has whole pages.
 
 use url::Url;
 
@@ -11,12 +11,12 @@ fn text(html: &str) -> String {
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     let wrong: Vec<_> = cases.iter().filter(|(html, expected)| text(html) != *expected).collect();
-    let told: Vec<_> = wrong.iter().map(|(html, _)| (html, text(html))).collect();
-    assert!(wrong.is_empty(), "expected {wrong:#?}, but found {told:#?}");
+    let found: Vec<_> = wrong.iter().map(|(html, _)| (html, text(html))).collect();
+    assert!(wrong.is_empty(), "expected {wrong:#?}, but found {found:#?}");
 }
 
 #[test]
-fn blocks_stand_apart_and_white_space_collapses() {
+fn blocks_are_separated_and_white_space_collapses() {
     check(&[
         ("", ""),
         ("  plain \n\t text  ", "plain text"),
@@ -34,7 +34,7 @@ fn blocks_stand_apart_and_white_space_collapses() {
 }
 
 #[test]
-fn headings_have_their_level_and_one_line() {
+fn headings_keep_their_level_on_one_line() {
     check(&[
         ("<h1>A</h1>x<h2>B</h2><h6>C</h6>", "# A\n\nx\n\n## B\n\n###### C"),
         ("<h2><div>A</div><p>B<br>C</h2>x", "## A B C\n\nx"),
@@ -45,7 +45,7 @@ fn headings_have_their_level_and_one_line() {
 }
 
 #[test]
-fn lists_nest_and_count() {
+fn lists_are_nested_and_numbered() {
     check(&[
         ("<ul><li>a<li>b</ul>c", "- a\n- b\n\nc"),
         ("<ol><li>a</li><li>b</li></ol>", "1. a\n2. b"),
@@ -59,7 +59,7 @@ fn lists_nest_and_count() {
 }
 
 #[test]
-fn links_are_absolute_or_left_as_text() {
+fn links_become_absolute_or_stay_text() {
     check(&[
         ("<a href='a.html'>x</a>", "[x](https://example.com/docs/a.html)"),
         ("see<a href=/b> x </a>now", "see [x](https://example.com/b) now"),
@@ -121,7 +121,7 @@ fn quotes_are_marked() {
 }
 
 #[test]
-fn tables_of_data_are_rows() {
+fn data_tables_become_rows() {
     check(&[
         ("x<table><tr><th>a<th>b<tr><td>1<td>2</table>y", "x\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\ny"),
         (
@@ -152,7 +152,7 @@ fn tables_of_data_are_rows() {
 }
 
 #[test]
-fn what_a_reader_does_not_see_is_gone() {
+fn hidden_content_is_removed() {
     check(&[
         ("a<script>if (a < b) { x('</p>') }</script>b", "ab"),
         ("a<script><!-- <script> </script> x --></script>b", "ab"),
@@ -193,7 +193,7 @@ fn what_a_reader_does_not_see_is_gone() {
 }
 
 #[test]
-fn broken_markup_is_read_as_browsers_do() {
+fn broken_markup_is_read_like_in_browsers() {
     check(&[
         ("<div><p>a</div>b</p>c", "a\n\nb\n\nc"),
         ("<td>a</td></table></div></ul>b", "a\nb"),
@@ -208,14 +208,14 @@ fn broken_markup_is_read_as_browsers_do() {
 }
 
 #[test]
-fn the_first_title_is_the_title() {
+fn first_title_wins() {
     let page = page("<title> a &amp;\n b </title><svg><title>c</title></svg><title>d</title>", None);
     assert_eq!((page.title.as_deref(), page.text.as_str()), (Some("a & b"), ""));
     assert_eq!(super::page("<title> </title>x", None).title, None);
 }
 
 #[test]
-fn costly_pages_are_known() {
+fn costly_pages_are_detected() {
     assert!(is_bounded(&"<div><p>a<b>b</b><br><li>x</div>".repeat(10_000)));
     for costly in
         ["<div>".repeat(1_000), "<p><b x=1>".repeat(1_000), format!("<a {}>", "x y z ".repeat(1_000))]

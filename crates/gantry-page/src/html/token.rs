@@ -1,5 +1,8 @@
-//! HTML into tags and text, by the rules of the HTML standard's tokenizer, in one pass and without copies. Written for text: comments
-//! and doctypes yield nothing, and of a tag's attributes only those are kept that say something about what a reader sees.
+//! Splits HTML into tags and text, by the rules of the HTML standard's tokenizer, in one pass and
+//! without copies.
+//!
+//! It is made for text: comments and doctypes produce nothing, and only attributes that affect what
+//! a reader sees are kept.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -9,13 +12,13 @@ use memchr::{memchr, memchr2, memmem};
     reason = "lives for one step on the stack; a box for each tag would cost more"
 )]
 pub(super) enum Token<'a> {
-    /// As it stands, with its character references.
+    /// The text as written, with its character references.
     Text(&'a str),
     Start(Tag<'a>),
     End(&'a str),
 }
 
-/// The name is as it was written, in any case.
+/// `Tag` has its name as written, in any case.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Tag<'a> {
     pub(super) name: &'a str,
@@ -23,7 +26,8 @@ pub(super) struct Tag<'a> {
     pub(super) attributes: Attributes<'a>,
 }
 
-/// Raw values, with their character references. Of an attribute that is written twice the first counts.
+/// `Attributes` holds raw values, with their character references. If an attribute is repeated, the
+/// first counts.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Attributes<'a> {
     pub(super) href: Option<&'a str>,
@@ -39,7 +43,7 @@ pub(super) struct Attributes<'a> {
     pub(super) colspan: Option<&'a str>,
     pub(super) r#type: Option<&'a str>,
     pub(super) checked: Option<&'a str>,
-    /// How many there are, known ones or not.
+    /// The number of all attributes, known or not.
     pub(super) count: usize,
 }
 
@@ -53,7 +57,8 @@ impl<'a> Tokenizer<'a> {
         Tokenizer { html, at: 0 }
     }
 
-    /// The content of an element whose content is not markup, up to its end tag, which is left for [`Iterator::next`].
+    /// Returns the content of an element without markup, up to its end tag, which is left for
+    /// [`Iterator::next`].
     pub(super) fn raw_text(&mut self, name: &str) -> &'a str {
         let rest = &self.html[self.at..];
         let length = if name.eq_ignore_ascii_case("script") { script_end(rest) } else { raw_end(rest, name) };
@@ -61,7 +66,7 @@ impl<'a> Tokenizer<'a> {
         &rest[..length]
     }
 
-    /// Everything that is left, for an element that has no end.
+    /// Returns everything that is left, for an element that has no end.
     pub(super) fn rest(&mut self) -> &'a str {
         let rest = &self.html[self.at..];
         self.at = self.html.len();
@@ -72,7 +77,7 @@ impl<'a> Tokenizer<'a> {
         self.html.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Reads what begins with the `<` at `self.at`. `None`: it was a comment or the like.
+    /// Reads what begins with the `<` at `self.at`. Returns `None` for a comment or similar.
     fn markup(&mut self) -> Option<Token<'a>> {
         match (self.byte(1), self.byte(2)) {
             (Some(first), _) if first.is_ascii_alphabetic() => {
@@ -99,7 +104,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Reads a tag from its name on. One that the document's end cuts off is no tag.
+    /// Reads a tag from its name on. A tag that the end of the document cuts off is ignored.
     fn tag(&mut self) -> Option<Tag<'a>> {
         let name = self.until(|byte| byte.is_ascii_whitespace() || byte == b'/' || byte == b'>');
         let mut tag = Tag { name, ..Tag::default() };
@@ -150,7 +155,7 @@ impl<'a> Tokenizer<'a> {
         (name, value)
     }
 
-    /// Goes on to the first byte that `stop`s, which is ASCII.
+    /// Advances to the first byte for which `stop` is true, which is ASCII.
     fn until(&mut self, stop: impl Fn(u8) -> bool) -> &'a str {
         let rest = &self.html[self.at..];
         let length = rest.bytes().position(|byte| byte.is_ascii() && stop(byte)).unwrap_or(rest.len());
@@ -197,7 +202,7 @@ impl<'a> Attributes<'a> {
             6 if name.eq_ignore_ascii_case("hidden") => &mut self.hidden,
             7 if name.eq_ignore_ascii_case("checked") => &mut self.checked,
             7 if name.eq_ignore_ascii_case("colspan") => &mut self.colspan,
-            // What a formula has in place of `alt`.
+            // A formula has this instead of `alt`.
             7 if name.eq_ignore_ascii_case("alttext") => &mut self.alt,
             11 if name.eq_ignore_ascii_case("aria-hidden") => &mut self.aria_hidden,
             _ => return,
@@ -206,7 +211,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Of a comment, from its `<!--` on.
+/// Returns the length of a comment, from its `<!--` on.
 fn comment_length(text: &str) -> usize {
     const OPENING: usize = 4;
     let inside = &text[OPENING..];
@@ -227,14 +232,15 @@ fn comment_length(text: &str) -> usize {
     text.len()
 }
 
-/// Where the end tag of `name` begins.
+/// Returns where the end tag of `name` begins.
 fn raw_end(text: &str, name: &str) -> usize {
     let bytes = text.as_bytes();
     let ends = memmem::find_iter(bytes, "</").find(|at| names_tag(&bytes[at + 2..], name));
     ends.unwrap_or(text.len())
 }
 
-/// Where a script's end tag begins. Inside `<!--` a script may hold another, whose end tag is not its own.
+/// Returns where a script's end tag begins. Inside `<!--` a script may contain another one, whose
+/// end tag is not its own.
 fn script_end(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut escaped, mut nested) = (0, false, false);
@@ -245,7 +251,7 @@ fn script_end(text: &str) -> usize {
             (escaped, nested) = (false, false);
         } else if rest.starts_with(b"<!--") {
             escaped = true;
-            // The two dashes may already be those of the end.
+            // These two dashes may already belong to the end.
             at += 1;
         } else if rest.starts_with(b"</") && names_tag(&rest[2..], "script") {
             if !nested {

@@ -1,4 +1,5 @@
-//! Which elements are open: start tags that end others by implication, end tags that are missing, stray or crossed, and what is hidden.
+//! Tracks open elements: start tags that implicitly end others, end tags that are missing, stray or
+//! crossed, and hidden elements.
 
 use url::Url;
 
@@ -16,12 +17,12 @@ pub(super) struct Walker<'a> {
     pub(super) links: Links,
     pub(super) tables: Tables,
     pub(super) preformatted: Option<Preformatted>,
-    /// The target of the link that is open.
+    /// The target of the open link.
     pub(super) link: Option<String>,
     pub(super) open: Vec<Open<'a>>,
-    /// Where in `open` the outermost element stands that is not shown.
+    /// The index in `open` of the outermost hidden element.
     unseen_from: Option<usize>,
-    /// Where in `open` the SVG or formula stands whose content follows rules of its own.
+    /// The index in `open` of the SVG or formula whose content follows its own rules.
     foreign_from: Option<usize>,
     /// How many of `open` are paragraphs.
     paragraphs: usize,
@@ -35,7 +36,8 @@ pub(super) struct Open<'a> {
     pub(super) state: State,
 }
 
-/// A tag looks this far for what it ends. Bounded, so that stray tags in deep nesting cost no more than their number.
+/// How far a tag looks for what it ends. The bound keeps the cost of stray tags in deep nesting
+/// proportional to their number.
 pub(super) const LOOK_BACK: usize = 256;
 
 impl<'a> Walker<'a> {
@@ -89,7 +91,7 @@ impl<'a> Walker<'a> {
             Kind::Unseen if self.scripts == Scripts::Off && tag.name.eq_ignore_ascii_case("noscript") => {
                 Kind::Block
             }
-            // A formula that does not say what it is, is shown as it stands.
+            // A formula without a description is shown as it is.
             Kind::Foreign if tag.attributes.alt.is_none() && tag.name.eq_ignore_ascii_case("math") => {
                 Kind::Inline
             }
@@ -125,7 +127,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The text of an element that holds nothing else.
+    /// Writes the text of an element that contains only text.
     fn held(&mut self, kind: Kind, text: &str) {
         if kind == Kind::Title {
             self.title.get_or_insert_with(|| text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -134,7 +136,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A drawing is not read, a formula by what it says of itself.
+    /// A drawing is skipped; a formula is shown by its description.
     fn start_foreign(&mut self, tag: &Tag<'a>, hidden: bool) {
         if self.seen() && !hidden && tag.name.eq_ignore_ascii_case("math") {
             self.formula(tag);
@@ -146,7 +148,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Ends an SVG or formula that a start tag of HTML shows to have been left open.
+    /// Ends an SVG or formula if a start tag of HTML shows that it was left open.
     fn leaves_foreign(&mut self, kind: Kind, name: &str) -> bool {
         const HOLD_HTML: [&str; 9] =
             ["foreignobject", "desc", "title", "annotation-xml", "mi", "mo", "mn", "ms", "mtext"];
@@ -167,7 +169,7 @@ impl<'a> Walker<'a> {
         self.open.push(Open { name, kind, state });
     }
 
-    /// Ends what the start tag of such an element ends without saying so.
+    /// Ends what the start tag of such an element ends implicitly.
     fn close_implied(&mut self, kind: Kind) {
         if self.paragraphs > 0 && kind.ends_paragraph() {
             self.close_nearest(|open| open == Kind::Paragraph, is_table_part);
@@ -270,7 +272,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Ends what is open from `at` on.
+    /// Ends everything that is open from `at` on.
     fn close_to(&mut self, at: usize) {
         while self.open.len() > at {
             let Some(closed) = self.open.pop() else { return };
@@ -278,9 +280,9 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Ends one element among those that stay open.
+    /// Ends one element and leaves the others open.
     fn close_one(&mut self, at: usize) {
-        // What it hides may hide more: that ends with what is around it.
+        // A hidden element may contain more to hide, so it ends with its surroundings.
         if self.unseen_from == Some(at) {
             return;
         }

@@ -1,32 +1,35 @@
-//! The text as it grows: white space, blank lines, indentation, and brackets around what has already been written.
+//! Writes the text as it grows: white space, blank lines, indentation, and brackets around text
+//! that was already written.
 
-/// Deeper lists and quotes are written at this depth: a line's beginning must not grow with the page.
+/// Deeper lists and quotes are written at this depth, so that the start of a line does not grow
+/// with the page.
 const MAX_INDENT: usize = 48;
 
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     text: String,
-    /// How each line begins: quotes and lists.
+    /// The start of each line: quotes and lists.
     prefix: String,
-    /// Line ends that are due before the next word: 0, 1, or 2 for a blank line.
+    /// How many line ends are due before the next word: 0, 1, or 2 for a blank line.
     breaks: usize,
-    /// How much of `prefix` also stands on the blank line.
+    /// How much of `prefix` is also written on the blank line.
     shared_prefix: usize,
-    /// A space is due before the next word.
+    /// Whether a space is due before the next word.
     space: bool,
-    /// Only a bullet, or nothing, stands on this line, so that it needs no end.
+    /// Whether this line has only a bullet or nothing, so that it needs no line end.
     fresh: bool,
-    /// What is still open and will be bracketed, in the order of [`Mark`]: where its first word stands, [`AHEAD`] before that.
+    /// The open brackets, in the order of [`Mark`]: the position of the first word, or [`AHEAD`]
+    /// before it is written.
     marks: [Option<usize>; 4],
-    /// Some mark is [`AHEAD`].
+    /// Whether some mark is [`AHEAD`].
     marks_ahead: bool,
-    /// Within a heading a block is no line of its own.
+    /// Whether blocks get no line of their own, as in a heading.
     one_line: bool,
 }
 
 const AHEAD: usize = usize::MAX;
 
-/// What is bracketed once it is whole.
+/// `Mark` is a kind of text that is bracketed once it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Link,
@@ -35,7 +38,7 @@ pub(super) enum Mark {
     Struck,
 }
 
-/// A bullet or a heading's signs, to take back if nothing follows.
+/// `Marker` is a bullet or a heading's signs, to be removed if nothing follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marker {
     from: usize,
@@ -88,12 +91,12 @@ impl Writer {
         self.breaks = self.breaks.max(breaks);
     }
 
-    /// Puts the next word on the next line; the second in a row makes a blank one.
+    /// Puts the next word on the next line. Two calls in a row create a blank line.
     pub(super) fn new_line(&mut self) {
         self.break_line((self.breaks + 1).min(2));
     }
 
-    /// Words with the white space between them collapsed.
+    /// Writes words with the white space between them collapsed.
     pub(super) fn words(&mut self, text: &str) {
         let mut rest = text;
         while !rest.is_empty() {
@@ -113,7 +116,7 @@ impl Writer {
         }
     }
 
-    /// `word` as it stands.
+    /// Writes `word` unchanged.
     pub(super) fn word(&mut self, word: &str) {
         self.due();
         if self.marks_ahead {
@@ -153,7 +156,7 @@ impl Writer {
         Marker { from, to: self.text.len(), breaks, fresh }
     }
 
-    /// Takes the marker back if nothing followed.
+    /// Removes the marker if nothing followed.
     pub(super) fn end_marker(&mut self, marker: Marker) {
         if self.text.len() == marker.to {
             self.text.truncate(marker.from);
@@ -162,7 +165,7 @@ impl Writer {
         }
     }
 
-    /// Lines begin with `more` from now on. Returns what [`Writer::outdent`] takes.
+    /// Starts lines with `more` from now on. Returns what [`Writer::outdent`] needs.
     pub(super) fn indent(&mut self, more: &str) -> usize {
         let before = self.prefix.len();
         if before + more.len() <= MAX_INDENT {
@@ -180,7 +183,7 @@ impl Writer {
         self.one_line = one_line;
     }
 
-    /// Begins what will be bracketed.
+    /// Begins text that will be bracketed.
     pub(super) fn open(&mut self, mark: Mark) {
         self.marks[mark as usize] = Some(AHEAD);
         self.marks_ahead = true;
@@ -190,29 +193,29 @@ impl Writer {
         self.marks[mark as usize].is_some()
     }
 
-    /// The character that stands right before what has been written since [`Writer::open`].
+    /// Returns the character right before the text since [`Writer::open`].
     pub(super) fn before(&self, mark: Mark) -> Option<char> {
         self.text.get(..self.marks[mark as usize]?)?.chars().next_back()
     }
 
-    /// A sign that belongs to the word before it.
+    /// Writes a sign that belongs to the word before it.
     pub(super) fn closing_sign(&mut self, sign: &str) {
         let space = std::mem::take(&mut self.space);
         self.word(sign);
         self.space = space;
     }
 
-    /// Forgets the brackets that are open: what they hold would not stay where it is.
+    /// Forgets the open brackets, because their text is about to move.
     pub(super) fn drop_marks(&mut self) {
         self.marks = [None; 4];
     }
 
-    /// What has been written since [`Writer::open`], if anything.
+    /// Returns what was written since [`Writer::open`], if anything.
     pub(super) fn inside(&self, mark: Mark) -> Option<&str> {
         self.text.get(self.marks[mark as usize]?..)
     }
 
-    /// Writes `before` and `after` around what has been written since [`Writer::open`].
+    /// Writes `before` and `after` around what was written since [`Writer::open`].
     pub(super) fn close(&mut self, mark: Mark, before: &str, after: &str) {
         let start = self.marks[mark as usize].take();
         let Some(start) = start.filter(|start| self.text.is_char_boundary(*start)) else { return };
@@ -225,7 +228,7 @@ impl Writer {
         self.text.push_str(after);
     }
 
-    /// A fenced block with the text as it stands.
+    /// Writes a fenced block with unchanged text.
     pub(super) fn code_block(&mut self, language: &str, code: &str) {
         self.break_line(2);
         let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
@@ -253,10 +256,11 @@ pub(super) fn longest_run(text: &str, wanted: char) -> usize {
     text.split(|character| character != wanted).map(str::len).max().unwrap_or(0)
 }
 
-/// A place where a word may be parted, which readers do not see.
+/// Marks where a word may be hyphenated. Readers do not see it.
 const SOFT_HYPHEN: char = '\u{ad}';
 
-/// Bytes before the first white space or soft hyphen. A no-break space is white space too.
+/// Counts the bytes before the first white space or soft hyphen. A no-break space is white space
+/// too.
 fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let ends = bytes.iter().enumerate().position(|(at, byte)| match byte {

@@ -1,4 +1,5 @@
-//! A PDF reduced to what its text needs: unpacked within limits, only text operators, only fonts and nested forms, no cycles.
+//! Reduces a PDF to what its text needs: unpacked within limits, only text operators, only fonts
+//! and nested forms, no cycles.
 
 use std::collections::HashMap;
 
@@ -8,15 +9,15 @@ use lopdf::{Dictionary, Document, Error, LoadOptions, Object, ObjectId, Stream};
 use super::MAX_PAGES;
 use crate::Unreadable;
 
-/// Of one stream, unpacked.
+/// The limit for one unpacked stream.
 const MAX_STREAM: usize = 16 * 1024 * 1024;
-/// Of all streams together, unpacked.
+/// The limit for all unpacked streams together.
 const MAX_STREAMS: usize = 64 * 1024 * 1024;
-/// What reading all pages may come to, when a form that is used many times counts each time.
+/// The limit for reading all pages, where a form that is used many times counts each time.
 const MAX_WORK: u64 = 128 * 1024 * 1024;
-/// Forms within forms.
+/// How deep forms may be nested.
 const MAX_NESTING: usize = 6;
-/// Steps up the tree of pages to inherited properties.
+/// How many steps up the page tree are searched for inherited properties.
 const MAX_ANCESTORS: usize = 32;
 
 const TEXT_OPERATORS: [&str; 20] = [
@@ -42,7 +43,7 @@ pub(super) fn reduce(bytes: &[u8]) -> Result<Reduced, Unreadable> {
     let pages: Vec<ObjectId> = pages.into_values().take(MAX_PAGES).collect();
     let mut forms = Forms::default();
     let mut reduced = Document::with_version("1.7");
-    // Fonts are taken over as they are, with all that they refer to.
+    // Fonts are copied unchanged, with everything they refer to.
     reduced.max_id = document.max_id;
     for (id, object) in &document.objects {
         reduced.objects.insert(*id, object.clone());
@@ -102,7 +103,7 @@ fn unpack(document: &mut Document) -> Result<(), Unreadable> {
                 Err(Error::Decompress(lopdf::DecompressError::MemoryLimitExceeded { .. })) => {
                     return Err(too_large());
                 }
-                // Packed in a way that pictures are.
+                // The stream uses an image compression.
                 Err(_) => Vec::new(),
             },
         };
@@ -112,7 +113,7 @@ fn unpack(document: &mut Document) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Adds a page that holds its text and nothing else. Also returns what reading it costs.
+/// Adds a page that contains only its text. Also returns the cost of reading it.
 fn reduced_page(
     document: &Document,
     reduced: &mut Document,
@@ -137,7 +138,7 @@ fn reduced_page(
     (reduced.add_object(page), cost)
 }
 
-/// A property of a page, its own or of the nearest ancestor that has it.
+/// Returns a property of a page: its own, or that of the nearest ancestor that has it.
 fn inherited<'a>(document: &'a Document, page: ObjectId, key: &[u8]) -> Option<&'a Object> {
     let mut dictionary = document.get_dictionary(page).ok()?;
     for _ in 0..MAX_ANCESTORS {
@@ -153,14 +154,14 @@ fn deref<'a>(document: &'a Document, dictionary: &'a Dictionary, key: &[u8]) -> 
     Some(document.dereference(dictionary.get(key).ok()?).ok()?.1)
 }
 
-/// Forms that have been reduced, with what reading each costs.
+/// `Forms` holds the reduced forms, with the cost of reading each.
 #[derive(Default)]
 struct Forms {
     known: HashMap<(ObjectId, usize), (ObjectId, u64)>,
 }
 
 impl Forms {
-    /// The text operators of `content`, and the fonts and forms they use.
+    /// Returns the text operators of `content`, and the fonts and forms they use.
     fn reduce(
         &mut self,
         document: &Document,
@@ -196,7 +197,8 @@ impl Forms {
         (Content { operations: kept }.encode().unwrap_or_default(), own, cost)
     }
 
-    /// The reduced form, made once for each depth: a form that uses itself ends at the deepest.
+    /// Returns the reduced form, created once per depth. A form that uses itself ends at the
+    /// deepest level.
     fn form(
         &mut self,
         document: &Document,

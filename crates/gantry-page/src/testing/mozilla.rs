@@ -1,5 +1,5 @@
-//! The 130 pages that Mozilla tests its readability library with, each with the content that is wanted of it. They come from a crate
-//! that ships them, through cargo, and are no part of this repository.
+//! The 130 pages with which Mozilla tests its readability library, each with the expected content.
+//! A crate ships them and cargo downloads it; they are not part of this repository.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Case {
     pub expected: String,
 }
 
-/// All cases, by name.
+/// Returns all cases, by name.
 pub fn cases() -> Vec<Case> {
     let pages = folder();
     let mut names: Vec<String> = std::fs::read_dir(&pages)
@@ -37,7 +37,8 @@ pub fn cases() -> Vec<Case> {
     names.into_iter().map(case).collect()
 }
 
-/// Where the pages are: cargo is asked to have the crate, in a package of its own below `target`.
+/// Returns the folder of the pages. Cargo downloads the crate for a separate package below
+/// `target`.
 pub fn folder() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mozilla-pages");
     std::fs::create_dir_all(package.join("src")).unwrap();
@@ -46,7 +47,7 @@ pub fn folder() -> PathBuf {
          [dependencies]\n{CRATE} = \"={VERSION}\"\n"
     );
     let path = package.join("Cargo.toml");
-    // Written once: whoever reads it meanwhile must not find it half there.
+    // The file is written once, so that a parallel reader never sees a partial one.
     if std::fs::read_to_string(&path).ok().as_ref() != Some(&manifest) {
         std::fs::write(package.join("src/lib.rs"), "").unwrap();
         let unique = package.join(format!("Cargo.toml.{}", std::process::id()));
@@ -71,16 +72,16 @@ fn ask_cargo(manifest: &Path, more: &[&str]) -> Result<PathBuf, String> {
     Ok(Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned())
 }
 
-/// How a text compares with the one that is wanted, by words.
+/// `Score` compares a text with the expected one, by words.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// Of the words that are wanted, how many are there.
+    /// The share of expected words that were found.
     pub recall: f64,
-    /// Of the words that are there, how many are not wanted.
+    /// The share of found words that were not expected.
     pub noise: f64,
 }
 
-/// Compares readable text with the wanted content, which is HTML.
+/// Compares readable text with the expected content, which is HTML.
 pub fn score(expected: &str, found: &str) -> Score {
     let expected = words(&html_to_text(expected, None));
     let found = words(found);
@@ -94,7 +95,7 @@ pub fn score(expected: &str, found: &str) -> Score {
     }
 }
 
-/// How often each word is there. Targets of links are not words.
+/// Counts each word. Link targets are not words.
 fn words(text: &str) -> HashMap<String, usize> {
     let mut words = HashMap::new();
     for part in text.split("](").enumerate().map(|(at, part)| match at {

@@ -3,11 +3,11 @@
 use gantry_page::{decode, decode_within};
 
 #[test]
-fn the_most_certain_word_on_the_character_set_counts() {
+fn character_set_sources_have_a_precedence() {
     let html = Some("text/html");
     for (bytes, content_type, text) in [
         (&b"plain"[..], None, "plain"),
-        // A byte-order mark before the header, the header before the meta tag, the meta tag before a guess.
+        // The precedence is: byte-order mark, header, meta tag, guess.
         (b"\xef\xbb\xbf\xc3\xa9", Some("text/html; charset=latin1"), "é"),
         (b"\xff\xfea\0b\0", Some("text/plain; charset=utf-8"), "ab"),
         (b"\xfe\xff\0a\0b", None, "ab"),
@@ -24,14 +24,15 @@ fn the_most_certain_word_on_the_character_set_counts() {
             Some("application/xml"),
             "<?xml version='1.0' encoding='iso-8859-2'?>ł",
         ),
-        // Read as ASCII, it cannot be UTF-16.
+        // It is readable as ASCII, so it cannot be UTF-16.
         (b"<meta charset=utf-16>\xc3\xa9", html, "<meta charset=utf-16>é"),
-        // Only markup is asked what it says about itself.
+        // Only markup may declare its own character set.
         (b"<meta charset=koi8-r>\xc3\xa9", Some("text/plain"), "<meta charset=koi8-r>é"),
         ("größe €".as_bytes(), None, "größe €"),
         (b"\x93curly\x94", Some("text/plain; charset=\"Windows-1252\"; x=y"), "“curly”"),
         (b"\xc3\xa9\xff", Some("text/plain; charset=utf-8"), "é\u{fffd}"),
-        // Cut off within a character of what is UTF-8 otherwise; without another, a character of its own.
+        // A cut inside a character is UTF-8 if the text has another one. Otherwise the byte is its
+        // own character.
         (b"\xc3\xa9 caf\xc3", None, "é caf\u{fffd}"),
         (b"un caf\xe9", None, "un café"),
         (b"a", Some("text/plain; charset=no-such-thing"), "a"),
@@ -43,7 +44,7 @@ fn the_most_certain_word_on_the_character_set_counts() {
 }
 
 #[test]
-fn what_has_to_be_converted_is_converted_up_to_a_limit() {
+fn conversion_stops_at_the_limit() {
     let latin = Some("text/plain; charset=iso-8859-1");
     for (bytes, content_type) in [
         (vec![0x80; 5_000], latin),
@@ -61,7 +62,7 @@ fn what_has_to_be_converted_is_converted_up_to_a_limit() {
 }
 
 #[test]
-fn what_nobody_names_is_guessed() {
+fn undeclared_character_set_is_guessed() {
     for (label, text) in [
         ("windows-1252", "Die größten Straßen führen über Brücken und Flüsse, sagte die Köchin."),
         ("windows-1251", "Съешь же ещё этих мягких французских булок, да выпей чаю."),
@@ -77,14 +78,14 @@ fn what_nobody_names_is_guessed() {
 }
 
 #[test]
-fn a_guess_is_made_from_what_is_not_ascii_however_late_it_comes() {
+fn guess_uses_late_non_ascii_bytes() {
     let mut bytes = "plain words and more of them ".repeat(10_000).into_bytes();
     bytes.extend(b"Die gr\xf6\xdften Stra\xdfen f\xfchren \xfcber Br\xfccken.");
     assert!(decode(&bytes, None).ends_with("Die größten Straßen führen über Brücken."));
 }
 
 #[test]
-fn a_meta_tag_counts_within_the_beginning() {
+fn meta_tag_counts_only_near_the_start() {
     let page =
         |before: usize| [" ".repeat(before).into_bytes(), b"<meta charset=koi8-r>\xf0".to_vec()].concat();
     assert!(decode(&page(3_000), None).ends_with('П'));

@@ -1,4 +1,5 @@
-//! Pages that are built to hurt: no panic, no overflow, and a cost that grows with the page and not faster.
+//! Pages that are built to do harm: no panic, no overflow, and a cost that is linear in the length
+//! of the page.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn runner(full: u32) -> TestRunner {
     TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() })
 }
 
-/// Pieces of markup, whole and torn.
+/// Generates pieces of markup, complete and torn.
 fn piece() -> impl Strategy<Value = String> {
     const NAMES: [&str; 44] = [
         "a",
@@ -108,14 +109,14 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn no_page_is_a_panic() {
+fn no_page_causes_a_panic() {
     let base = Url::parse("https://example.com/a/").unwrap();
     let pages = proptest::collection::vec(piece(), 0..120);
     runner(40_000)
         .run(&pages, |pieces| {
             let html = pieces.concat();
             let text = html_to_text(&html, Some(&base));
-            // Markup adds signs and addresses, and never much more than it is itself.
+            // Markup adds signs and addresses, but never much more than its own length.
             prop_assert!(text.len() <= 60 * html.len() + 100, "{} became {}", html.len(), text.len());
             Ok(())
         })
@@ -129,7 +130,7 @@ fn no_page_is_a_panic() {
 }
 
 #[test]
-fn hidden_text_never_shows_whatever_is_around_it() {
+fn hidden_text_is_never_shown() {
     let hidden = prop::sample::select(
         &[
             "<script>SECRET</script>",
@@ -145,7 +146,7 @@ fn hidden_text_never_shows_whatever_is_around_it() {
             "<input type=hidden value=SECRET>",
         ][..],
     );
-    // What is around it is sound: what is torn may well tear it open, for a browser too.
+    // The surrounding markup is well-formed. Torn markup may reveal the text, in a browser too.
     let sound = prop::sample::select(
         &[
             "<div>x</div>",
@@ -206,7 +207,7 @@ const COSTLY: [&str; 28] = [
 ];
 
 #[test]
-fn costly_pages_cost_no_more_than_their_length() {
+fn cost_is_linear_for_costly_pages() {
     let base = Url::parse(&format!("https://example.com/{}/", "x".repeat(1_500))).unwrap();
     let ordinary = "<p>An ordinary <a href=/x>page</a> with <b>words</b>.</p>";
     let time = |piece: &str, size: usize| {
@@ -244,7 +245,7 @@ fn deep_nesting_does_not_overflow() {
 }
 
 #[test]
-fn the_main_content_of_costly_pages_is_not_looked_for_long() {
+fn article_search_in_costly_pages_is_short() {
     for piece in COSTLY {
         let html = piece.repeat(SIZE / 2 / piece.len());
         let started = Instant::now();

@@ -1,4 +1,5 @@
-//! Kinds of page, each with its text as it should be. To see what has changed, run with `GANTRY_ACCEPT=1` and read the diff.
+//! Kinds of pages, each with its expected text. To see what changed, run with `GANTRY_ACCEPT=1` and
+//! read the diff.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use gantry_page::html_to_text;
 use url::Url;
 
 #[test]
-fn each_kind_of_page_reads_as_it_should() {
+fn each_kind_of_page_gives_the_expected_text() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages");
     let base = Url::parse("https://site.example/a/page.html").unwrap();
     let mut pages: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,9 +1,9 @@
-//! Whole pages: kinds of page as snapshots, Mozilla's pages, hostile ones.
+//! Whole pages: kinds of pages as snapshots, Mozilla's pages, hostile ones.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "tests set up their own world"
+    reason = "tests read their own files and fail by panicking"
 )]
 
 mod decoding;

@@ -1,18 +1,18 @@
-//! The main content of real pages, against what Mozilla wants of them.
+//! Compares the main content of real pages with what Mozilla expects.
 
 use gantry_page::article;
 use gantry_page::testing::mozilla::{Case, Score, cases, score};
 
 use crate::soak;
 
-/// Over all pages. `cargo xtask bench web` shows them beside Mozilla's own library.
+/// The mean over all pages. `cargo xtask bench web` compares them with Mozilla's own library.
 const LEAST_MEAN_RECALL: f64 = 0.99;
 const MOST_MEAN_NOISE: f64 = 0.01;
-/// A sample may be unlucky.
+/// A sample may be below the mean.
 const SAMPLE_ALLOWANCE: f64 = 0.01;
 
 #[test]
-fn the_main_content_is_found_and_little_else() {
+fn main_content_is_found_with_little_noise() {
     let cases = cases();
     assert!(cases.len() >= 130, "{} pages", cases.len());
     let (chosen, allowance): (Vec<&Case>, f64) = if soak::whole() {

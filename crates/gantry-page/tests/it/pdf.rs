@@ -1,4 +1,4 @@
-//! PDF: real text out, and nothing that a document can do stops or floods the reader.
+//! PDF: the text is extracted, and no document can stop or flood the reader.
 
 use gantry_page::testing::{document, pdf};
 use gantry_page::{PdfText, pdf_text, readable};
@@ -10,7 +10,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     pdf_text(bytes, 1_000).map(|found| found.text).map_err(|err| err.to_string())
 }
 
-/// A PDF with one page, whose content and resources are given.
+/// Creates a PDF with one page of the given content and resources.
 fn one_page(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
     let stream = |content: &str| format!("<</Length {}>>\nstream\n{content}\nendstream", content.len());
     let mut objects = vec![
@@ -39,7 +39,7 @@ fn text_is_read_page_by_page() {
 }
 
 #[test]
-fn a_cut_is_told() {
+fn truncation_is_reported() {
     let document = pdf(&["0123456789", "0123456789"]);
     let whole = pdf_text(&document, 1_000).unwrap();
     assert!(!whole.cut);
@@ -48,7 +48,7 @@ fn a_cut_is_told() {
 }
 
 #[test]
-fn documents_without_text_say_what_they_are() {
+fn documents_without_text_are_described() {
     for (bytes, error) in [
         (pdf(&[""]), "a PDF without text"),
         (b"%PDF-1.7".to_vec(), "a PDF that cannot be read"),
@@ -59,7 +59,7 @@ fn documents_without_text_say_what_they_are() {
     }
 }
 
-/// A form that is drawn by a form, to the end of `objects`; each draws the next ten times.
+/// Creates a form that draws a form, up to the end of `objects`. Each draws the next one ten times.
 fn nested_forms(depth: usize, last: &str) -> Vec<u8> {
     let form = |content: &str, next: &str| {
         let resources = format!("<<{FONT}/XObject<</N {next}>>>>");
@@ -76,9 +76,9 @@ fn nested_forms(depth: usize, last: &str) -> Vec<u8> {
 }
 
 #[test]
-fn forms_that_draw_themselves_or_each_other_come_to_an_end() {
+fn recursive_forms_end() {
     assert!(text(&nested_forms(0, "99 0 R")).unwrap().contains("deep"));
-    // Itself, its parent, and a tower that would be drawn a thousand million times.
+    // A form draws itself, its parent, and a tower that would be drawn a billion times.
     for document in [nested_forms(0, "6 0 R"), nested_forms(2, "6 0 R"), nested_forms(9, "6 0 R")] {
         let started = std::time::Instant::now();
         let _ = text(&document);
@@ -87,7 +87,7 @@ fn forms_that_draw_themselves_or_each_other_come_to_an_end() {
 }
 
 #[test]
-fn pages_that_are_their_own_parents_come_to_an_end() {
+fn recursive_page_trees_end() {
     let looped = document(&[
         "<</Type/Catalog/Pages 2 0 R>>".to_owned(),
         "<</Type/Pages/Count 1/Kids[3 0 R 2 0 R]/Parent 2 0 R>>".to_owned(),
@@ -98,7 +98,7 @@ fn pages_that_are_their_own_parents_come_to_an_end() {
 }
 
 #[test]
-fn a_document_that_unpacks_without_end_is_refused() {
+fn endlessly_unpacking_document_is_refused() {
     let mut bomb = lopdf::Document::load_mem(&pdf(&["x"])).unwrap();
     let page = bomb.get_pages()[&1];
     let content =
@@ -113,7 +113,7 @@ fn a_document_that_unpacks_without_end_is_refused() {
 }
 
 #[test]
-fn damaged_documents_are_no_panic() {
+fn damaged_documents_cause_no_panic() {
     let runs = if soak::whole() { 20_000 } else { 1_000 };
     let seed = soak::seed();
     let mut runner = TestRunner::new(Config {

@@ -1,4 +1,4 @@
-//! The keeper as a program of its own, so that this crate's tests need no other binary.
+//! Runs the keeper as a separate program, so that this crate's tests need no other binary.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,9 @@
-//! An engine as a program: runs shell scripts and reports, so that tests can kill an engine or measure its memory.
+//! Runs an engine as a separate program, so that tests can kill an engine or measure its memory.
 //!
-//! `gantry-run KEEPER LOG_DIR foreground|session SCRIPT` runs one script to its end; `… attached|detached SCRIPT
-//! [TIMEOUT_MS]` starts one session of an engine that is to be restarted, names it, and waits to be killed; `… many
-//! SCRIPT` does so again and again.
+//! - `gantry-run KEEPER LOG_DIR foreground|session SCRIPT` runs one script to its end.
+//! - `gantry-run KEEPER LOG_DIR attached|detached SCRIPT [TIMEOUT_MS]` starts one session of an
+//!   engine that a test will restart. It prints the session's id and waits until it is killed.
+//! - `gantry-run KEEPER LOG_DIR many SCRIPT` starts detached sessions in a loop.
 #![expect(clippy::print_stdout, reason = "the report is this program's output")]
 
 use std::error::Error;
@@ -16,19 +17,19 @@ use tokio_util::sync::CancellationToken;
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [keeper, log_dir, mode, script, rest @ ..] = &args[..] else {
-        return Err("four arguments are needed".into());
+        return Err("usage: gantry-run KEEPER LOG_DIR MODE SCRIPT".into());
     };
     let options = ProcessesOptions::new(PathBuf::from(keeper), PathBuf::from(log_dir));
     let mut command = Command::new("/bin/bash", Cwd::Path(PathBuf::from("/"))).args(["-c", script.as_str()]);
     command.env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
     command.timeout = rest.first().map(|timeout| timeout.parse()).transpose()?.map(Duration::from_millis);
     match mode.as_str() {
-        "foreground" | "session" => to_its_end(options, command, mode).await,
-        _ => until_killed(options, command, mode).await,
+        "foreground" | "session" => run_to_end(options, command, mode).await,
+        _ => run_until_killed(options, command, mode).await,
     }
 }
 
-async fn to_its_end(options: ProcessesOptions, command: Command, mode: &str) -> Result<(), Box<dyn Error>> {
+async fn run_to_end(options: ProcessesOptions, command: Command, mode: &str) -> Result<(), Box<dyn Error>> {
     let processes = Processes::new(options);
     let finished = if mode == "session" {
         let id = processes.start(command).await?;
@@ -48,7 +49,11 @@ async fn to_its_end(options: ProcessesOptions, command: Command, mode: &str) -> 
     Ok(())
 }
 
-async fn until_killed(options: ProcessesOptions, command: Command, mode: &str) -> Result<(), Box<dyn Error>> {
+async fn run_until_killed(
+    options: ProcessesOptions,
+    command: Command,
+    mode: &str,
+) -> Result<(), Box<dyn Error>> {
     let options = ProcessesOptions { max_sessions: 1_000, ..options };
     let processes = Processes::recover(options).await?;
     loop {

@@ -1,7 +1,9 @@
-//! The keeper's end of its control connections: the one it was born with, then those of engines that come later.
+//! The keeper's side of its control connections: the first one, which it inherits, and those of
+//! later engines.
 //!
-//! Nothing here waits for an engine: one that sends nonsense, or does not read, is dropped. Whoever comes later shows the
-//! session's key first; until then nothing is told to it, and nothing it says is done.
+//! Nothing here waits for an engine. An engine that sends invalid requests or does not read is
+//! dropped. A later engine must first show the session's key; until then the keeper sends it
+//! nothing and executes none of its requests.
 
 use std::io::{Error, IoSlice};
 use std::mem::MaybeUninit;
@@ -12,38 +14,39 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown};
 
-use crate::order::{CLOSE_STDIN, DETACH, KILL, Report, TERMINATE, WELCOME};
-use crate::record::MAX_RECORD_BYTES;
-use crate::session_key::{KEY_BYTES, SessionKey};
+use crate::keeper::control_protocol::{CLOSE_STDIN, DETACH, KILL, Report, TERMINATE, WELCOME};
+use crate::session::key::{KEY_BYTES, SessionKey};
+use crate::session::record::MAX_RECORD_BYTES;
 
-/// What one read takes in, so that a flood of requests cannot keep the keeper from its other duties.
+/// The size of one read, so that a flood of requests cannot block the keeper's other work.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long somebody who has come may take to show the key; an engine does so at once.
-const KNOCK_LIMIT: Duration = Duration::from_secs(1);
+/// How long a new connection may take to show the key. An engine shows it at once.
+const KEY_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many may be about to show it. One more, and who has waited longest has to go.
-const MAX_KNOCKS: usize = 16;
+/// How many connections may be waiting to show the key. One more evicts the one that has waited
+/// longest.
+const MAX_UNAUTHENTICATED: usize = 16;
 
 pub(super) struct Control {
-    /// `None` while there is no engine.
+    /// `None` while no engine is connected.
     connection: Option<UnixStream>,
-    /// Whether the connection is the first one; only that one may detach.
+    /// Whether this is the first connection. Only that one may detach.
     first: bool,
-    /// There once the session is detached.
-    door: Option<Door>,
-    /// Who has come and not shown the key yet.
-    knocks: Vec<Knock>,
-    /// A request as far as it has arrived.
+    /// Set once the session is detached.
+    listening: Option<Listening>,
+    /// Connections that have not shown the key yet.
+    unauthenticated: Vec<Unauthenticated>,
+    /// The bytes of an incomplete request.
     inbox: Vec<u8>,
 }
 
-struct Door {
+struct Listening {
     listener: UnixListener,
     key: SessionKey,
 }
 
-struct Knock {
+struct Unauthenticated {
     connection: UnixStream,
     since: Instant,
 }
@@ -53,13 +56,19 @@ pub(super) enum Request {
     Terminate,
     Kill,
     CloseStdin,
-    /// With the record to leave.
+    /// Carries the record to write into the session's folder.
     Detach(Vec<u8>),
 }
 
 impl Control {
     pub(super) fn new(connection: UnixStream) -> Self {
-        Self { connection: Some(connection), first: true, door: None, knocks: Vec::new(), inbox: Vec::new() }
+        Self {
+            connection: Some(connection),
+            first: true,
+            listening: None,
+            unauthenticated: Vec::new(),
+            inbox: Vec::new(),
+        }
     }
 
     pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
@@ -67,19 +76,19 @@ impl Control {
     }
 
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.door.as_ref().map(|door| door.listener.as_fd())
+        self.listening.as_ref().map(|listening| listening.listener.as_fd())
     }
 
-    pub(super) fn knocks(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.knocks.iter().map(|knock| knock.connection.as_fd())
+    pub(super) fn unauthenticated(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.unauthenticated.iter().map(|connect| connect.connection.as_fd())
     }
 
-    /// From now on other engines may come, if they have the key.
+    /// Accepts other engines from now on, if they have the key.
     pub(super) fn listen(&mut self, listener: UnixListener, key: SessionKey) {
-        self.door = Some(Door { listener, key });
+        self.listening = Some(Listening { listener, key });
     }
 
-    /// The engine may be gone; there is nobody else to tell.
+    /// Errors are ignored: the engine may be gone, and nobody else listens.
     pub(super) fn report(&mut self, report: &Report) {
         let (Some(connection), Ok(mut line)) = (&self.connection, serde_json::to_vec(report)) else { return };
         line.push(b'\n');
@@ -89,7 +98,7 @@ impl Control {
         }
     }
 
-    /// Takes in what has arrived.
+    /// Reads the requests that have arrived.
     pub(super) fn requests(&mut self) -> Vec<Request> {
         let Some(connection) = &self.connection else { return Vec::new() };
         let mut buffer = [0; READ_BYTES];
@@ -108,8 +117,8 @@ impl Control {
                     self.inbox.drain(..length);
                     requests.push(request);
                 }
-                Parsed::Unfinished => return requests,
-                Parsed::Nonsense => {
+                Parsed::Incomplete => return requests,
+                Parsed::Invalid => {
                     self.drop_connection();
                     return requests;
                 }
@@ -117,33 +126,37 @@ impl Control {
         }
     }
 
-    /// Hears who has come, if it is the same user's.
+    /// Accepts a new connection if it comes from the same user.
     pub(super) fn accept(&mut self) {
-        let Some(Ok((connection, _))) = self.door.as_ref().map(|door| door.listener.accept()) else { return };
+        let Some(Ok((connection, _))) = self.listening.as_ref().map(|listening| listening.listener.accept())
+        else {
+            return;
+        };
         if is_own_user(&connection) {
-            if self.knocks.len() == MAX_KNOCKS {
-                self.knocks.remove(0);
+            if self.unauthenticated.len() == MAX_UNAUTHENTICATED {
+                self.unauthenticated.remove(0);
             }
-            self.knocks.push(Knock { connection, since: Instant::now() });
+            self.unauthenticated.push(Unauthenticated { connection, since: Instant::now() });
         }
     }
 
-    /// Lets in who shows the key, in place of the engine before, and turns away who shows something else or nothing.
+    /// Admits a connection that shows the key, in place of the previous engine. Rejects one that
+    /// shows anything else or nothing.
     pub(super) fn admit(&mut self, feed: Option<&OwnedFd>) {
-        let Some(key) = self.door.as_ref().map(|door| door.key) else { return };
-        for Knock { connection, since } in std::mem::take(&mut self.knocks) {
-            // One byte more than a key has, so that nothing can hide behind it.
+        let Some(key) = self.listening.as_ref().map(|listening| listening.key) else { return };
+        for Unauthenticated { connection, since } in std::mem::take(&mut self.unauthenticated) {
+            // Reads one byte more than a key has, so that extra bytes cannot follow it unnoticed.
             let mut shown = [0; KEY_BYTES + 1];
             match rustix::net::recv(&connection, &mut shown[..], RecvFlags::DONTWAIT) {
-                Ok((_, count)) if key.is(&shown[..count]) => {
+                Ok((_, count)) if key.matches(&shown[..count]) => {
                     if welcome(&connection, feed).is_ok() {
                         self.drop_connection();
                         self.connection = Some(connection);
                         self.first = false;
                     }
                 }
-                Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < KNOCK_LIMIT => {
-                    self.knocks.push(Knock { connection, since });
+                Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < KEY_LIMIT => {
+                    self.unauthenticated.push(Unauthenticated { connection, since });
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -152,7 +165,8 @@ impl Control {
 
     fn drop_connection(&mut self) {
         if let Some(connection) = self.connection.take() {
-            // The guard holds the first one as well, so closing it would tell the engine nothing.
+            // The guard also holds the first connection, so the engine would not notice a plain
+            // close.
             let _ = rustix::net::shutdown(&connection, Shutdown::Both);
         }
         self.inbox.clear();
@@ -161,26 +175,26 @@ impl Control {
 
 enum Parsed {
     Request(Request, usize),
-    Unfinished,
-    Nonsense,
+    Incomplete,
+    Invalid,
 }
 
 fn parse(inbox: &[u8], may_detach: bool) -> Parsed {
     match inbox {
-        [] => Parsed::Unfinished,
+        [] => Parsed::Incomplete,
         [TERMINATE, ..] => Parsed::Request(Request::Terminate, 1),
         [KILL, ..] => Parsed::Request(Request::Kill, 1),
         [CLOSE_STDIN, ..] => Parsed::Request(Request::CloseStdin, 1),
         [DETACH, a, b, c, d, rest @ ..] if may_detach => {
             let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
             match rest.get(..length) {
-                _ if length > MAX_RECORD_BYTES => Parsed::Nonsense,
+                _ if length > MAX_RECORD_BYTES => Parsed::Invalid,
                 Some(record) => Parsed::Request(Request::Detach(record.to_vec()), 5 + length),
-                None => Parsed::Unfinished,
+                None => Parsed::Incomplete,
             }
         }
-        [DETACH, ..] if may_detach => Parsed::Unfinished,
-        _ => Parsed::Nonsense,
+        [DETACH, ..] if may_detach => Parsed::Incomplete,
+        _ => Parsed::Invalid,
     }
 }
 
@@ -196,7 +210,7 @@ fn welcome(connection: &UnixStream, feed: Option<&OwnedFd>) -> Result<(), Error>
     Ok(())
 }
 
-/// The folder is closed to others anyway; this holds even if somebody opened it.
+/// The folder is closed to other users anyway. This check holds even if somebody opened it.
 #[cfg(target_os = "linux")]
 fn is_own_user(connection: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(connection).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
@@ -213,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// The requests, and whether the connection is still there.
+    /// Returns the parsed requests, and whether the connection is still open.
     fn requests(sent: &[u8]) -> (Vec<Request>, bool) {
         let (mut engine, keeper) = UnixStream::pair().unwrap();
         let mut control = Control::new(keeper);
@@ -226,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_taken_apart_wherever_they_are_cut() {
+    fn requests_are_parsed_wherever_the_bytes_are_split() {
         let sent = [&[CLOSE_STDIN][..], &detach(b"{\"K\": 1}"), &[TERMINATE, KILL]].concat();
         let expected =
             [Request::CloseStdin, Request::Detach(b"{\"K\": 1}".to_vec()), Request::Terminate, Request::Kill];
@@ -242,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_what_is_too_long_cost_the_connection() {
+    fn invalid_or_oversized_requests_close_the_connection() {
         assert_eq!(requests(b"Cx"), (vec![Request::CloseStdin], false));
         assert_eq!(requests(b"\n{}"), (vec![], false));
         assert_eq!(requests(&[DETACH, 0xff, 0xff, 0xff, 0xff]), (vec![], false));
@@ -257,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn only_who_shows_the_key_is_let_in_and_nobody_else_hears_a_word() {
+    fn connection_without_the_key_gets_no_reply() {
         let folder = tempfile::tempdir().unwrap();
-        let key = SessionKey::make_in(std::fs::File::open(folder.path()).unwrap()).unwrap();
+        let key = SessionKey::create_in(std::fs::File::open(folder.path()).unwrap()).unwrap();
         let listener = UnixListener::bind(folder.path().join("control")).unwrap();
         listener.set_nonblocking(true).unwrap();
         let (mut first, keeper) = UnixStream::pair().unwrap();
@@ -267,7 +281,7 @@ mod tests {
         let feed = OwnedFd::from(feed);
         let mut control = Control::new(keeper);
         control.listen(listener, key);
-        let knock = |control: &mut Control, shown: &[u8]| {
+        let connect = |control: &mut Control, shown: &[u8]| {
             let mut stream = UnixStream::connect(folder.path().join("control")).unwrap();
             stream.set_nonblocking(true).unwrap();
             stream.write_all(shown).unwrap();
@@ -277,29 +291,25 @@ mod tests {
         };
         let longer = [key.bytes(), &[TERMINATE][..]].concat();
         for shown in [&[0; KEY_BYTES][..], &key.bytes()[1..], &longer, &[KILL]] {
-            let mut stranger = knock(&mut control, shown);
-            // Nothing, or a reset because what it sent was not read whole.
+            let mut stranger = connect(&mut control, shown);
+            // The stranger reads nothing, or gets a reset because its bytes were not all read.
             assert!(!matches!(stranger.read(&mut [0]), Ok(1..)), "{shown:?}");
-            assert_eq!(control.knocks().count(), 0);
+            assert_eq!(control.unauthenticated().count(), 0);
         }
-        // One that says nothing is neither served nor waited for, nor are a hundred.
-        let silent: Vec<_> = (0..100).map(|_| knock(&mut control, b"")).collect();
-        assert_eq!(control.knocks().count(), MAX_KNOCKS);
+        // A silent connection is neither served nor waited for, and neither are a hundred of them.
+        let silent: Vec<_> = (0..100).map(|_| connect(&mut control, b"")).collect();
+        assert_eq!(control.unauthenticated().count(), MAX_UNAUTHENTICATED);
         first.write_all(&[CLOSE_STDIN]).unwrap();
-        assert_eq!(
-            control.requests(),
-            [Request::CloseStdin],
-            "the engine that is here has not lost its place"
-        );
-        let mut engine = knock(&mut control, key.bytes());
+        assert_eq!(control.requests(), [Request::CloseStdin], "the connected engine stays connected");
+        let mut engine = connect(&mut control, key.bytes());
         let mut greeting = [0];
         engine.read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, [WELCOME]);
         engine.write_all(&[KILL]).unwrap();
         assert_eq!(control.requests(), [Request::Kill]);
-        std::thread::sleep(KNOCK_LIMIT);
+        std::thread::sleep(KEY_LIMIT);
         control.admit(Some(&feed));
-        assert_eq!(control.knocks().count(), 0);
+        assert_eq!(control.unauthenticated().count(), 0);
         drop(silent);
     }
 

@@ -1,4 +1,4 @@
-//! Where there is no /proc and no subreaper, the process group is all that can be reached.
+//! The fallback for systems without /proc and subreapers: only the process group can be reached.
 
 use std::os::fd::OwnedFd;
 

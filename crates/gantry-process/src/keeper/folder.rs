@@ -1,4 +1,5 @@
-//! The folder of a session that can be detached: where its keeper leaves word for engines to come.
+//! The keeper's view of the folder of a session that can be detached. It leaves records for later
+//! engines there.
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -6,21 +7,23 @@ use std::os::unix::net::UnixListener;
 
 use rustix::fs::{AtFlags, Mode};
 
-use crate::record::{self, CONTROL, ENDED, EndRecord, SESSION};
-use crate::session_key::SessionKey;
+use crate::session::key::SessionKey;
+use crate::session::record::{self, CONTROL, ENDED, EndRecord, SESSION};
 
-/// Locked by the engine that made it; the lock is ours from then on, and says that we live.
+/// The engine that created the folder locked it. The keeper inherits the lock, which proves that it
+/// is alive.
 pub(super) struct Folder(pub(super) OwnedFd);
 
 impl Folder {
-    /// Leaves the record, a socket to come to, and the key to show there. The session is detached once this has
-    /// succeeded.
+    /// Writes the record, a socket to connect to, and the key to show there. The session is
+    /// detached once this succeeds.
     pub(super) fn detach(&self, record: &[u8]) -> Result<(UnixListener, SessionKey), Error> {
-        let key = SessionKey::make_in(&self.0)?;
-        // A path from here is short enough for a socket, wherever the folder lies.
+        let key = SessionKey::create_in(&self.0)?;
+        // A path relative to the folder is short enough for a socket, wherever the folder is.
         rustix::process::fchdir(&self.0)?;
         let listener = UnixListener::bind(CONTROL)?;
-        // The folder keeps others out already; the socket says the same, whatever the umask.
+        // The folder already keeps other users out. The socket's mode says the same, whatever the
+        // umask.
         let owner = Mode::RUSR | Mode::WUSR;
         rustix::fs::chmodat(&self.0, CONTROL, owner, AtFlags::empty())?;
         listener.set_nonblocking(true)?;
@@ -28,7 +31,8 @@ impl Folder {
         Ok((listener, key))
     }
 
-    /// Makes the record outlast a power failure. Aside, because nobody has to wait for it.
+    /// Syncs the record so that it survives a power failure. A separate thread does it, because
+    /// nobody needs to wait.
     pub(super) fn sync(&self) {
         if let Ok(file) = rustix::fs::openat(
             &self.0,
@@ -41,13 +45,13 @@ impl Folder {
         }
     }
 
-    /// Whether somebody has removed it, and with it every way to find us.
+    /// Reports whether the folder was removed. No engine can find this keeper then.
     pub(super) fn was_removed(&self) -> bool {
         rustix::fs::fstat(&self.0).is_ok_and(|folder| folder.st_nlink == 0)
     }
 
-    /// Where this fails there is nobody to tell; the next engine will find the session's keeper lost.
-    pub(super) fn leave_end(&self, end: &EndRecord) {
+    /// Errors are ignored: if this fails, the next engine finds that the keeper was lost.
+    pub(super) fn write_end(&self, end: &EndRecord) {
         if let Ok(json) = serde_json::to_vec(end) {
             let _ = record::write_durably(&self.0, ENDED, &json);
         }

@@ -1,9 +1,12 @@
-//! The guard: the keeper's parent, there for the case that somebody kills the keeper.
+//! The guard is the keeper's parent and handles the case that somebody kills the keeper.
 //!
-//! It too adopts orphans, so whatever a killed keeper leaves behind becomes its child, whatever group or session that
-//! fled to, and nothing else ever does: the engine's other children, and other keepers' trees, are out of its reach.
-//! It holds the control socket open until it is done, so that the engine learns of the loss when all are gone. If the
-//! guard alone is killed the keeper goes on without it; only somebody who kills both, the guard first, gets away.
+//! The guard also adopts orphans. What a killed keeper leaves behind becomes the guard's child,
+//! whatever group or session it moved to. Nothing else does: the engine's other children and other
+//! keepers' trees are out of its reach.
+//!
+//! The guard holds the control socket open until it is done, so the engine learns of the loss when
+//! all processes are gone. If only the guard is killed, the keeper continues without it. Processes
+//! can escape only if somebody kills both, the guard first.
 
 use std::io::Error;
 use std::os::unix::process::CommandExt;
@@ -14,22 +17,23 @@ use rustix::process::{Signal, WaitOptions};
 
 use super::{KILL_LIMIT, STEP, descendants, inherited, leave_terminal};
 
-/// The name under which a guard starts its keeper; anybody else gets a guard first.
+/// The name under which a guard starts its keeper. A keeper with any other name starts a guard
+/// first.
 const GUARDED: &str = "gantry-guarded-keeper";
 
-pub(super) fn is_above_us() -> bool {
+pub(super) fn is_parent() -> bool {
     std::env::args_os().next().is_some_and(|name| name == GUARDED)
 }
 
-/// Starts the keeper, with the same arguments and control socket, and ends what it leaves behind.
+/// Starts the keeper with the same arguments and control socket, and ends what it leaves behind.
 pub(super) fn guard() -> Result<(), Error> {
     inherited::close_on_exec();
     leave_terminal();
     descendants::adopt()?;
-    // This very program, also when its file was replaced since.
+    // This is the running program, even if its file was replaced since.
     let mut keeper = Command::new("/proc/self/exe");
     let status = keeper.arg0(GUARDED).args(std::env::args_os().skip(1)).env_clear().spawn()?.wait()?;
-    // A keeper that came to its own end has reported whom it could not end.
+    // A keeper that exited by itself has reported what it could not end.
     if status.code().is_none() {
         end_all();
     }

@@ -1,10 +1,10 @@
-//! Descriptors the keeper was born with: none of them may reach the command.
+//! Handles the descriptors that the keeper inherited. None of them may reach the command.
 
 use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::io::FdFlags;
 
-/// Marks everything beyond standard input, output and error as closed at the next exec.
+/// Marks every descriptor beyond standard input, output and error as close-on-exec.
 pub(super) fn close_on_exec() {
     let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
@@ -13,10 +13,11 @@ pub(super) fn close_on_exec() {
     }
 }
 
-#[expect(unsafe_code, reason = "a number from the list of open descriptors has no owner to borrow from")]
+#[expect(unsafe_code, reason = "a descriptor number from the listing has no owner to borrow from")]
 fn mark(number: RawFd) {
-    // SAFETY: the keeper has one thread here and closes nothing between listing and this call, except the listing
-    // itself, whose number then fails harmlessly; setting a flag neither reads, writes nor closes the file.
+    // SAFETY: the keeper has one thread here and closes nothing between listing and this call,
+    // except the listing itself, whose number then fails harmlessly. Setting a flag neither reads,
+    // writes nor closes the file.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     let _ = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC);
 }

@@ -1,4 +1,4 @@
-//! Starts the command as the order says.
+//! Starts the command described by the order.
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -9,44 +9,46 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Pid;
 
 use super::pump::Pump;
-use crate::order::{Order, Output, Report, Step};
+use crate::keeper::control_protocol::{LaunchStep, Order, Output, Report};
 use crate::sandbox::{self, Sandbox};
 
 pub(super) struct Launched {
     pub(super) pid: Pid,
     pub(super) pump: Option<Pump>,
-    /// Of a session that can be detached.
+    /// The folder of a session that can be detached.
     pub(super) folder: Option<OwnedFd>,
     pub(super) feed: Option<OwnedFd>,
 }
 
 pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
     let mut descriptors = descriptors.into_iter();
-    let mut next =
-        || descriptors.next().ok_or_else(|| refused(Step::Order, &Error::other("a descriptor is missing")));
+    let mut next = || {
+        descriptors.next().ok_or_else(|| refused(LaunchStep::Order, &Error::other("a descriptor is missing")))
+    };
     let stdin = if order.stdin { Stdio::from(next()?) } else { Stdio::null() };
     let (stdout, stderr, pump) = match order.output {
         Output::Separate => (next()?, next()?, None),
         Output::Merged => {
             let both = next()?;
-            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, None)
+            (both.try_clone().map_err(|err| refused(LaunchStep::Order, &err))?, both, None)
         }
         Output::Log { max } => {
-            let (pump, both) = Pump::new(next()?, max).map_err(|err| refused(Step::Order, &err))?;
-            (both.try_clone().map_err(|err| refused(Step::Order, &err))?, both, Some(pump))
+            let (pump, both) = Pump::new(next()?, max).map_err(|err| refused(LaunchStep::Order, &err))?;
+            (both.try_clone().map_err(|err| refused(LaunchStep::Order, &err))?, both, Some(pump))
         }
     };
     let folder = if order.keep.is_some() { Some(next()?) } else { None };
     let feed = if order.keep.is_some() && order.stdin { Some(next()?) } else { None };
     let directory = match &order.cwd {
-        Some(path) => open_directory(path).map_err(|err| refused(Step::Directory, &err))?,
+        Some(path) => open_directory(path).map_err(|err| refused(LaunchStep::Directory, &err))?,
         None => next()?,
     };
-    // Entered here rather than by the child, so that a missing directory is told from a missing program.
-    rustix::process::fchdir(&directory).map_err(|err| refused(Step::Directory, &err.into()))?;
+    // The keeper enters the directory itself, so that a missing directory and a missing program
+    // give different errors.
+    rustix::process::fchdir(&directory).map_err(|err| refused(LaunchStep::Directory, &err.into()))?;
 
-    // The command is the only holder of our copies of the pipes; it goes at the end of this function, so that the
-    // pipes reach their end when the processes behind them do.
+    // `Command` is the only holder of the keeper's copies of the pipes. It is dropped at the end of
+    // this function, so the pipes end when the processes behind them do.
     let mut command = Command::new(&order.program.0);
     command
         .args(order.args.iter().map(|arg| &arg.0))
@@ -63,20 +65,21 @@ pub(super) fn launch(order: &Order, descriptors: Vec<OwnedFd>) -> Result<Launche
     Ok(Launched { pid, pump, folder, feed })
 }
 
-fn open_directory(path: &crate::order::Text) -> Result<OwnedFd, Error> {
+fn open_directory(path: &crate::keeper::control_protocol::OsText) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
     let flags = (flags - OFlags::RDONLY) | OFlags::PATH;
     Ok(rustix::fs::openat(CWD, path.path(), flags, Mode::empty())?)
 }
 
-/// The sandbox binds one thread and what that thread starts. The keeper itself stays outside, where the command can
-/// neither signal nor trace it and it can still see all processes.
+/// Applies the sandbox on a separate thread, which binds that thread and what it starts. The keeper
+/// stays outside: the command can neither signal nor trace it, and the keeper still sees all
+/// processes.
 fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Report> {
     std::thread::scope(|scope| {
         let bound = || {
             sandbox::apply(sandbox).map_err(|reason| Report::Refused {
-                step: Step::Sandbox,
+                step: LaunchStep::Sandbox,
                 errno: None,
                 reason,
             })?;
@@ -84,18 +87,18 @@ fn spawn_sandboxed(command: &mut Command, sandbox: &Sandbox) -> Result<Pid, Repo
         };
         let thread = std::thread::Builder::new()
             .spawn_scoped(scope, bound)
-            .map_err(|err| refused(Step::Sandbox, &err))?;
+            .map_err(|err| refused(LaunchStep::Sandbox, &err))?;
         thread
             .join()
-            .unwrap_or_else(|_| Err(refused(Step::Sandbox, &Error::other("the sandbox thread failed"))))
+            .unwrap_or_else(|_| Err(refused(LaunchStep::Sandbox, &Error::other("the sandbox thread failed"))))
     })
 }
 
 fn spawn(command: &mut Command) -> Result<Pid, Report> {
-    let child = command.spawn().map_err(|err| refused(Step::Program, &err))?;
+    let child = command.spawn().map_err(|err| refused(LaunchStep::Program, &err))?;
     Ok(Pid::from_child(&child))
 }
 
-fn refused(step: Step, err: &Error) -> Report {
+fn refused(step: LaunchStep, err: &Error) -> Report {
     Report::Refused { step, errno: err.raw_os_error(), reason: err.to_string() }
 }

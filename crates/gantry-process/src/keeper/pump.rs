@@ -1,7 +1,8 @@
-//! Copies a session's output from its pipe into the log; of what goes beyond its limit the newest part is kept.
+//! Copies a session's output from its pipe into the log. Beyond the log's limit it keeps the newest
+//! part.
 //!
-//! A write that fails, because the disk is full, is not the end of the log: it goes on once there is space again, after a
-//! line that says how much is missing there.
+//! A failed write, for example on a full disk, does not end the log. Copying resumes once there is
+//! space, after a line that says how much is missing.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
@@ -10,32 +11,33 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::log_layout::{self, MAX_WRITE};
-use crate::order::LogReport;
+use crate::keeper::control_protocol::LogReport;
+use crate::log::layout::{self, MAX_WRITE};
 
-/// At the end a pipe holds at most its capacity (1 MiB for most systems' maximum); anything beyond this is written by
-/// somebody who is none of ours.
+/// At the end a pipe holds at most its capacity, whose usual maximum is 1 MiB. Anything beyond this
+/// limit comes from a process outside the command's tree.
 const DRAIN_LIMIT: u64 = 16 << 20;
 
 pub(super) struct Pump {
-    /// `None` after its end.
+    /// `None` once the pipe has ended.
     source: Option<OwnedFd>,
     log: File,
     max: u64,
-    /// Bytes of output in the log, up to its limit.
+    /// How many bytes of output are in the log, up to its limit.
     written: u64,
-    /// Bytes in the log, with the lines that say what is missing, and beyond its limit all that went through its ring.
+    /// How many bytes are in the log, including the lines that report missing output. Beyond the
+    /// limit it counts everything that went through the ring.
     position: u64,
-    /// Bytes of output since the last one in the log.
+    /// How many bytes of output were lost since the last byte in the log.
     missing: u64,
-    /// What is still to be written of a line that says what is missing.
-    unsaid: Vec<u8>,
+    /// The rest of a partly written line that reports missing output.
+    unwritten_notice: Vec<u8>,
     report: LogReport,
     buffer: Vec<u8>,
 }
 
 impl Pump {
-    /// Also gives the end that the command writes to.
+    /// Returns the pump and the pipe end that the command writes to.
     pub(super) fn new(log: OwnedFd, max: u64) -> Result<(Self, OwnedFd), Error> {
         let (source, sink) = pipe()?;
         rustix::fs::fcntl_setfl(&source, OFlags::NONBLOCK)?;
@@ -46,7 +48,7 @@ impl Pump {
             written: 0,
             position: 0,
             missing: 0,
-            unsaid: Vec::new(),
+            unwritten_notice: Vec::new(),
             report: LogReport::default(),
             buffer: vec![0; MAX_WRITE],
         };
@@ -57,8 +59,8 @@ impl Pump {
         self.source.as_ref().map(AsFd::as_fd)
     }
 
-    /// One buffer's worth at most, so that a flood of output cannot keep the keeper from its other duties.
-    pub(super) fn copy_what_is_there(&mut self) -> Copied {
+    /// Copies at most one buffer, so that a flood of output cannot block the keeper's other work.
+    pub(super) fn copy_available(&mut self) -> Copied {
         let Some(source) = &self.source else { return Copied::Nothing };
         match rustix::io::read(source, &mut self.buffer[..]) {
             Ok(0) => {
@@ -79,10 +81,10 @@ impl Pump {
         }
     }
 
-    /// Takes what the ended command left in the pipe.
+    /// Copies what the ended command left in the pipe.
     pub(super) fn drain(&mut self) {
         let before = self.report.total;
-        while self.copy_what_is_there() == Copied::Some && self.report.total - before < DRAIN_LIMIT {}
+        while self.copy_available() == Copied::Some && self.report.total - before < DRAIN_LIMIT {}
     }
 
     pub(super) fn finish(self) -> LogReport {
@@ -92,14 +94,14 @@ impl Pump {
     fn store(&mut self, count: usize) {
         self.report.total += count as u64;
         let mut stored = 0;
-        if let Err(err) = self.say_what_is_missing().and_then(|()| self.store_output(count, &mut stored)) {
+        if let Err(err) = self.write_missing_notice().and_then(|()| self.store_output(count, &mut stored)) {
             self.missing += (count - stored) as u64;
             self.report.error.get_or_insert_with(|| format!("writing the log failed: {err}"));
         }
         self.report.dropped = self.report.total - self.written;
     }
 
-    /// Counts what was stored also when the rest fails.
+    /// Adds to `stored` what was written, also if the rest fails.
     fn store_output(&mut self, count: usize, stored: &mut usize) -> Result<(), Error> {
         let (kept, beyond) = self.buffer[..count].split_at(count.min(self.room()));
         while *stored < kept.len() {
@@ -109,35 +111,35 @@ impl Pump {
             self.position += written as u64;
         }
         if !beyond.is_empty() {
-            log_layout::write_ring(&self.log, self.max, self.position, beyond)?;
+            layout::write_ring(&self.log, self.max, self.position, beyond)?;
             *stored += beyond.len();
             self.position += beyond.len() as u64;
         }
         Ok(())
     }
 
-    fn say_what_is_missing(&mut self) -> Result<(), Error> {
-        self.finish_saying()?;
+    fn write_missing_notice(&mut self) -> Result<(), Error> {
+        self.finish_notice()?;
         if self.missing == 0 {
             return Ok(());
         }
         let line =
             format!("\n[{} bytes of output are missing here: the log could not be written]\n", self.missing);
-        // Of a log that has no room for it, the engine tells how much it lacks.
+        // If the log has no room for the line, the engine reports the missing bytes.
         if line.len() <= self.room() {
-            // As long as nothing of the line is written, it can still say more.
+            // Until part of the line is written, its count can still grow.
             let written = write(&mut self.log, line.as_bytes())?;
             self.position += written as u64;
-            self.unsaid = line.into_bytes().split_off(written);
+            self.unwritten_notice = line.into_bytes().split_off(written);
         }
         self.missing = 0;
-        self.finish_saying()
+        self.finish_notice()
     }
 
-    fn finish_saying(&mut self) -> Result<(), Error> {
-        while !self.unsaid.is_empty() {
-            let written = write(&mut self.log, &self.unsaid)?;
-            self.unsaid.drain(..written);
+    fn finish_notice(&mut self) -> Result<(), Error> {
+        while !self.unwritten_notice.is_empty() {
+            let written = write(&mut self.log, &self.unwritten_notice)?;
+            self.unwritten_notice.drain(..written);
             self.position += written as u64;
         }
         Ok(())
@@ -148,7 +150,7 @@ impl Pump {
     }
 }
 
-/// At least a byte of `bytes`, or the error.
+/// Writes at least one byte of `bytes`, or returns the error.
 fn write(log: &mut File, bytes: &[u8]) -> Result<usize, Error> {
     loop {
         match log.write(bytes) {
@@ -184,9 +186,9 @@ mod tests {
 
     use super::*;
 
-    /// A pipe that nobody reads stands for a full disk, one that was read for a disk with space again.
+    /// A full pipe plays a full disk, and a drained pipe plays a disk with free space.
     #[test]
-    fn a_log_goes_on_once_there_is_space_and_says_what_is_missing() {
+    fn log_resumes_after_a_full_disk_and_notes_the_gap() {
         let (disk, log) = pipe().unwrap();
         for end in [&disk, &log] {
             rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).unwrap();
@@ -200,7 +202,7 @@ mod tests {
                 let line = format!("line {number:>44}\n");
                 sink.write_all(line.as_bytes()).unwrap();
                 wrote += line.len() as u64;
-                while pump.copy_what_is_there() == Copied::Some {}
+                while pump.copy_available() == Copied::Some {}
             }
             assert!(pump.missing > 0, "the disk is full");
             let _ = disk.read_to_end(&mut kept);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_leaves_no_hole_before_the_limit() {
+    fn lost_output_leaves_no_hole_before_the_limit() {
         let log = tempfile::tempfile().unwrap();
         let (mut pump, sink) = Pump::new(log.try_clone().unwrap().into(), 1_000).unwrap();
         let mut sink = File::from(sink);
@@ -232,7 +234,7 @@ mod tests {
         drop(sink);
         pump.drain();
         let report = pump.finish();
-        let (text, total) = log_layout::end(&log, 1_000, u64::MAX).unwrap();
+        let (text, total) = layout::end(&log, 1_000, u64::MAX).unwrap();
         let (said, output) = text.split_at(text.iter().rposition(|byte| *byte == b'\n').unwrap() + 1);
         assert!(said.starts_with(b"\n[5000 bytes"), "{}", String::from_utf8_lossy(said));
         assert!(output.len() == 3_000 && output.iter().all(|byte| *byte == b'x'));

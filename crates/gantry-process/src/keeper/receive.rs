@@ -1,4 +1,4 @@
-//! Reads the order and the descriptors that come with it.
+//! Reads the order and its descriptors.
 
 use std::io::{Error, ErrorKind, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-use crate::order::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, Order};
+use crate::keeper::control_protocol::{MAX_DESCRIPTORS, MAX_ORDER_BYTES, Order};
 
 pub(super) fn order(mut control: &UnixStream) -> Result<(Order, Vec<OwnedFd>), Error> {
     let mut length = [0; 4];

@@ -1,10 +1,11 @@
-//! The privileges part of a sandbox: root keeps its way with files, and none of the ways around the other parts.
+//! Drops privileges: root keeps its access to files, but loses every way around the other parts of
+//! the sandbox.
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// What package managers and build tools run by root need. All others go: with them one could read the memory of other
-/// processes, make device nodes, load modules or trace.
+/// Package managers and build tools that run as root need these. All others are dropped: with them
+/// a command could read the memory of other processes, make device nodes, load modules or trace.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -14,15 +15,16 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Binds the calling thread.
-pub(super) fn drop_most() -> Result<(), String> {
+/// Restricts the calling thread.
+pub(super) fn drop_capabilities() -> Result<(), String> {
     let failed = |err: Errno| format!("cannot drop privileges: {err}");
     let held = rustix::thread::capabilities(None).map_err(failed)?;
     if held.permitted.is_empty() && !rustix::process::geteuid().is_root() {
-        // Without privileges, and with `no_new_privs`, none can be gained.
+        // A process without privileges and with `no_new_privs` cannot gain any.
         return Ok(());
     }
-    // What a program started by root regains comes out of the bounding set, so that goes first.
+    // A program started by root regains its privileges from the bounding set, so that is cleared
+    // first.
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         if KEPT.contains(capability) {
@@ -31,7 +33,7 @@ pub(super) fn drop_most() -> Result<(), String> {
         match rustix::thread::capability_is_in_bounding_set(capability) {
             Ok(true) => rustix::thread::remove_capability_from_bounding_set(capability).map_err(failed)?,
             Ok(false) => {}
-            // Beyond the last one that this kernel knows.
+            // The bit is beyond the last capability that this kernel knows.
             Err(_) => break,
         }
     }

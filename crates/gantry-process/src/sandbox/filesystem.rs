@@ -14,32 +14,31 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use super::links;
 
-/// Before version 3 a file outside could be truncated.
+/// Before version 3 a command could truncate a file outside.
 pub(super) const OLDEST_ABI: u32 = 3;
 pub(super) const MISSING: &str =
     "the kernel has no Landlock, or it is switched off (see the `lsm=` boot parameter)";
 
-/// Everything the library knows; the kernel enforces what it knows of it.
+/// Everything that the library knows. The kernel enforces the part that it knows.
 const NEWEST: ABI = ABI::V9;
 
-/// Directories with more entries than this on the way to a closed one are refused rather than walked.
+/// A directory with more entries than this on the path to a closed one is refused rather than
+/// walked.
 const MAX_RULES: usize = 100_000;
 
-/// Disks, terminals, memory and other devices that lead to what is closed.
+/// Disks, terminals, memory and other devices that lead to closed content.
 const DEVICES: &str = "/dev";
 const READ_DEVICES: &[&str] = &["/dev/random", "/dev/urandom"];
-/// `/dev/tty` is the command's own terminal, and nobody else's.
+/// `/dev/tty` is the command's own terminal only.
 const WRITE_DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
-/// Files in memory, which are no devices.
+/// Files in memory, which are not devices.
 const SHARED_MEMORY: &[&str] = &["/dev/shm", "/dev/mqueue"];
 
 pub(super) fn too_old(abi: u32) -> String {
-    format!(
-        "the kernel's Landlock is version {abi}, and version {OLDEST_ABI} is needed to guard against truncation"
-    )
+    format!("the kernel has Landlock version {abi}, but version {OLDEST_ABI} is needed to prevent truncation")
 }
 
-/// Asks the kernel, on a thread of its own because asking means binding the thread.
+/// Asks the kernel, on a separate thread because asking restricts the thread.
 pub(super) fn abi() -> Option<u32> {
     let probe = std::thread::Builder::new().spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).ok()?.create().ok()?;
@@ -48,15 +47,17 @@ pub(super) fn abi() -> Option<u32> {
     probe.ok()?.join().ok()?
 }
 
-/// What another layer of rules lets a command reach.
+/// `Only` lists what another layer of rules lets a command reach.
 #[derive(Clone, Copy)]
 pub(super) struct Only<'a> {
     pub(super) read: &'a [PathBuf],
     pub(super) write: &'a [PathBuf],
 }
 
-/// Allows everything but `closed` and devices, and of `read_only` no more than to read it. Where other rules let nothing be
-/// written but in certain directories, the rest of `read_only` needs none; devices that they name are the operator's wish.
+/// Allows everything except `closed` and devices, and only reading of `read_only`.
+///
+/// If another layer allows writing only in certain directories, the rest of `read_only` needs no
+/// rules. Devices that the other layer names were chosen by the operator.
 pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only<'_>>) -> Result<(), String> {
     let mut special = Special::default();
     for path in closed {
@@ -68,7 +69,7 @@ pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only
     if let Some(only) = only {
         let writable = super::existing(only.write);
         special.read_only.retain(|place| writable.iter().any(|directory| place.starts_with(directory)));
-        // Whoever may write in a read-only place as such has been put there by the operator.
+        // A read-only place that is also listed as writable was listed by the operator.
         special.read_only.retain(|place| !writable.contains(place));
     }
     let root = Path::new("/");
@@ -87,12 +88,13 @@ pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only
             continue;
         }
         if !special.has_closed_in(&directory) {
-            // All that lies below gets this too, and so would the devices.
+            // This access would apply to everything below, so it would include the devices.
             let access =
                 if directory == root { AccessFs::ReadDir.into() } else { AccessFs::from_read(NEWEST) };
             rules = allow_at(rules, &directory, access)?;
         }
-        // A directory that we cannot list is one that the command cannot list either: it simply gets nothing there.
+        // If the keeper cannot list a directory, the command cannot list it either and gets nothing
+        // there.
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries {
             let path = entry.map_err(|err| format!("cannot list {}: {err}", directory.display()))?.path();
@@ -107,9 +109,7 @@ pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only
             }
             count += 1;
             if count > MAX_RULES {
-                return Err(format!(
-                    "more than {MAX_RULES} entries lie beside the closed and read-only places"
-                ));
+                return Err(format!("more than {MAX_RULES} entries are next to closed and read-only paths"));
             }
             rules = allow_at(rules, &path, access)?;
         }
@@ -117,7 +117,7 @@ pub(super) fn close(closed: &[PathBuf], read_only: &[PathBuf], only: Option<Only
     restrict(rules)
 }
 
-/// The places that are not simply allowed, by their real paths.
+/// `Special` holds the places that are not simply allowed, by their real paths.
 #[derive(Default)]
 struct Special {
     closed: BTreeSet<PathBuf>,
@@ -129,7 +129,7 @@ impl Special {
         has_in(&self.closed, directory)
     }
 
-    /// Whether one of the places is this one, or below it.
+    /// Reports whether one of the places is `directory` or below it.
     fn lies_in(&self, directory: &Path) -> bool {
         self.has_closed_in(directory) || has_in(&self.read_only, directory)
     }
@@ -142,13 +142,13 @@ impl Special {
     }
 }
 
-/// Paths are ordered by their parts, so what lies in a directory follows it at once.
+/// Paths are ordered by their components, so the content of a directory directly follows it.
 fn has_in(places: &BTreeSet<PathBuf>, directory: &Path) -> bool {
     let from = (Bound::Included(directory), Bound::Unbounded);
     places.range::<Path, _>(from).next().is_some_and(|place| place.starts_with(directory))
 }
 
-/// Closes devices to who may reach everything.
+/// Closes devices to a command that may reach everything else.
 pub(super) fn close_devices(only: Only<'_>) -> Result<(), String> {
     let is_root = |path: &PathBuf| path.parent().is_none();
     match only.read.iter().chain(only.write).any(is_root) {
@@ -157,7 +157,7 @@ pub(super) fn close_devices(only: Only<'_>) -> Result<(), String> {
     }
 }
 
-/// Allows nothing but the lists and what nearly every program needs.
+/// Allows only the lists and what nearly every program needs.
 pub(super) fn open_only(Only { read, write }: Only<'_>) -> Result<(), String> {
     let read_only = AccessFs::from_read(NEWEST);
     let grants = (read.iter().map(|path| (path.as_path(), read_only)))
@@ -166,7 +166,7 @@ pub(super) fn open_only(Only { read, write }: Only<'_>) -> Result<(), String> {
     restrict(allow_all(allow_devices(handle_all()?)?, grants)?)
 }
 
-/// The devices that nearly every program needs.
+/// Allows the devices that nearly every program needs.
 fn allow_devices(rules: RulesetCreated) -> Result<RulesetCreated, String> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let readable = READ_DEVICES.iter().map(|path| (Path::new(path), AccessFs::ReadFile.into()));
@@ -196,7 +196,7 @@ fn handle_all() -> Result<RulesetCreated, String> {
         .map_err(|err| format!("cannot make a Landlock ruleset: {err}"))
 }
 
-/// Links are not followed: one that points at an ancestor would open everything below it.
+/// Links are not followed: one that points to an ancestor would open everything below it.
 fn allow_at(
     rules: RulesetCreated,
     path: &Path,
@@ -204,7 +204,7 @@ fn allow_at(
 ) -> Result<RulesetCreated, String> {
     match open(path, OFlags::NOFOLLOW) {
         Ok(file) => allow(rules, file, access, path),
-        // It has gone meanwhile, or is not ours to reach.
+        // The file is gone, or this user cannot reach it.
         Err(_) => Ok(rules),
     }
 }
@@ -215,7 +215,7 @@ fn allow(
     access: BitFlags<AccessFs>,
     path: &Path,
 ) -> Result<RulesetCreated, String> {
-    let stat = rustix::fs::fstat(&file).map_err(|err| format!("cannot look at {}: {err}", path.display()))?;
+    let stat = rustix::fs::fstat(&file).map_err(|err| format!("cannot stat {}: {err}", path.display()))?;
     let access = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => access,
         FileType::Symlink => return Ok(rules),
@@ -247,7 +247,8 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())
 }
 
-/// The real path: links resolved as far as it exists, the rest as written.
+/// Returns the real path: links are resolved as far as the path exists, and the rest stays as
+/// written.
 fn resolve(path: &Path) -> Result<PathBuf, String> {
     if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
         return Err(format!("a closed directory must be an absolute path without `..`: {}", path.display()));

@@ -1,14 +1,15 @@
-//! The part of a sandbox that guards the resource limits of other processes: `prlimit` may change those of every process of
-//! the same user, Gantry's own included.
+//! Protects the resource limits of other processes. `prlimit` can change the limits of every
+//! process of the same user, Gantry's own included.
 //!
-//! A filter of its own, since it binds every confined command, also those that may trace their children and run 32-bit
-//! programs, which the filter in `syscalls` refuses.
+//! This is a separate filter because it applies to every sandboxed command. The filter in
+//! `syscalls` also stops commands from tracing their children and running 32-bit programs, which
+//! some sandboxes allow.
 
 use seccompiler::sock_filter;
 
-/// Which calls of one of the processor's interfaces are `prlimit64`.
+/// `Interface` lists the numbers of `prlimit64` in one of the processor's system call interfaces.
 struct Interface {
-    /// As the kernel names it to filters.
+    /// The architecture code that the kernel passes to filters.
     architecture: u32,
     calls: &'static [u32],
 }
@@ -30,7 +31,7 @@ const INTERFACES: &[Interface] = &[
 #[cfg(target_arch = "riscv64")]
 const INTERFACES: &[Interface] = &[Interface { architecture: 0xc000_00f3, calls: &[261] }];
 
-// What a filter sees of a call, on processors that put the low half of a number first.
+// What a filter sees of a call, on little-endian processors.
 const CALL: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const PID: u32 = 16;
@@ -40,13 +41,15 @@ const NEW_LIMIT_HIGH: u32 = 36;
 const ALLOW: u32 = 0x7fff_0000;
 const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
 
-/// Binds the calling thread: limits of another process can be read, and not changed. A process names itself by 0.
-pub(super) fn guard_others() -> Result<(), String> {
-    seccompiler::apply_filter(&program()).map_err(|err| format!("cannot apply the filter of limits: {err}"))
+/// Restricts the calling thread: it can read the limits of another process, but not change them. A
+/// process refers to itself as 0.
+pub(super) fn protect_other_processes() -> Result<(), String> {
+    seccompiler::apply_filter(&program())
+        .map_err(|err| format!("cannot apply the resource limit filter: {err}"))
 }
 
 fn program() -> Vec<sock_filter> {
-    // Allowed: the process names itself, or gives no new limit.
+    // Allows the call if the process refers to itself, or sets no new limit.
     let check = || {
         [
             load(PID),
@@ -55,24 +58,24 @@ fn program() -> Vec<sock_filter> {
             jump_if(0, 0, 2),
             load(NEW_LIMIT_HIGH),
             jump_if(0, 1, 0),
-            give(REFUSE),
-            give(ALLOW),
+            return_value(REFUSE),
+            return_value(ALLOW),
         ]
     };
     let mut program = vec![load(ARCHITECTURE)];
     for Interface { architecture, calls } in INTERFACES {
         let mut block = vec![load(CALL)];
         for (index, call) in calls.iter().enumerate() {
-            // Over the calls that are left and the answer to any other.
+            // Skips the remaining calls and the answer for any other call.
             let to_check = calls.len() - index;
             block.push(jump_if(*call, to_check, 0));
         }
-        block.push(give(ALLOW));
+        block.push(return_value(ALLOW));
         block.extend(check());
         program.push(jump_if(*architecture, 0, block.len()));
         program.extend(block);
     }
-    program.push(give(ALLOW));
+    program.push(return_value(ALLOW));
     program
 }
 
@@ -82,7 +85,8 @@ fn load(offset: u32) -> sock_filter {
     sock_filter { code: LOAD, jt: 0, jf: 0, k: offset }
 }
 
-/// Goes over so many instructions if the loaded number is `value`, and over so many if it is not.
+/// Skips `equal` instructions if the loaded number is `value`, and `other` instructions if it is
+/// not.
 fn jump_if(value: u32, equal: usize, other: usize) -> sock_filter {
     /// BPF_JMP | BPF_JEQ | BPF_K
     const JUMP: u16 = 0x15;
@@ -90,7 +94,7 @@ fn jump_if(value: u32, equal: usize, other: usize) -> sock_filter {
     sock_filter { code: JUMP, jt: over(equal), jf: over(other), k: value }
 }
 
-fn give(answer: u32) -> sock_filter {
+fn return_value(answer: u32) -> sock_filter {
     /// BPF_RET | BPF_K
     const RETURN: u16 = 0x06;
     sock_filter { code: RETURN, jt: 0, jf: 0, k: answer }

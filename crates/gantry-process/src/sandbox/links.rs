@@ -1,4 +1,5 @@
-//! Where paths lead, one link at a time: each link met on the way could be replaced, so each is a place of its own.
+//! Resolves paths one link at a time. Each link on the way could be replaced, so each link is a
+//! place to protect.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -6,35 +7,37 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Access;
 
-/// As many as the kernel follows.
+/// The kernel follows as many.
 const MAX_LINKS: usize = 40;
 
-/// How far below a directory links are looked for.
+/// How many levels below a directory are searched for links.
 const MAX_DEPTH: usize = 4;
 
-/// How many entries of a directory, and of those below it, are looked at.
+/// How many entries of a directory, and of those below it, are examined.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Nobody keeps files there: what is linked to them (`/dev/null`, to have none) is to stay as usable as it is.
+/// These hold no regular files. A link to one of them (`/dev/null`, to disable a file) must stay
+/// usable.
 const NO_FILES: &[&str] = &["/dev", "/proc", "/sys"];
 
-/// The real places that decide what stands at `path`: itself, each link on the way to what it means, and that; if it is
-/// a directory, also those of the links in it.
+/// Returns the real places that decide what is at `path`: the path itself, each link on the way,
+/// and the target. If the target is a directory, the places of the links in it are included.
 ///
-/// What is missing counts as written, since it could be made. `asked` are all the paths that this is asked of: what they lie
-/// in is none of their places, whatever leads there, or a whole home would be.
+/// A missing path counts as written, because it could be created. `asked` are all paths of this
+/// query. A directory that contains one of them is never a place, whatever links to it, or a whole
+/// home directory would become one.
 pub(super) fn places(path: &Path, asked: &[PathBuf]) -> Result<BTreeSet<PathBuf>, String> {
     if !path.is_absolute() {
-        return Err(format!("a read-only place must be an absolute path: {}", path.display()));
+        return Err(format!("a read-only path must be absolute: {}", path.display()));
     }
     let way = follow(path);
     let mut places: BTreeSet<PathBuf> = changeable(way.links).collect();
     let holds_no_asked = |end: &PathBuf| !asked.iter().any(|path| path != end && path.starts_with(end));
-    // A link in a circle leads to nothing.
+    // A circular link leads nowhere.
     let Some(end) = way.end.filter(holds_no_asked) else { return Ok(places) };
     for link in links_below(&end) {
         let way = follow(&link);
-        // The same where one leads back up to where it lies.
+        // The same applies to a link that leads back up to a directory above it.
         let end = way.end.filter(|end| !link.starts_with(end) && holds_no_asked(end));
         places.extend(changeable(way.links.into_iter().chain(end)));
     }
@@ -42,14 +45,14 @@ pub(super) fn places(path: &Path, asked: &[PathBuf]) -> Result<BTreeSet<PathBuf>
     Ok(places)
 }
 
-struct Way {
-    /// The real places of the links, in their order.
+struct ResolvedPath {
+    /// The real places of the links, in order.
     links: Vec<PathBuf>,
-    /// `None` if there are too many of them.
+    /// `None` if there are too many links.
     end: Option<PathBuf>,
 }
 
-fn follow(path: &Path) -> Way {
+fn follow(path: &Path) -> ResolvedPath {
     let mut links = Vec::new();
     let mut real = PathBuf::from("/");
     let mut rest = parts(path);
@@ -59,11 +62,12 @@ fn follow(path: &Path) -> Way {
             continue;
         }
         real.push(part);
-        // What cannot be read as a link is none, is missing, or is out of the command's reach as well.
+        // A path that cannot be read as a link is not a link, is missing, or is out of the
+        // command's reach as well.
         let Ok(target) = std::fs::read_link(&real) else { continue };
         links.push(real.clone());
         if links.len() > MAX_LINKS {
-            return Way { links, end: None };
+            return ResolvedPath { links, end: None };
         }
         match target.is_absolute() {
             true => real = PathBuf::from("/"),
@@ -71,24 +75,24 @@ fn follow(path: &Path) -> Way {
         }
         rest.extend(parts(&target));
     }
-    Way { links, end: Some(real) }
+    ResolvedPath { links, end: Some(real) }
 }
 
-/// The names in a path, the last one first.
+/// Returns the components of a path, last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     let named = |part: &Component| matches!(part, Component::Normal(_) | Component::ParentDir);
     path.components().rev().filter(named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// The links in a directory and below it, also in directories that such links lead to: the nearest first, and no more
-/// than the bounds allow.
+/// Lists the links in a directory and below it, also in directories that such links lead to. The
+/// nearest come first, and the bounds limit the number.
 fn links_below(directory: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let mut left = MAX_ENTRIES;
     let mut seen = BTreeSet::from([directory.to_owned()]);
     let mut waiting = VecDeque::from([(directory.to_owned(), 1)]);
     while let Some((directory, depth)) = waiting.pop_front() {
-        // Mostly it is a file, or not there.
+        // Usually it is a file, or it does not exist.
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries.flatten() {
             if left == 0 {
@@ -113,15 +117,15 @@ fn links_below(directory: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// Those that the user could change. The rest (the system's, a store of packages) needs no rules, which are many where a
-/// directory is large.
+/// Keeps the places that the user could change. The others (the system's, a package store) need no
+/// rules, which would be many in a large directory.
 fn changeable(places: impl IntoIterator<Item = PathBuf>) -> impl Iterator<Item = PathBuf> {
     let holds_files = |place: &PathBuf| !NO_FILES.iter().any(|other| place.starts_with(other));
-    places.into_iter().filter(move |place| holds_files(place) && place.ancestors().any(is_ours_to_change))
+    places.into_iter().filter(move |place| holds_files(place) && place.ancestors().any(user_can_change))
 }
 
-/// Whoever owns a file can give himself the right to write it.
-fn is_ours_to_change(place: &Path) -> bool {
+/// The owner of a file can always grant himself write permission.
+fn user_can_change(place: &Path) -> bool {
     rustix::fs::access(place, Access::WRITE_OK).is_ok()
         || rustix::fs::lstat(place).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw())
 }
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_makes_a_place_of_what_the_asked_paths_lie_in() {
+    fn directories_above_the_asked_paths_are_never_places() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (home, dots) = (root.join("home"), root.join("dots"));

@@ -1,4 +1,4 @@
-//! The system call part of a sandbox: a seccomp filter that refuses with EPERM.
+//! The system call part of a sandbox: a seccomp filter that refuses calls with EPERM.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Which sockets a command may make. Pairs between its own processes are always among them.
+/// `Sockets` says which sockets a command may create. Pairs between its own processes are always
+/// allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// None of this machine alone: nothing but a socket's own server judges who connects to its file.
+    /// No local sockets: only the server of a socket file decides who may connect to it.
     NotLocal,
     None,
 }
@@ -19,21 +20,21 @@ pub(super) enum Sockets {
 const ALWAYS: &[i64] =
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_io_uring_setup];
 
-/// On x86-64 the same calls have a second set of numbers, which a filter by number must name as well.
+/// On x86-64 the same calls have a second set of numbers, which the filter must also name.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 
-/// Numbers that only the second set has: ptrace, process_vm_readv, process_vm_writev.
+/// Numbers that exist only in the second set: ptrace, process_vm_readv, process_vm_writev.
 #[cfg(target_arch = "x86_64")]
 const X32_ONLY: &[i64] = &[X32_BIT | 521, X32_BIT | 539, X32_BIT | 540];
 
-/// Binds the calling thread. `no_new_privs` is already set by then.
+/// Restricts the calling thread. `no_new_privs` is already set by then.
 pub(super) fn apply(sockets: Sockets) -> Result<(), String> {
     let program = filter(sockets).map_err(|err| format!("cannot build the seccomp filter: {err}"))?;
     seccompiler::apply_filter(&program).map_err(|err| format!("cannot apply the seccomp filter: {err}"))
 }
 
-/// Asks the kernel, on a thread of its own because asking means binding the thread.
+/// Asks the kernel, on a separate thread because asking restricts the thread.
 pub(super) fn supported() -> bool {
     let probe = std::thread::Builder::new().spawn(|| apply(Sockets::None).is_ok());
     probe.is_ok_and(|thread| thread.join().unwrap_or(false))
@@ -64,10 +65,10 @@ fn local_family() -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, libc::AF_UNIX)?])
 }
 
-/// Pairs of datagram sockets (raw ones are the same), which can be sent from to any socket file. The kernel keeps other
-/// pairs to themselves.
+/// Matches pairs of datagram sockets (raw ones are the same), which can send to any socket file.
+/// Other pairs can only reach each other.
 fn addressable_pairs() -> Result<Vec<SeccompRule>, BackendError> {
-    /// The rest of the argument are flags.
+    /// The other bits of the argument are flags.
     const KIND: u64 = 0xf;
     [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Sessions that outlive an engine under bad conditions: nonsense on their socket, torn records, killed keepers.
+//! Detached sessions under bad conditions: invalid requests on their socket, torn records, killed
+//! keepers.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{bench, eventually, marker, recover, survivors};
 
-/// A detached session that answers each line, in a short enough place for a socket's path.
+/// Starts a detached session that answers each line. Its folder has a path short enough for a
+/// socket.
 async fn detached(processes: &Processes, script: &str) -> SessionId {
     let mut command = bench().shell(script);
     command.cwd = gantry_process::Cwd::Path("/".into());
@@ -30,7 +32,7 @@ fn connect(log_dir: &Path, id: SessionId) -> UnixStream {
     socket
 }
 
-/// As gantry itself does.
+/// Connects and shows the key, as Gantry does.
 fn connect_with_the_key(log_dir: &Path, id: SessionId) -> UnixStream {
     let mut socket = connect(log_dir, id);
     socket.write_all(&std::fs::read(folder(log_dir, id).join("key")).unwrap()).unwrap();
@@ -48,19 +50,20 @@ async fn answers(processes: &Processes, id: SessionId, word: &str) {
 const ECHO: &str = "while read -r line; do echo \"got $line\"; done";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_on_the_socket_harms_nobody() {
+async fn invalid_bytes_on_the_socket_do_no_harm() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let id = detached(&processes, ECHO).await;
-    // A record comes with the first connection or not at all; the rest is no request, or too much of one.
+    // Only the first connection may send a record. The other bytes are invalid requests, or too
+    // long.
     let long = vec![b'C'; 8 << 20];
     for nonsense in [&b"\0"[..], b"{\"json\": true}\n", b"D\xff\xff\xff\xff", b"D\x02\0\0\0{}", &long] {
-        for (mut socket, told) in
+        for (mut socket, expected) in
             [(connect(directory.path(), id), &b""[..]), (connect_with_the_key(directory.path(), id), b"W")]
         {
-            let mut greeting = vec![0; told.len()];
+            let mut greeting = vec![0; expected.len()];
             socket.read_exact(&mut greeting).unwrap();
-            assert_eq!(greeting, told);
+            assert_eq!(greeting, expected);
             let _ = socket.write_all(nonsense);
             let mut rest = Vec::new();
             let _ = socket.shutdown(std::net::Shutdown::Write);
@@ -68,13 +71,14 @@ async fn nonsense_on_the_socket_harms_nobody() {
             assert!(rest.is_empty(), "{rest:?}");
         }
     }
-    // `C` was a request: only the keeper's own end is closed by it, ours is not.
+    // `C` was a valid request. It closes only the keeper's copy of standard input, not the
+    // engine's.
     answers(&processes, id, "still").await;
     assert!(processes.kill(id).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_connections_take_turns_and_the_engine_comes_back() {
+async fn engine_reconnects_after_many_other_connections() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let id = detached(&processes, ECHO).await;
@@ -89,7 +93,7 @@ async fn many_connections_take_turns_and_the_engine_comes_back() {
 }
 
 #[tokio::test]
-async fn garbage_is_passed_over_with_a_warning() {
+async fn unreadable_records_are_skipped_with_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let good = detached(&processes, "sleep 300").await;
@@ -98,7 +102,7 @@ async fn garbage_is_passed_over_with_a_warning() {
     drop(processes);
     let sessions = directory.path().join("sessions");
     let record = std::fs::read(folder(directory.path(), good).join("session.json")).unwrap();
-    // An end that cannot be read is none: the session counts as lost.
+    // An exit record that cannot be read is ignored, so the session counts as lost.
     std::fs::write(folder(directory.path(), torn).join("ended.json"), "{\"code\":").unwrap();
     let strange = String::from_utf8(record.clone()).unwrap().replace("\"version\":1", "\"version\":99");
     let records: [&[u8]; 7] =
@@ -111,16 +115,16 @@ async fn garbage_is_passed_over_with_a_warning() {
     std::fs::create_dir_all(sessions.join("00000000-0000-4000-8000-00000000000a/session.json")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", sessions.join("00000000-0000-4000-8000-00000000000b")).unwrap();
     std::fs::write(sessions.join("stray"), "").unwrap();
-    // No record at all: a session that was never detached, and whose keeper is gone.
+    // A folder without a record is a session that was never detached and whose keeper is gone.
     std::fs::create_dir(sessions.join("00000000-0000-4000-8000-00000000000c")).unwrap();
 
     let processes = recover(directory.path()).await;
     assert_eq!(processes.warnings().len(), 8, "{:#?}", processes.warnings());
-    assert!(processes.warnings().iter().all(|warning| warning.contains("was passed over")));
+    assert!(processes.warnings().iter().all(|warning| warning.starts_with("skipped ")));
     assert!(!sessions.join("00000000-0000-4000-8000-00000000000c").exists());
     let ids: Vec<_> = processes.list().await.unwrap().into_iter().map(|session| session.id).collect();
     assert_eq!(ids.len(), 2);
-    eventually(Duration::from_secs(5), "the torn end is made up for", || {
+    eventually(Duration::from_secs(5), "the torn exit record is replaced", || {
         std::fs::read_to_string(folder(directory.path(), torn).join("ended.json"))
             .unwrap()
             .contains("KeeperLost")
@@ -129,9 +133,9 @@ async fn garbage_is_passed_over_with_a_warning() {
     processes.end_all().await;
 }
 
-/// Nobody can tell what such a session is, but it can still be ended.
+/// Such a session cannot be described, but it can still be ended.
 #[tokio::test]
-async fn a_running_session_with_a_torn_record_can_be_ended() {
+async fn running_session_with_a_torn_record_can_be_ended() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let processes = recover(directory.path()).await;
@@ -148,7 +152,7 @@ async fn a_running_session_with_a_torn_record_can_be_ended() {
     assert_eq!(survivors(&marker), Vec::<String>::new());
 }
 
-/// Kills the process that keeps a session, or both of them, the guard first.
+/// Kills the keeper of a session. With `guard_too` it kills the guard first.
 fn kill_keepers(log_dir: &Path, id: SessionId, guard_too: bool) {
     let record = std::fs::read_to_string(folder(log_dir, id).join("session.json")).unwrap();
     let number = |after: &str| -> i32 {
@@ -169,7 +173,7 @@ fn kill_keepers(log_dir: &Path, id: SessionId, guard_too: bool) {
 }
 
 #[tokio::test]
-async fn a_lost_keeper_is_told_whether_an_engine_was_there_or_not() {
+async fn lost_keeper_is_reported_with_and_without_an_engine() {
     let directory = tempfile::tempdir().unwrap();
     for guard_too in [false, true] {
         for engine_there in [true, false] {
@@ -198,9 +202,9 @@ async fn a_lost_keeper_is_told_whether_an_engine_was_there_or_not() {
     }
 }
 
-/// A keeper that was stopped does not answer, and its command is ended all the same.
+/// A stopped keeper does not answer, but its command is ended anyway.
 #[tokio::test]
-async fn a_stopped_keeper_does_not_keep_its_command_alive() {
+async fn command_of_a_stopped_keeper_is_ended() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let processes = recover(directory.path()).await;
@@ -214,9 +218,9 @@ async fn a_stopped_keeper_does_not_keep_its_command_alive() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// It cannot be detached either; the caller hears so in time.
+/// A session with a stopped keeper cannot be detached. The call fails in time.
 #[tokio::test]
-async fn a_stopped_keeper_does_not_hold_up_its_caller() {
+async fn detach_with_a_stopped_keeper_fails_in_time() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let processes = recover(directory.path()).await;
@@ -225,14 +229,14 @@ async fn a_stopped_keeper_does_not_hold_up_its_caller() {
     let id = processes.start(command).await.unwrap();
     eventually(Duration::from_secs(5), "it runs", || crate::support::running(&marker)).await;
     let refused = processes.detach(id, "").await.unwrap_err();
-    assert!(refused.to_string().contains("cannot be kept over a restart"), "{refused}");
+    assert!(refused.to_string().contains("cannot detach session"), "{refused}");
     assert!(processes.kill(id).await.unwrap());
     assert_eq!(survivors(&marker), Vec::<String>::new());
 }
 
-/// Whoever removes the folder of a session takes away every way to reach it.
+/// Removing a session's folder makes the session unreachable, so its keeper ends it.
 #[tokio::test]
-async fn a_session_without_its_folder_ends() {
+async fn session_ends_when_its_folder_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let processes = recover(directory.path()).await;
@@ -240,8 +244,8 @@ async fn a_session_without_its_folder_ends() {
     eventually(Duration::from_secs(5), "it runs", || survivors(&marker).len() == 1).await;
     drop(processes);
     std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
-    eventually(Duration::from_secs(5), "it is gone", || survivors(&marker).is_empty()).await;
-    // Also while an engine is there, which hears of it.
+    eventually(Duration::from_secs(5), "the process is gone", || survivors(&marker).is_empty()).await;
+    // The same happens while an engine runs, and the engine notices it.
     let processes = recover(directory.path()).await;
     let id = detached(&processes, &format!("exec -a {marker} sleep 300")).await;
     std::fs::remove_dir_all(folder(directory.path(), id)).unwrap();
@@ -250,9 +254,9 @@ async fn a_session_without_its_folder_ends() {
     assert_eq!(survivors(&marker), Vec::<String>::new());
 }
 
-/// Nobody can speak with its keeper, so nobody can be told anything about it but this.
+/// Nobody can talk to the keeper, so the warning is all that can be reported.
 #[tokio::test]
-async fn a_session_without_its_key_is_lost_and_ended_with_a_warning() {
+async fn session_without_its_key_is_ended_with_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let processes = recover(directory.path()).await;
@@ -260,15 +264,18 @@ async fn a_session_without_its_key_is_lost_and_ended_with_a_warning() {
     drop(processes);
     std::fs::remove_file(folder(directory.path(), id).join("key")).unwrap();
     let processes = recover(directory.path()).await;
-    assert!(processes.warnings().len() == 1 && processes.warnings()[0].contains("counts as lost"));
+    assert!(
+        processes.warnings().len() == 1
+            && processes.warnings()[0].contains("is lost and its command is ended")
+    );
     processes.wait(id, Duration::from_secs(10)).await.unwrap();
     assert!(processes.poll(id, Duration::ZERO).await.unwrap().ended.unwrap().keeper_lost);
     assert_eq!(survivors(&marker), Vec::<String>::new());
 }
 
-/// A confined command is the same user, and knows where the socket is, as nothing hides that from it.
+/// A sandboxed command runs as the same user and knows where the socket is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confined_command_gets_nothing_out_of_anothers_session() {
+async fn sandboxed_command_cannot_reach_another_session() {
     let bench = bench();
     let data = bench.directory.path().canonicalize().unwrap().join("data");
     let processes = recover(&data).await;
@@ -282,7 +289,7 @@ async fn a_confined_command_gets_nothing_out_of_anothers_session() {
     let folder = folder(&data, id);
     let confined =
         || Sandbox::Except { closed: vec![data.clone()], read_only: vec![], network: Network::Allowed };
-    // Connects, says what it likes, and takes what comes, descriptors included.
+    // Connects, sends the given bytes, and prints everything received, descriptors included.
     let attack = |words: &str| {
         format!(
             "import os, socket\n\
@@ -297,13 +304,14 @@ async fn a_confined_command_gets_nothing_out_of_anothers_session() {
     for words in ["", "s.send(bytes(32))", "s.send(b'K')", "s.send(bytes(32) + b'K')"] {
         assert_eq!(run(confined(), &attack(words)).await, (Some(0), "got b'' 0\n".to_owned()), "{words:?}");
     }
-    // With the key it would get the end that feeds standard input; it is not to be read in any way.
+    // The key would give it the write end of standard input, so the key must be unreadable.
     let shown = attack("s.send(open('key', 'rb').read())");
     let (code, output) = run(confined(), &shown).await;
     assert!(code != Some(0) && output.contains("PermissionError"), "{code:?} {output}");
     assert_eq!(run(Sandbox::None, &shown).await, (Some(0), "got b'W' 1\n".to_owned()));
     answers(&processes, id, "still").await;
-    // Nor are the processes that know it: the keeper, the guard above it, and the engine, which we are.
+    // The processes that know the key must be unreadable too: the keeper, its guard, and the
+    // engine, which is this process.
     let record = std::fs::read_to_string(folder.join("session.json")).unwrap();
     let pid = record.split("\"process\":{\"pid\":").nth(1).unwrap().split([',', '}']).next().unwrap();
     let look = format!(
@@ -326,9 +334,10 @@ async fn a_confined_command_gets_nothing_out_of_anothers_session() {
     processes.end_all().await;
 }
 
-/// Writing to a command that does not read comes back, before and after a restart, and nothing is written later.
+/// Writing to a command that does not read returns, before and after a restart. Nothing is written
+/// later.
 #[tokio::test]
-async fn a_full_pipe_is_told_after_a_restart_too() {
+async fn full_pipe_is_reported_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let id = detached(&processes, "sleep 1; wc -c").await;

@@ -1,7 +1,7 @@
-//! Real commands under a real keeper.
-#![expect(clippy::disallowed_methods, reason = "tests set the scene and look at it themselves")]
-#![expect(clippy::print_stdout, reason = "the seed and the case must be seen when a test fails")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! Runs real commands under a real keeper.
+#![expect(clippy::disallowed_methods, reason = "tests prepare and inspect files and processes directly")]
+#![expect(clippy::print_stdout, reason = "a failing test shows its seed and case")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod hostile;
 mod output;

@@ -1,4 +1,4 @@
-//! Output is exact: nothing lost, nothing split, and memory stays bounded whatever its size.
+//! Output is exact: nothing is lost or split, and memory stays bounded for any amount.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{bench, bench_with, eventually, keeper, soak};
 
 #[tokio::test]
-async fn a_character_split_at_any_write_arrives_whole() {
+async fn character_split_across_writes_arrives_whole() {
     let bench = bench();
     let text = "a\u{e9}\u{20ac}\u{1F600}z";
     for split in 0..=text.len() {
@@ -23,7 +23,8 @@ async fn a_character_split_at_any_write_arrives_whole() {
 #[tokio::test]
 async fn large_text_is_exact_across_every_read_boundary() {
     let bench = bench();
-    // Four-byte characters after 0..3 bytes: reads end inside a character at every possible place.
+    // The four-byte characters follow 0 to 3 bytes, so reads end inside a character at every
+    // possible position.
     for shift in 0..4 {
         let script =
             format!("printf %{shift}s; for i in $(seq 60); do printf '\u{1F600}%.0s' $(seq 1000); done");
@@ -44,7 +45,7 @@ async fn binary_output_is_counted_exactly_and_decoded_once() {
 }
 
 #[tokio::test]
-async fn more_than_the_limit_keeps_the_tail_and_the_log_has_it_all() {
+async fn output_beyond_the_limit_keeps_the_tail_and_a_full_log() {
     let bench = bench();
     for (keep_tail, lines) in [(10, 20), (1_000, 2_000), (1_000, 100_000)] {
         let mut command = bench.shell(&format!("seq {lines}"));
@@ -62,7 +63,7 @@ async fn more_than_the_limit_keeps_the_tail_and_the_log_has_it_all() {
 }
 
 #[tokio::test]
-async fn exactly_the_limit_is_not_truncated() {
+async fn output_of_exactly_the_limit_is_not_truncated() {
     let bench = bench();
     for (script, truncated) in
         [("printf '\u{e9}%.0s' 1 2 3 4", false), ("printf '\u{e9}%.0s' 1 2 3 4 5", true)]
@@ -79,7 +80,7 @@ async fn exactly_the_limit_is_not_truncated() {
 }
 
 #[tokio::test]
-async fn a_full_log_says_what_it_lacks() {
+async fn full_log_reports_the_dropped_bytes() {
     let bench = bench_with(|options| options.max_log_bytes = 1_000);
     let mut command = bench.shell("seq 100000");
     command.capture = Capture::Merged { keep_tail: 100 };
@@ -103,9 +104,9 @@ async fn a_full_log_says_what_it_lacks() {
     assert_eq!((page.total_lines, page.dropped_bytes, page.next_offset), (277, 587_895, None));
 }
 
-/// The writer's exit must not outrun the reading of what it wrote last.
+/// The command's exit must not overtake the reading of its last output.
 #[tokio::test]
-async fn what_was_written_just_before_the_end_is_never_lost() {
+async fn output_written_just_before_exit_is_kept() {
     let bench = bench();
     for round in 0..soak(500, 60) {
         let script = "head -c 60000 /dev/zero | tr '\\0' x; kill -KILL $$";
@@ -114,14 +115,14 @@ async fn what_was_written_just_before_the_end_is_never_lost() {
     }
 }
 
-/// A process of somebody else holds the pipe open: the call must come back all the same.
+/// Another process holds the pipe open, and the call still returns.
 #[tokio::test]
-async fn a_pipe_held_by_a_stranger_does_not_hold_the_call() {
+async fn call_returns_although_a_stranger_holds_the_pipe() {
     let bench = bench();
     let fifo = bench.directory.path().join("fifo");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
-    // We open the command's stdout through /proc while it runs, and keep it.
+    // The test opens the command's stdout through /proc while it runs, and keeps it open.
     let run = bench
         .processes
         .run(bench.shell("echo $$ > fifo; echo text; read -r < fifo"), CancellationToken::new());
@@ -140,9 +141,9 @@ async fn a_pipe_held_by_a_stranger_does_not_hold_the_call() {
     drop(held);
 }
 
-/// The log of a call that nobody waits for any more goes with it.
+/// The log of a dropped call is removed with it.
 #[tokio::test]
-async fn a_dropped_call_leaves_no_log() {
+async fn dropped_call_leaves_no_log() {
     let bench = bench();
     let mut command = bench.shell("seq 100000; sleep 300");
     command.capture = Capture::Merged { keep_tail: 10 };
@@ -152,15 +153,15 @@ async fn a_dropped_call_leaves_no_log() {
         engines.map(|engine| std::fs::read_dir(engine.path()).unwrap().count()).sum::<usize>()
     };
     tokio::select! {
-        _ = bench.processes.run(command, CancellationToken::new()) => panic!("it ended by itself"),
+        _ = bench.processes.run(command, CancellationToken::new()) => panic!("the command ended by itself"),
         () = eventually(Duration::from_secs(10), "the log is there", || count() == 1) => {}
     }
     eventually(Duration::from_secs(3), "the log is gone", || count() == 0).await;
 }
 
-/// An engine of its own is measured, at its peak, by the kernel.
+/// The kernel measures the peak memory of a separate engine process.
 #[test]
-fn two_gigabytes_pass_in_bounded_memory() {
+fn two_gigabytes_of_output_use_bounded_memory() {
     let directory = tempfile::tempdir().unwrap();
     let lines = soak(200_000_000, 20_000_000) as u64;
     for mode in ["foreground", "session"] {
@@ -187,7 +188,7 @@ fn two_gigabytes_pass_in_bounded_memory() {
         let peak = watcher.join().unwrap();
         let report = String::from_utf8(output.stdout).unwrap();
         println!("{mode}: peak {peak} KiB\n{report}");
-        // A session's log ends at 1 GiB; what came after is counted, and its tail kept.
+        // A session's log ends at 1 GiB. Later output is counted, and its tail is kept.
         let total = lines * 10 + 8;
         assert!(report.contains(&format!("total {total}\n")), "{report}");
         assert!(report.contains("kept 200000\n") && report.contains("last the end\n"), "{report}");
@@ -198,9 +199,9 @@ fn two_gigabytes_pass_in_bounded_memory() {
     }
 }
 
-/// However long its keeper takes to start: that is not the command's time.
+/// The keeper's start-up time does not count as the command's time.
 #[tokio::test]
-async fn how_long_a_command_took_is_from_its_start_to_its_end() {
+async fn duration_excludes_the_start_of_the_keeper() {
     let bench = bench_with(|options| {
         options.keeper = "/bin/sh".into();
         options.keeper_args =

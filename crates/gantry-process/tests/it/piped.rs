@@ -1,4 +1,4 @@
-//! Commands that are spoken with: their streams are ours, and nothing of them outlives us.
+//! Piped commands: the caller owns their streams, and nothing of them outlives the engine.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn piped(bench: &Bench, script: &str) -> Command {
 }
 
 #[tokio::test]
-async fn speaks_both_ways_and_tells_the_end() {
+async fn pipes_work_both_ways_and_the_exit_is_reported() {
     let bench = bench();
     let script = "while read line; do echo \"heard $line\"; done; echo bye >&2; exit 3";
     let Piped { mut stdin, stdout, mut stderr, process } =
@@ -34,7 +34,7 @@ async fn speaks_both_ways_and_tells_the_end() {
 }
 
 #[tokio::test]
-async fn dropping_ending_and_stopping_leave_nothing() {
+async fn drop_terminate_and_shutdown_leave_no_process() {
     for end in ["drop", "terminate", "shutdown"] {
         let bench = bench();
         let marker = marker();
@@ -45,7 +45,7 @@ async fn dropping_ending_and_stopping_leave_nothing() {
             bench.processes.pipe(piped(&bench, &script)).await.unwrap();
         let mut lines = BufReader::new(stdout).lines();
         assert_eq!(lines.next_line().await.unwrap().unwrap(), "up");
-        eventually(LIMIT, "both are up", || survivors(&marker).len() >= 2).await;
+        eventually(LIMIT, "both processes run", || survivors(&marker).len() >= 2).await;
         match end {
             "drop" => drop(process),
             "terminate" => assert!(process.terminate().await.is_some()),
@@ -60,7 +60,7 @@ async fn dropping_ending_and_stopping_leave_nothing() {
 }
 
 #[tokio::test]
-async fn refuses_what_cannot_be_started() {
+async fn invalid_piped_commands_are_rejected() {
     let bench = bench();
     let missing = Command {
         stdin: Stdin::Pipe,

@@ -1,4 +1,4 @@
-//! Detached sessions go on when their engine is killed, and the next engine goes on with them.
+//! Detached sessions continue when their engine is killed, and the next engine adopts them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_process::{
-    EndReport, ProcessError, Processes, ProcessesOptions, SessionId, Signal, Waited, Written, end_sessions,
+    ExitReport, ProcessError, Processes, ProcessesOptions, SessionId, Signal, Waited, Written, end_sessions,
 };
 
 use crate::support::{
     Random, bench, eventually, keeper, marker, recover, recover_with, soak, survivors, zombies,
 };
 
-/// An engine in a process of its own, and the session it named.
+/// `Engine` is an engine in a separate process, and the session whose id it printed.
 pub(crate) struct Engine {
     process: Child,
     pub(crate) id: SessionId,
@@ -34,7 +34,7 @@ impl Engine {
         Engine { process, id: line.trim().parse().unwrap() }
     }
 
-    /// With SIGKILL.
+    /// Kills the engine with SIGKILL.
     pub(crate) fn kill(mut self) -> SessionId {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -49,18 +49,18 @@ async fn finish(processes: &Processes, id: SessionId) -> gantry_process::Finishe
     }
 }
 
-async fn next_end(processes: &Processes) -> EndReport {
-    tokio::time::timeout(Duration::from_secs(20), processes.ends().next()).await.unwrap().unwrap()
+async fn next_end(processes: &Processes) -> ExitReport {
+    tokio::time::timeout(Duration::from_secs(20), processes.exit_reports().next()).await.unwrap().unwrap()
 }
 
 async fn no_end(processes: &Processes) {
-    let mut ends = processes.ends();
+    let mut ends = processes.exit_reports();
     let next = tokio::time::timeout(Duration::from_millis(200), ends.next());
     assert!(next.await.is_err(), "an end is offered");
 }
 
 #[tokio::test]
-async fn a_session_goes_on_where_it_was() {
+async fn session_continues_after_the_engine_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let script = "echo begun; while read -r line; do echo \"got $line\"; done; echo eof; exit 3";
     let id = Engine::start(directory.path(), "detached", script, None).kill();
@@ -75,7 +75,7 @@ async fn a_session_goes_on_where_it_was() {
         std::fs::read_to_string(directory.path().join(format!("sessions/{id}/log"))).unwrap().contains("one")
     })
     .await;
-    // A second restart, in the same process.
+    // This is a second restart, in the same process.
     drop(processes);
     let processes = recover(directory.path()).await;
     assert_eq!(processes.poll(id, Duration::ZERO).await.unwrap().tail, "begun\ngot one\n");
@@ -89,7 +89,7 @@ async fn a_session_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn closed_input_stays_closed_over_a_restart() {
+async fn closed_stdin_stays_closed_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let id = Engine::start(directory.path(), "detached", "cat; sleep 300", None).kill();
     let processes = recover(directory.path()).await;
@@ -102,12 +102,12 @@ async fn closed_input_stays_closed_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_killed_session_leaves_nothing_after_a_restart() {
+async fn session_killed_after_a_restart_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let script = format!("setsid -f bash -c 'exec -a {marker} sleep 300'; exec -a {marker} sleep 300");
     let id = Engine::start(directory.path(), "detached", &script, None).kill();
-    eventually(Duration::from_secs(10), "the tree stands", || survivors(&marker).len() >= 2).await;
+    eventually(Duration::from_secs(10), "the tree is running", || survivors(&marker).len() >= 2).await;
     let processes = recover(directory.path()).await;
     assert!(processes.kill(id).await.unwrap());
     assert_eq!(survivors(&marker), Vec::<String>::new());
@@ -116,7 +116,7 @@ async fn a_killed_session_leaves_nothing_after_a_restart() {
     assert!(!processes.kill(id).await.unwrap());
 }
 
-/// Every line is there once, wherever the restarts fall.
+/// Every line is in the log once, wherever the restarts happen.
 #[tokio::test]
 async fn output_is_complete_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
@@ -138,10 +138,10 @@ async fn output_is_complete_across_restarts() {
 }
 
 #[tokio::test]
-async fn what_ended_meanwhile_is_complete_and_told_once_acknowledged_no_more() {
+async fn exit_during_a_restart_is_offered_until_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let id = Engine::start(directory.path(), "detached", "sleep 0.3; seq 2000; exit 7", None).kill();
-    eventually(Duration::from_secs(10), "it has ended", || {
+    eventually(Duration::from_secs(10), "the session has ended", || {
         directory.path().join(format!("sessions/{id}/ended.json")).exists()
     })
     .await;
@@ -154,7 +154,8 @@ async fn what_ended_meanwhile_is_complete_and_told_once_acknowledged_no_more() {
     assert!(report.tail.ends_with("\n2000\n") && report.tail.chars().count() == 4_000);
     drop(processes);
 
-    // Nobody has acknowledged it: the same event again, and again to whoever listens anew.
+    // Nobody has acknowledged the exit, so it is offered again, with the same id, to each new
+    // listener.
     let processes = recover(directory.path()).await;
     let again = next_end(&processes).await;
     assert_eq!(again, report);
@@ -169,27 +170,27 @@ async fn what_ended_meanwhile_is_complete_and_told_once_acknowledged_no_more() {
 }
 
 #[tokio::test]
-async fn ends_are_told_as_they_come() {
+async fn exits_are_reported_as_they_occur() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let bench = bench();
-    let mut ends = processes.ends();
+    let mut ends = processes.exit_reports();
     for code in 0..5 {
-        // Some end before they can be detached.
+        // Some sessions end before they can be detached.
         let id = processes.start(bench.shell(&format!("sleep 0.0{}; exit {code}", code % 2))).await.unwrap();
         processes.detach(id, "n").await.unwrap();
         let report = tokio::time::timeout(Duration::from_secs(10), ends.next()).await.unwrap().unwrap();
         assert_eq!((report.id, report.ended.exit.code), (id, Some(code)));
         processes.acknowledge(report.event_id).await.unwrap();
     }
-    // A session that was never let go is nobody's news.
+    // The exit of a session that was never detached is not reported.
     let id = processes.start(bench.shell("true")).await.unwrap();
     finish(&processes, id).await;
     no_end(&processes).await;
 }
 
 #[tokio::test]
-async fn what_ended_before_it_was_let_go_is_told_too() {
+async fn exit_before_the_detach_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let processes = recover(directory.path()).await;
     let id = processes.start(bench().command("/bin/true", &[])).await.unwrap();
@@ -199,20 +200,20 @@ async fn what_ended_before_it_was_let_go_is_told_too() {
     assert_eq!((report.id, report.note.as_str(), &report.ended), (id, "late", &finished.ended));
     drop(processes);
     let processes = recover(directory.path()).await;
-    // Durations are written down in whole milliseconds.
+    // Durations are recorded in whole milliseconds.
     let again = next_end(&processes).await;
     assert_eq!((again.event_id, again.ended.ended_at), (report.event_id, report.ended.ended_at));
     assert!(processes.knows(id));
 }
 
 #[tokio::test]
-async fn a_timeout_needs_no_engine() {
+async fn timeout_is_enforced_without_an_engine() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let script = format!("exec -a {marker} sleep 300");
     let id = Engine::start(directory.path(), "detached", &script, Some(600)).kill();
     let begun = Instant::now();
-    eventually(Duration::from_secs(5), "it is gone", || survivors(&marker).is_empty()).await;
+    eventually(Duration::from_secs(5), "the process is gone", || survivors(&marker).is_empty()).await;
     println!("gone after {:?}", begun.elapsed());
     let processes = recover(directory.path()).await;
     let ended = finish(&processes, id).await.ended;
@@ -221,7 +222,7 @@ async fn a_timeout_needs_no_engine() {
 }
 
 #[tokio::test]
-async fn what_was_not_detached_dies_with_the_engine() {
+async fn attached_session_ends_with_the_engine() {
     let directory = tempfile::tempdir().unwrap();
     let marker = marker();
     let script = format!("setsid -f bash -c 'exec -a {marker} sleep 300'; exec -a {marker} sleep 300");
@@ -236,7 +237,7 @@ async fn what_was_not_detached_dies_with_the_engine() {
 }
 
 #[tokio::test]
-async fn a_shutdown_leaves_detached_sessions_and_no_others() {
+async fn shutdown_keeps_only_detached_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let (kept, ended) = (marker(), marker());
     let bench = bench();
@@ -260,7 +261,7 @@ async fn a_shutdown_leaves_detached_sessions_and_no_others() {
 }
 
 #[tokio::test]
-async fn sessions_can_be_ended_without_an_engine_but_not_behind_ones_back() {
+async fn end_sessions_works_only_without_a_running_engine() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(end_sessions(&directory.path().join("none")).await.unwrap(), 0);
     let marker = marker();
@@ -278,26 +279,26 @@ async fn sessions_can_be_ended_without_an_engine_but_not_behind_ones_back() {
     assert_eq!(end_sessions(directory.path()).await.unwrap(), 1);
     assert_eq!(survivors(&marker), Vec::<String>::new());
     assert_eq!(end_sessions(directory.path()).await.unwrap(), 0);
-    // Their ends are still to be told.
+    // Their exits are still to be reported.
     let report = next_end(&recover(directory.path()).await).await;
     assert!(report.ended.cancelled);
 }
 
 #[tokio::test]
-async fn retention_counts_from_the_end_and_the_report_outlasts_it() {
+async fn retention_counts_from_the_exit_and_the_report_outlasts_it() {
     let directory = tempfile::tempdir().unwrap();
     let id = Engine::start(directory.path(), "detached", "echo done; exit 1", None).kill();
     let folder = directory.path().join(format!("sessions/{id}"));
-    eventually(Duration::from_secs(10), "it has ended", || folder.join("ended.json").exists()).await;
+    eventually(Duration::from_secs(10), "the session has ended", || folder.join("ended.json").exists()).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     let short = |options: &mut ProcessesOptions| options.retention = Duration::from_millis(1_500);
     let processes = recover_with(directory.path(), short).await;
     assert!(processes.knows(id));
-    eventually(Duration::from_millis(1_300), "its time is over", || !processes.knows(id)).await;
+    eventually(Duration::from_millis(1_300), "the retention time is over", || !processes.knows(id)).await;
     assert!(!folder.join("log").exists() && folder.join("session.json").exists());
     assert_eq!(next_end(&processes).await.tail, "done\n");
     drop(processes);
-    // Long after: no session any more, but its end is still to be told.
+    // Much later the session is gone, but its exit is still to be reported.
     let processes = recover_with(directory.path(), short).await;
     assert!(!processes.knows(id));
     let report = next_end(&processes).await;
@@ -306,9 +307,10 @@ async fn retention_counts_from_the_end_and_the_report_outlasts_it() {
     assert!(!folder.exists());
 }
 
-/// Whenever the engine is killed, what it said to have detached is found again, and nothing else is left in the end.
+/// The engine may be killed at any moment. Every session that it reported as detached is found
+/// again, and no other process is left in the end.
 #[tokio::test]
-async fn an_engine_killed_at_any_moment_loses_and_leaves_nothing() {
+async fn engine_killed_at_any_moment_loses_no_session_and_leaks_none() {
     let mut random = Random::new();
     for round in 0..soak(100, 10) {
         let directory = tempfile::tempdir().unwrap();
@@ -334,7 +336,7 @@ async fn an_engine_killed_at_any_moment_loses_and_leaves_nothing() {
             let snapshot = processes.poll(*id, Duration::ZERO).await.unwrap();
             assert!(snapshot.ended.is_none(), "{snapshot:?}");
         }
-        // At most the one it was about to name.
+        // There may be one more: the session that the engine was about to name.
         let found = processes.list().await.unwrap().len();
         assert!(found == detached.len() || found == detached.len() + 1, "{found}");
         drop(processes);

@@ -1,4 +1,4 @@
-//! Foreground commands: what they are given, what comes back.
+//! Foreground commands: what they receive and what they return.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ async fn output(bench: &Bench, script: &str) -> String {
 }
 
 #[tokio::test]
-async fn both_streams_arrive_in_the_order_they_were_written() {
+async fn merged_streams_keep_their_order() {
     let bench = bench();
     assert_eq!(output(&bench, "echo a; echo b >&2; echo c; echo d >&2").await, "a\nb\nc\nd\n");
 }
 
 #[tokio::test]
-async fn separate_streams_keep_their_beginning_and_count_the_rest() {
+async fn separate_streams_keep_the_head_and_count_the_rest() {
     let bench = bench();
     let mut command = bench.shell("printf 'h\\303\\251llo'; printf 12345678 >&2; exit 3");
     command.capture = Capture::Separate { stdout: 2, stderr: 5 };
@@ -35,7 +35,7 @@ async fn separate_streams_keep_their_beginning_and_count_the_rest() {
 }
 
 #[tokio::test]
-async fn a_command_gets_exactly_its_environment_directory_and_descriptors() {
+async fn command_gets_exactly_its_environment_directory_and_descriptors() {
     let bench = bench();
     let real = bench.directory.path().canonicalize().unwrap();
     let mut command = bench.command("/usr/bin/env", &[]);
@@ -49,9 +49,10 @@ async fn a_command_gets_exactly_its_environment_directory_and_descriptors() {
     assert_eq!(output(&bench, "tty; cat").await, "not a tty\n");
 }
 
-/// An engine started from a terminal does not pass it on: nothing to wait for a password at, nothing to type into.
+/// An engine started from a terminal does not pass it on. A command can neither wait for a password
+/// nor type into the terminal.
 #[tokio::test]
-async fn a_command_has_no_terminal() {
+async fn command_has_no_terminal() {
     let bench = bench();
     let engine = env!("CARGO_BIN_EXE_gantry-run");
     let logs = bench.directory.path().join("other-logs");
@@ -64,7 +65,7 @@ async fn a_command_has_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_directory_handle_still_leads_to_the_directory_after_it_was_moved() {
+async fn directory_handle_follows_a_moved_directory() {
     let bench = bench();
     let (inside, moved) = (bench.directory.path().join("inside"), bench.directory.path().join("moved"));
     std::fs::create_dir(&inside).unwrap();
@@ -77,7 +78,7 @@ async fn a_directory_handle_still_leads_to_the_directory_after_it_was_moved() {
 }
 
 #[tokio::test]
-async fn signals_and_codes_are_told_apart() {
+async fn signals_and_exit_codes_are_distinguished() {
     let bench = bench();
     for (script, code, signal) in [
         ("exit 7", Some(7), None),
@@ -90,7 +91,7 @@ async fn signals_and_codes_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why() {
+async fn failed_start_reports_the_reason() {
     let bench = bench();
     let directory = bench.directory.path();
     std::fs::write(directory.join("plain"), "text").unwrap();
@@ -127,7 +128,7 @@ async fn what_cannot_start_says_why() {
 }
 
 #[tokio::test]
-async fn a_timeout_is_told_from_a_failure() {
+async fn timeout_and_failure_are_distinguished() {
     let bench = bench();
     let mut command = bench.shell("echo before; sleep 60");
     command.timeout = Some(Duration::from_millis(300));

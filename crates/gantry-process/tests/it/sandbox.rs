@@ -1,4 +1,4 @@
-//! The kernel keeps a sandboxed command, and all its children, from what it may not reach.
+//! The kernel keeps a sandboxed command and all its children from what they may not reach.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bench, bench};
 
-/// Runs a script and gives its exit code and output.
+/// Runs a script and returns its exit code and output.
 async fn run(bench: &Bench, sandbox: &Sandbox, script: &str) -> (Option<i32>, String) {
     let mut command = bench.shell(script);
     command.cwd = gantry_process::Cwd::Path("/".into());
@@ -26,7 +26,7 @@ async fn allowed(bench: &Bench, sandbox: &Sandbox, script: &str) {
 async fn refused(bench: &Bench, sandbox: &Sandbox, script: &str) {
     let (code, output) = run(bench, sandbox, script).await;
     assert!(code != Some(0) && !output.contains("top secret"), "{script}: {code:?} {output}");
-    // The same works outside, so the refusal is the sandbox's.
+    // The same script works outside, so it is the sandbox that refuses it.
     let (code, output) = run(bench, &Sandbox::None, script).await;
     assert_eq!(code, Some(0), "{script}: {output}");
 }
@@ -40,7 +40,7 @@ struct Scene {
     root: PathBuf,
 }
 
-/// `open/file` and `closed/secret`, and links into the closed directory made beforehand.
+/// Creates `open/file` and `closed/secret`, and links into the closed directory.
 fn scene() -> Scene {
     let bench = bench();
     let root = bench.directory.path().canonicalize().unwrap();
@@ -107,11 +107,11 @@ async fn only_the_listed_paths_can_be_reached() {
 }
 
 #[tokio::test]
-async fn all_but_the_closed_directory_can_be_reached() {
+async fn everything_but_the_closed_directory_can_be_reached() {
     let Scene { bench, root } = scene();
     let root = root.display();
     let link = format!("{root}/open/link");
-    // Given by its own name, and through a link.
+    // The closed directory is given by its own name, and through a link.
     for closed in [format!("{root}/closed"), link] {
         let sandbox =
             Sandbox::Except { closed: vec![closed.into()], read_only: vec![], network: Network::Allowed };
@@ -132,7 +132,7 @@ async fn all_but_the_closed_directory_can_be_reached() {
             format!("echo x > {root}/closed/new"),
             format!("echo x > {root}/closed/deep/new"),
             format!("bash -c '( setsid -w cat {root}/closed/secret )'"),
-            // Moved to where it may look: the directory takes its rules along.
+            // A directory that is moved to an allowed place keeps its rules.
             format!(
                 "mv {root}/closed/deep {root}/open/deep && ls {root}/open/deep && mv {root}/open/deep {root}/closed/deep"
             ),
@@ -143,13 +143,13 @@ async fn all_but_the_closed_directory_can_be_reached() {
 }
 
 #[tokio::test]
-async fn a_closed_directory_need_not_exist_yet() {
+async fn closed_directory_need_not_exist_yet() {
     let Scene { bench, root } = scene();
     let closed = root.join("open/later/data");
     let sandbox =
         Sandbox::Except { closed: vec![closed.clone()], read_only: vec![], network: Network::Allowed };
     allowed(&bench, &sandbox, &format!("cat {}/open/file", root.display())).await;
-    // It appears while the command runs.
+    // The directory appears while the command runs.
     let script = format!(
         "for i in $(seq 200); do test -e {0} && break; sleep 0.01; done; test -e {0} || exit 0; cat {0}",
         closed.join("secret").display()
@@ -165,7 +165,7 @@ async fn a_closed_directory_need_not_exist_yet() {
 }
 
 #[tokio::test]
-async fn a_closed_path_that_means_nothing_is_refused() {
+async fn invalid_closed_path_is_rejected() {
     let bench = bench();
     for closed in ["relative", "/tmp/../etc"] {
         let mut command = bench.shell("true");
@@ -181,7 +181,7 @@ async fn a_closed_path_that_means_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn without_network_there_are_no_sockets() {
+async fn denied_network_allows_no_sockets() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -210,11 +210,12 @@ async fn without_network_there_are_no_sockets() {
             refused(&bench, &sandbox, script).await;
         }
     }
-    // A socket file is nobody's to judge but its server's: whoever has the workspace alone gets no local socket either.
+    // Only the server of a socket file decides who may connect. A command limited to its workspace
+    // therefore gets no local sockets either.
     let local = [
         python("socket.socket(socket.AF_UNIX)"),
         python("socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"),
-        // These can be sent from to any datagram socket, for all that they are a pair.
+        // Although these are pairs, they can send to any datagram socket.
         python("socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)"),
         python("socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)"),
     ];
@@ -233,9 +234,9 @@ async fn without_network_there_are_no_sockets() {
     }
 }
 
-/// A pair that was made cannot be turned to somebody else.
+/// A pair of sockets cannot be redirected to another socket afterwards.
 #[tokio::test]
-async fn a_pair_of_sockets_reaches_no_socket_file() {
+async fn socket_pair_reaches_no_socket_file() {
     let Scene { bench, root } = scene();
     let path = root.join("closed/server");
     let server = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -255,7 +256,7 @@ async fn a_pair_of_sockets_reaches_no_socket_file() {
     assert!(server.accept().is_err());
 }
 
-/// What people run all day needs no local sockets.
+/// Everyday programs need no local sockets.
 #[tokio::test]
 async fn ordinary_programs_work_without_local_sockets() {
     let Scene { bench, root } = scene();
@@ -277,7 +278,7 @@ async fn ordinary_programs_work_without_local_sockets() {
 }
 
 #[tokio::test]
-async fn processes_outside_can_be_neither_signalled_nor_read() {
+async fn processes_outside_cannot_be_signalled_or_read() {
     let bench = bench();
     let mut outside =
         std::process::Command::new("sleep").arg("300").env("HIDDEN", "top secret").spawn().unwrap();
@@ -291,11 +292,11 @@ async fn processes_outside_can_be_neither_signalled_nor_read() {
         },
     ] {
         refused(&bench, &sandbox, &format!("kill -0 {pid}")).await;
-        // `cat` would show it; outside we only ask whether it can be read.
+        // `cat` would print the environment. Outside, the test only checks whether it can be read.
         refused(&bench, &sandbox, &format!("head -c 1 /proc/{pid}/environ | grep -q .")).await;
         refused(&bench, &sandbox, &format!("readlink /proc/{pid}/fd/1 > /dev/null")).await;
         refused(&bench, &sandbox, &format!("ls /proc/{pid}/root/ > /dev/null")).await;
-        // Its keeper is outside as well, while its own children are not.
+        // The command's keeper is outside as well, but its own children are not.
         let (code, output) =
             run(&bench, &sandbox, "kill -KILL $PPID; sleep 300 & kill $! && echo alive").await;
         assert!(code == Some(0) && output.ends_with("alive\n"), "{code:?} {output}");
@@ -304,7 +305,7 @@ async fn processes_outside_can_be_neither_signalled_nor_read() {
     outside.wait().unwrap();
 }
 
-/// One of each confined mode, with as much as it can allow.
+/// Returns one sandbox of each mode, with as much allowed as possible.
 fn every_mode(root: &Path) -> Vec<Sandbox> {
     let closed = vec![root.join("closed")];
     let (read, write) = (vec![PathBuf::from("/")], vec![root.join("open")]);
@@ -335,7 +336,7 @@ async fn limits_of_other_processes_cannot_be_changed() {
     let change = python(&format!(
         "a, b = r.prlimit({pid}, r.RLIMIT_FSIZE); r.prlimit({pid}, r.RLIMIT_FSIZE, (1 << 40, b))"
     ));
-    // The second set of numbers, which needs no program of its own kind: refused, and not merely unknown.
+    // x32 numbers work in every program. The call must be refused, not merely unknown.
     let second_set = python(&format!(
         "c = ctypes.CDLL(None, use_errno=True); l = (ctypes.c_ulong * 2)(1 << 40, 1 << 40); \
          c.syscall(0x40000000 | 302, {pid}, r.RLIMIT_FSIZE, l, None); os._exit(ctypes.get_errno() != 1)"
@@ -357,7 +358,7 @@ async fn limits_of_other_processes_cannot_be_changed() {
     outside.wait().unwrap();
 }
 
-/// Who can read a disk can read what is closed.
+/// A command that can read a disk can read closed directories.
 #[tokio::test]
 async fn disks_are_out_of_reach() {
     let Scene { bench, root } = scene();
@@ -367,7 +368,7 @@ async fn disks_are_out_of_reach() {
     };
     let devices = std::fs::read_dir("/dev").unwrap().map(|entry| entry.unwrap().path());
     let readable = |path: &PathBuf| std::fs::File::open(path).is_ok();
-    // None where this does not run as root, or on a machine without disks.
+    // The list is empty if the test does not run as root, or on a machine without disks.
     let disks: Vec<PathBuf> = devices.filter(is_disk).filter(readable).take(3).collect();
     for sandbox in every_mode(&root) {
         for disk in &disks {
@@ -388,7 +389,7 @@ async fn disks_are_out_of_reach() {
     allowed(&bench, &except, script).await;
 }
 
-/// What somebody types at a terminal is theirs, and what is shown there too.
+/// Other people's terminals must be neither readable nor writable.
 #[tokio::test]
 async fn terminals_of_others_are_out_of_reach() {
     use std::io::BufRead;
@@ -409,7 +410,8 @@ async fn terminals_of_others_are_out_of_reach() {
     holder.wait().unwrap();
 }
 
-/// A sandboxed tree is ended like any other: its keeper stands outside and sees all of it.
+/// A sandboxed tree is ended like any other, because its keeper is outside the sandbox and sees all
+/// of it.
 #[tokio::test]
 async fn nothing_survives_a_sandboxed_command() {
     let bench = bench();
@@ -423,7 +425,8 @@ async fn nothing_survives_a_sandboxed_command() {
     crate::support::assert_clean(&marker);
 }
 
-/// Files held by the engine's own parent must not leak through engine and keeper into the command.
+/// Files that the engine's parent holds open must not leak through engine and keeper into the
+/// command.
 #[tokio::test]
 async fn inherited_descriptors_do_not_reach_the_command() {
     let directory = tempfile::tempdir().unwrap();
@@ -445,9 +448,10 @@ async fn inherited_descriptors_do_not_reach_the_command() {
     assert!(Path::new(&leak).exists());
 }
 
-/// Files and directories side by side, some below others' neighbours, in a home of a thousand entries.
+/// Closes files and directories next to each other and below each other, in a home of a thousand
+/// entries.
 #[tokio::test]
-async fn many_closed_places_in_a_home_leave_the_rest_open() {
+async fn many_closed_paths_in_a_home_leave_the_rest_open() {
     let bench = bench();
     let home = bench.directory.path().canonicalize().unwrap().join("home");
     for folder in [".ssh", ".config/gh", ".config/gcloud", ".config/app", ".local/share/keyrings", "project"]
@@ -491,9 +495,10 @@ async fn many_closed_places_in_a_home_leave_the_rest_open() {
     assert_eq!(open.stdout.text, "text of project\ntext of .bashrc\ntext of .config/app\nx?? file\n1\n");
 }
 
-/// As the files that a login shell runs: in a home of which nothing, or something, is closed.
+/// The read-only files are those that a login shell runs, in homes with and without closed
+/// directories.
 #[tokio::test]
-async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
+async fn read_only_paths_can_be_read_but_not_changed_or_replaced() {
     let bench = bench();
     let root = bench.directory.path().canonicalize().unwrap();
     for folder in ["home/project", "home/dotfiles", "home/.ssh", "home/.config/fish"] {
@@ -522,7 +527,7 @@ async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
         ] {
             allowed(&bench, &sandbox, &script).await;
         }
-        // Read and listed as before, unless something there is closed.
+        // Reading and listing work as before, unless something in there is closed.
         let (code, _) = run(&bench, &sandbox, &format!("ls -a {home} && cat {home}/.ssh/key")).await;
         assert_eq!(code == Some(0), open);
         for script in [
@@ -550,7 +555,8 @@ async fn what_is_read_only_can_be_read_and_neither_changed_nor_replaced() {
     }
 }
 
-/// A home as tools for dotfiles lay it out; each script would have one of its start files mean something else.
+/// Creates a home as dotfile tools lay it out. Each script tries to replace the content of a start
+/// file.
 async fn read_only_behind_links(links: &[(&str, &str)], read_only: &[&str], scripts: &[&str]) {
     let bench = bench();
     let root = bench.directory.path().canonicalize().unwrap();
@@ -579,12 +585,12 @@ async fn read_only_behind_links(links: &[(&str, &str)], read_only: &[&str], scri
 }
 
 #[tokio::test]
-async fn what_links_in_a_read_only_directory_lead_to_is_read_only() {
+async fn link_targets_of_a_read_only_directory_are_read_only() {
     let links = [
         (".config/git/config", "../../dots/gitconfig"),
         (".config/fish/conf.d", "../../dots/conf.d"),
         ("dots/conf.d/b.fish", "../../real/zshrc"),
-        // These neither fail the shell nor close more than is meant.
+        // These links must not make the shell fail or close more than intended.
         (".config/fish/home", "../.."),
         (".config/fish/loop", "loop"),
         (".config/fish/none", "/dev/null"),
@@ -602,7 +608,7 @@ async fn what_links_in_a_read_only_directory_lead_to_is_read_only() {
 }
 
 #[tokio::test]
-async fn links_on_the_way_to_what_is_read_only_cannot_be_replaced() {
+async fn links_on_the_path_to_a_read_only_file_cannot_be_replaced() {
     let links = [
         (".zshrc", "links/zl"),
         ("links/zl", "../real/zshrc"),

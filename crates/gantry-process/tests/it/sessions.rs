@@ -1,4 +1,4 @@
-//! Sessions: fed, polled, paged, ended, retained.
+//! Sessions: input, polling, paging, ending, retention.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ async fn finish(bench: &Bench, id: SessionId) -> gantry_process::Finished {
 }
 
 #[tokio::test]
-async fn a_session_is_fed_until_its_input_is_closed() {
+async fn session_reads_stdin_until_it_is_closed() {
     let bench = bench();
     let id = start(&bench, "while read -r line; do echo \"got $line\"; done; echo eof").await;
     assert_eq!(bench.processes.write(id, b"one\n").await.unwrap(), Written { bytes: 4, complete: true });
@@ -36,7 +36,7 @@ async fn a_session_is_fed_until_its_input_is_closed() {
 }
 
 #[tokio::test]
-async fn writing_to_a_command_that_does_not_read_comes_back() {
+async fn write_to_a_command_that_does_not_read_returns() {
     let bench = bench_with(|options| options.stdin_timeout = Duration::from_millis(200));
     let id = start(&bench, "sleep 300").await;
     let begun = Instant::now();
@@ -53,7 +53,7 @@ async fn writing_to_a_command_that_does_not_read_comes_back() {
 }
 
 #[tokio::test]
-async fn a_poll_returns_with_news_or_when_its_time_is_over() {
+async fn poll_returns_on_output_or_timeout() {
     let bench = bench();
     let id = start(&bench, "sleep 0.3; echo news; sleep 0.5; exit 4").await;
     let begun = Instant::now();
@@ -67,11 +67,11 @@ async fn a_poll_returns_with_news_or_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_million_lines_are_paged_by_stable_numbers() {
+async fn million_lines_are_paged_by_stable_numbers() {
     let bench = bench();
     let count = soak(10_000_000, 1_000_000) as u64;
     let id = start(&bench, &format!("seq 0 {}; printf 'no newline'", count - 1)).await;
-    // Pages read while it grows show what they show at the end.
+    // Pages read while the log grows equal the pages at the end.
     let early = bench.processes.log(id, 0, 3).await.unwrap();
     let finished = finish(&bench, id).await;
     assert_eq!(finished.stdout.text.chars().count(), 200_000);
@@ -94,7 +94,7 @@ async fn a_million_lines_are_paged_by_stable_numbers() {
 }
 
 #[tokio::test]
-async fn a_page_stays_small_and_says_so_when_a_line_does_not_fit() {
+async fn page_stays_small_and_marks_a_cut_line() {
     let bench = bench();
     let id = start(&bench, "printf 'a\\r\\n\\nb\\n'; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end")
         .await;
@@ -111,9 +111,9 @@ async fn a_page_stays_small_and_says_so_when_a_line_does_not_fit() {
     assert_eq!((page.lines.as_slice(), page.total_lines), (["end".to_owned()].as_slice(), 5));
 }
 
-/// Long after its log is full a session still shows what it does now.
+/// A session whose log is full still shows its newest output.
 #[tokio::test]
-async fn a_full_log_does_not_freeze_the_tail_nor_the_news() {
+async fn full_log_still_updates_tail_and_polls() {
     let bench = bench_with(|options| options.max_log_bytes = 1_000);
     let id = start(&bench, "seq 1000000; while read -r line; do echo \"got $line\"; done").await;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -134,9 +134,9 @@ async fn a_full_log_does_not_freeze_the_tail_nor_the_news() {
     bench.processes.shutdown().await;
 }
 
-/// A tail read while the ring turns is a piece of the output, never a mixture.
+/// A tail read while the ring is overwritten is one contiguous piece of the output.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tail_is_whole_while_the_output_races_past() {
+async fn tail_is_contiguous_while_output_continues() {
     let bench = bench_with(|options| options.max_log_bytes = 1_000);
     let id = start(&bench, "seq 100000000 199999999").await;
     let deadline = Instant::now() + Duration::from_millis(soak(10_000, 1_000) as u64);
@@ -155,7 +155,7 @@ async fn the_tail_is_whole_while_the_output_races_past() {
 }
 
 #[tokio::test]
-async fn logs_together_stay_within_their_space() {
+async fn logs_together_stay_within_the_disk_budget() {
     const MIB: u64 = 1 << 20;
     let bench = bench_with(|options| options.max_total_log_bytes = 40 * MIB);
     let mut ids = Vec::new();
@@ -164,14 +164,14 @@ async fn logs_together_stay_within_their_space() {
         finish(&bench, id).await;
         ids.push(id);
     }
-    // Half of the space is for finished ones: the three newest.
+    // Half of the space is for finished logs, which is enough for the three newest.
     eventually(Duration::from_secs(5), "the oldest are gone", || !bench.processes.knows(ids[1])).await;
     assert_eq!(
         ids.iter().map(|id| bench.processes.knows(*id)).collect::<Vec<_>>(),
         [false, false, true, true, true]
     );
     assert_eq!(logs(&bench), 3);
-    // What is left is not enough for a whole log, but 16 MiB are always granted.
+    // The remaining space is less than a whole log, but 16 MiB are always granted.
     let id = start(&bench, "head -c 20000000 /dev/zero; echo end").await;
     let finished = finish(&bench, id).await;
     assert_eq!(
@@ -182,7 +182,7 @@ async fn logs_together_stay_within_their_space() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_newest_first_and_forgotten_in_time() {
+async fn sessions_are_listed_newest_first_and_expire() {
     let bench = bench_with(|options| {
         options.retention = Duration::from_millis(400);
         options.max_sessions = 2;
@@ -214,14 +214,14 @@ fn logs(bench: &Bench) -> usize {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_start_leaves_nothing_behind() {
+async fn session_that_cannot_start_leaves_nothing() {
     let bench = bench();
     assert!(bench.processes.start(bench.command("/nonexistent", &[])).await.is_err());
     assert_eq!((logs(&bench), bench.processes.list().await.unwrap().len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_session_has_a_timeout_of_its_own() {
+async fn session_timeout_is_enforced() {
     let bench = bench();
     let mut command = bench.shell("echo begun; sleep 300");
     command.timeout = Some(Duration::from_millis(200));
@@ -232,7 +232,7 @@ async fn a_session_has_a_timeout_of_its_own() {
 
 /// Finished sessions are kept for half an hour, and there may be many of them.
 #[tokio::test]
-async fn a_finished_session_holds_no_descriptor() {
+async fn finished_session_holds_no_descriptor() {
     let directory = tempfile::tempdir().unwrap();
     let surviving = crate::support::recover(directory.path()).await;
     let bench = bench();
@@ -249,7 +249,8 @@ async fn a_finished_session_holds_no_descriptor() {
             assert!(matches!(waited, Waited::Finished(_)), "{waited:?}");
             started.push(id);
         }
-        // The last one closes its own just after its end is known; a spare keeper has a socket.
+        // The last session closes its descriptor just after its exit is known. A spare keeper has a
+        // socket.
         eventually(Duration::from_secs(60), "30 sessions hold descriptors", || descriptors() < before + 10)
             .await;
         for (number, id) in started.into_iter().enumerate() {
@@ -261,10 +262,10 @@ async fn a_finished_session_holds_no_descriptor() {
     }
 }
 
-/// Somebody sets a limit on the size of the keeper's files, which by default ends a process that writes.
+/// The test limits the size of the keeper's files. By default this ends a process that writes.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_keeper_survives_a_limit_on_the_size_of_files() {
+async fn keeper_survives_a_file_size_limit() {
     const SIGXFSZ: i32 = 25;
     let bench = bench();
     let id = start(
@@ -282,6 +283,6 @@ async fn a_keeper_survives_a_limit_on_the_size_of_files() {
     bench.processes.write(id, b"go\n").await.unwrap();
     let ended = finish(&bench, id).await.ended;
     assert!(!ended.keeper_lost && ended.log_error.is_some(), "{ended:?}");
-    // The command itself has the default.
+    // The command itself has the default behaviour.
     assert_eq!(ended.exit.signal.map(|signal| signal.0), Some(SIGXFSZ), "{ended:?}");
 }

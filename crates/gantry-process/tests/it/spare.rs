@@ -1,4 +1,4 @@
-//! The keeper started ahead: used once, replaced when it dies, gone with the engine.
+//! The spare keeper is used once, replaced when it dies, and ends with the engine.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bench, bench, keeper};
 
-/// The one the engine started, which is the guard above the command's keeper.
+/// Returns the PID of the process that the engine started, which is the guard above the command's
+/// keeper.
 async fn keeper_of(bench: &Bench) -> String {
     let command = bench.shell("cut -d' ' -f4 /proc/$PPID/stat");
     bench.processes.run(command, CancellationToken::new()).await.unwrap().stdout.text.trim().to_owned()
 }
 
-/// Living children of this process that run the keeper.
+/// Lists living children of this process that run the keeper.
 fn keepers() -> Vec<i32> {
     let name = keeper();
     let children = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
@@ -36,36 +37,36 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn each_command_takes_the_spare_and_leaves_another() {
+async fn each_command_uses_the_spare_and_a_new_one_starts() {
     let bench = bench();
     keeper_of(&bench).await;
     for _ in 0..3 {
-        until("a spare waits", || keepers().len() == 1).await;
+        until("a spare is ready", || keepers().len() == 1).await;
         let spare = keepers()[0].to_string();
         assert_eq!(keeper_of(&bench).await, spare);
     }
 }
 
 #[tokio::test]
-async fn a_spare_that_died_is_no_loss() {
+async fn dead_spare_is_replaced() {
     let bench = bench();
     keeper_of(&bench).await;
-    until("a spare waits", || keepers().len() == 1).await;
+    until("a spare is ready", || keepers().len() == 1).await;
     let spare = keepers()[0];
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(spare).unwrap(),
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    until("it is dead", || keepers().is_empty()).await;
+    until("the spare is dead", || keepers().is_empty()).await;
     assert_ne!(keeper_of(&bench).await, spare.to_string());
 }
 
 #[tokio::test]
-async fn the_spare_goes_with_the_engine() {
+async fn spare_ends_with_the_engine() {
     let bench = bench();
     keeper_of(&bench).await;
-    until("a spare waits", || keepers().len() == 1).await;
+    until("a spare is ready", || keepers().len() == 1).await;
     bench.processes.shutdown().await;
     until("no keeper is left", || keepers().is_empty()).await;
 }

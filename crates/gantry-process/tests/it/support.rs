@@ -1,4 +1,4 @@
-//! What every test here needs: an engine in a scratch directory, a shell, and eyes on the process table.
+//! Test helpers: an engine in a scratch directory, a shell, and functions on the process table.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ pub(crate) fn bench_with(change: impl FnOnce(&mut ProcessesOptions)) -> Bench {
     Bench { processes: Processes::new(options), directory }
 }
 
-/// An engine whose detached sessions outlive it, after whoever was there before.
+/// Creates an engine whose detached sessions outlive it, and which adopts those of the previous
+/// engine.
 pub(crate) async fn recover(log_dir: &Path) -> Processes {
     recover_with(log_dir, |_| {}).await
 }
@@ -51,14 +52,14 @@ impl Bench {
     }
 }
 
-/// A word that no other process has in its arguments.
+/// Returns a word that no other process has in its arguments.
 pub(crate) fn marker() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("gantry-marker-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Processes whose arguments contain the marker, zombies included as long as they show arguments.
+/// Lists processes whose arguments contain the marker. Zombies count while they show arguments.
 pub(crate) fn survivors(marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -73,7 +74,7 @@ pub(crate) fn survivors(marker: &str) -> Vec<String> {
     found
 }
 
-/// Children of this process that ended and were not reaped.
+/// Lists children of this process that ended and were not reaped.
 pub(crate) fn zombies() -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
@@ -93,7 +94,7 @@ pub(crate) fn assert_clean(marker: &str) {
     assert_eq!(zombies(), Vec::<String>::new());
 }
 
-/// For what happens aside, such as the end of a dropped call.
+/// Waits for something that happens in another task, such as the end of a dropped call.
 pub(crate) async fn eventually(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
@@ -102,12 +103,12 @@ pub(crate) async fn eventually(limit: Duration, what: &str, mut holds: impl FnMu
     }
 }
 
-/// The size of a long test: all of it with `GANTRY_SOAK=1`, a small part otherwise.
+/// Returns the size of a long test: `full` with `GANTRY_SOAK=1`, otherwise `quick`.
 pub(crate) fn soak(full: usize, quick: usize) -> usize {
     if std::env::var("GANTRY_SOAK").is_ok_and(|value| value == "1") { full } else { quick }
 }
 
-/// A small generator with its seed printed; `GANTRY_SEED` repeats a run.
+/// `Random` is a small generator that prints its seed. `GANTRY_SEED` repeats a run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -127,7 +128,7 @@ impl Random {
     }
 }
 
-/// Whether a process runs whose first argument is the marker.
+/// Reports whether a process runs whose first argument is the marker.
 pub(crate) fn running(marker: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         std::fs::read(entry.path().join("cmdline"))

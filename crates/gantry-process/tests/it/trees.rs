@@ -1,4 +1,4 @@
-//! Whatever a command leaves behind is gone, and reaped, when the call comes back.
+//! Whatever a command leaves behind is gone, and reaped, when the call returns.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use crate::support::{
     Bench, Random, assert_clean, bench, eventually, keeper, marker, running, soak, survivors, zombies,
 };
 
-/// Ways to get away from a group kill. `SLEEP` becomes a process that shows the marker as its name.
+/// Ways to escape a kill of the process group. `SLEEP` becomes a process that has the marker as its
+/// name.
 const TREES: &[(&str, &str)] = &[
     ("child", "(SLEEP) &"),
     ("double fork", "( ( (SLEEP) & ) & )"),
@@ -19,7 +20,7 @@ const TREES: &[(&str, &str)] = &[
     ("setsid twice", "setsid -f setsid -f bash -c 'SLEEP'"),
     ("nohup", "nohup bash -c 'SLEEP' >/dev/null 2>&1 &"),
     ("daemon", "setsid -f bash -c 'cd /; SLEEP' </dev/null >/dev/null 2>&1"),
-    ("deaf to TERM", "trap '' TERM; (SLEEP) &"),
+    ("ignores SIGTERM", "trap '' TERM; (SLEEP) &"),
     ("deaf daemon", "trap '' TERM HUP INT; setsid -f bash -c 'SLEEP' </dev/null >/dev/null 2>&1"),
     ("stopped", "(SLEEP) & sleep 0.05; kill -STOP $!"),
     ("pipe in between", "(SLEEP) | (SLEEP) &"),
@@ -57,7 +58,7 @@ const ENDS: &[End] = &[
     End::SessionEndsByItself,
 ];
 
-/// The grace of 250 ms, and what a busy machine with two cores needs on top.
+/// The grace period of 250 ms, plus what a busy machine with two cores needs.
 const IN_TIME: Duration = Duration::from_millis(250 + 1_500);
 
 async fn check(bench: &Bench, tree: &str, end: End) {
@@ -92,7 +93,7 @@ async fn check(bench: &Bench, tree: &str, end: End) {
             let cancel = CancellationToken::new();
             let run = processes.run(command, cancel.clone());
             let cancelling = async {
-                eventually(Duration::from_secs(10), "the tree stands", || running(&marker)).await;
+                eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
                 cancel.cancel();
                 Instant::now()
             };
@@ -104,8 +105,8 @@ async fn check(bench: &Bench, tree: &str, end: End) {
         End::Drop => {
             let run = processes.run(command, CancellationToken::new());
             tokio::select! {
-                _ = run => panic!("it ended by itself"),
-                () = eventually(Duration::from_secs(10), "the tree stands", || running(&marker)) => {}
+                _ = run => panic!("the command ended by itself"),
+                () = eventually(Duration::from_secs(10), "the tree is running", || running(&marker)) => {}
             }
             eventually(IN_TIME, "everything is gone", || {
                 survivors(&marker).is_empty() && zombies().is_empty()
@@ -114,7 +115,7 @@ async fn check(bench: &Bench, tree: &str, end: End) {
         }
         End::SessionKilled | End::SessionTerminated => {
             let id = processes.start(command).await.unwrap();
-            eventually(Duration::from_secs(10), "the tree stands", || running(&marker)).await;
+            eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
             let begun = Instant::now();
             if matches!(end, End::SessionKilled) {
                 assert!(processes.kill(id).await.unwrap());
@@ -192,7 +193,7 @@ async fn nothing_survives_the_engine() {
                 .stdout(std::process::Stdio::null())
                 .spawn()
                 .unwrap();
-            eventually(Duration::from_secs(10), "the tree stands", || running(&marker)).await;
+            eventually(Duration::from_secs(10), "the tree is running", || running(&marker)).await;
             engine.kill().unwrap();
             engine.wait().unwrap();
             eventually(IN_TIME, "everything is gone", || survivors(&marker).is_empty()).await;
@@ -200,9 +201,9 @@ async fn nothing_survives_the_engine() {
     }
 }
 
-/// Without its keeper a tree is orphaned, and still nothing of it is there when the call comes back.
+/// Without its keeper a tree is orphaned, but nothing of it is left when the call returns.
 #[tokio::test]
-async fn a_killed_keeper_is_reported_and_its_command_ended() {
+async fn killed_keeper_is_reported_and_its_command_ended() {
     let bench = bench();
     for (name, tree) in TREES {
         println!("{name}");
@@ -216,37 +217,38 @@ async fn a_killed_keeper_is_reported_and_its_command_ended() {
     }
 }
 
-/// Neither another command's tree nor a child of the program around the engine is taken for an orphan.
+/// The engine must not take another command's tree, or a child of the program around it, for an
+/// orphan.
 #[tokio::test]
-async fn a_lost_keeper_takes_nobody_else_along() {
+async fn lost_keeper_ends_no_other_process() {
     let bench = bench();
     let (ours, others) = (marker(), marker());
-    let beside = script("setsid -f bash -c 'SLEEP'; ( ( (SLEEP) & ) & )", &others, "sleep 300");
-    let beside = bench.processes.start(bench.shell(&beside)).await.unwrap();
+    let other = script("setsid -f bash -c 'SLEEP'; ( ( (SLEEP) & ) & )", &others, "sleep 300");
+    let other = bench.processes.start(bench.shell(&other)).await.unwrap();
     let mut stranger = std::process::Command::new("setsid").args(["sleep", "300"]).spawn().unwrap();
-    // By their own name; the shells that start them only mention it.
+    // Matches processes by their own name. The shells that start them only mention it.
     let sleepers = || -> Vec<String> {
         survivors(&others).into_iter().filter(|line| line.contains(&format!(": {others}"))).collect()
     };
-    eventually(Duration::from_secs(10), "the other tree stands", || sleepers().len() == 2).await;
-    let standing = sleepers();
+    eventually(Duration::from_secs(10), "the other tree is running", || sleepers().len() == 2).await;
+    let before = sleepers();
     for _ in 0..5 {
         let script = script("setsid -f bash -c 'SLEEP'", &ours, "sleep 0.1; kill -KILL $PPID; sleep 300");
         let lost = bench.processes.run(bench.shell(&script), CancellationToken::new()).await.unwrap();
         assert!(lost.ended.keeper_lost);
         assert_clean(&ours);
     }
-    assert_eq!(sleepers(), standing);
+    assert_eq!(sleepers(), before);
     assert!(stranger.try_wait().unwrap().is_none());
-    assert!(bench.processes.kill(beside).await.unwrap());
+    assert!(bench.processes.kill(other).await.unwrap());
     assert_clean(&others);
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }
 
-/// A guard is nobody's business either: without it the keeper does its work, and reports.
+/// Without its guard the keeper still does its work and reports.
 #[tokio::test]
-async fn a_killed_guard_is_no_loss() {
+async fn killed_guard_does_not_affect_the_command() {
     let bench = bench();
     let marker = marker();
     let end = "kill -KILL $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.1; exit 3";
@@ -256,9 +258,9 @@ async fn a_killed_guard_is_no_loss() {
     assert_clean(&marker);
 }
 
-/// A keeper that does not answer is killed, and its tree with it.
+/// A keeper that does not answer is killed together with its tree.
 #[tokio::test]
-async fn a_stopped_keeper_is_given_up_and_its_command_ended() {
+async fn stopped_keeper_is_given_up_and_its_command_ended() {
     let bench = bench();
     let marker = marker();
     let script = script("setsid -f bash -c 'SLEEP'", &marker, "kill -STOP $PPID; sleep 300");
@@ -270,7 +272,7 @@ async fn a_stopped_keeper_is_given_up_and_its_command_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_side_by_side_leave_each_other_alone() {
+async fn concurrent_commands_do_not_affect_each_other() {
     let bench = bench();
     let long = bench.shell("setsid -f sleep 0.01; sleep 1.5; echo done");
     let long = bench.processes.run(long, CancellationToken::new());
@@ -281,14 +283,14 @@ async fn commands_side_by_side_leave_each_other_alone() {
             assert!(bench.processes.run(command, CancellationToken::new()).await.unwrap().ended.timed_out);
         }
     };
-    let several = twelve_beside(short, &bench);
+    let several = run_twelve_commands_during(short, &bench);
     let (long, ()) = tokio::join!(long, several);
     let long = long.unwrap();
     assert_eq!((long.ended.exit.code, long.stdout.text.as_str()), (Some(0), "done\n"));
 }
 
-/// Twelve commands at once, each with its own output and code, beside `other`.
-async fn twelve_beside(other: impl Future<Output = ()>, bench: &Bench) {
+/// Runs twelve commands at once, each with its own output and code, while `other` runs.
+async fn run_twelve_commands_during(other: impl Future<Output = ()>, bench: &Bench) {
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..12 {
         let command =
@@ -315,9 +317,9 @@ async fn random_trees_never_survive() {
     }
 }
 
-/// The grace is only spent on those who need it.
+/// Only processes that ignore SIGTERM use up the grace period.
 #[tokio::test]
-async fn nobody_waits_for_nothing() {
+async fn grace_period_is_skipped_when_not_needed() {
     let bench = bench();
     let begun = Instant::now();
     for _ in 0..10 {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gantry_files::{Named, NamedOptions, Scope};
+use gantry_files::{FindByName, FoundFiles, Scope};
 use gantry_tool::{Call, Capability, Label, Text, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,7 +87,7 @@ struct Batch<'a> {
     scope: Scope,
     pattern: NamePattern,
     task: Task<'a>,
-    found: Named,
+    found: FoundFiles,
 }
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
@@ -139,7 +139,7 @@ fn prepare<'a>(
 
 fn moved(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     plan: plan::Plan,
     [done, would]: [&str; 2],
     dry_run: bool,
@@ -200,7 +200,7 @@ fn find(
     limits: Limits,
     skip: &dyn Fn(&Path) -> bool,
     stop: &dyn Fn() -> bool,
-) -> Result<Named, ToolError> {
+) -> Result<FoundFiles, ToolError> {
     let (looked_at, cancelled) = (Cell::new(0), AtomicBool::new(false));
     let look = || {
         looked_at.set(looked_at.get() + 1);
@@ -220,14 +220,14 @@ fn find(
         look();
         skip(path)
     };
-    let options = NamedOptions {
+    let options = FindByName {
         wanted: &wanted,
         skip: &skip,
         depth: MAX_DEPTH,
         limit: limits.files,
         cancelled: &cancelled,
     };
-    let found = scope.named(directory, options);
+    let found = scope.find_by_name(directory, options);
     if looked_at.get() <= limits.looked_at && !found.as_ref().is_ok_and(|found| found.truncated) {
         return found.map_err(file_error);
     }

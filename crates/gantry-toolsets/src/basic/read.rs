@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::FileError;
-use gantry_files::window::{Start, Window, WindowAsk, window};
+use gantry_files::window::{Start, Window, WindowRequest, window};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
             0.. => Start::Line(input.offset.unsigned_abs().saturating_sub(1)),
             _ => Start::FromEnd(input.offset.unsigned_abs()),
         };
-        let ask = WindowAsk { start, limit: input.limit, max_bytes: MAX_BYTES };
+        let ask = WindowRequest { start, limit: input.limit, max_bytes: MAX_BYTES };
         let file =
             ctx.state.free(&ctx.call)?.open(&input.path).map_err(|err| read_error(err, &input.path))?;
         let window = window(&file, &ask, cancelled).map_err(file_error)?;

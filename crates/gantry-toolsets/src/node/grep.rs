@@ -228,8 +228,8 @@ mod tests {
     async fn bad_patterns_and_places_are_errors() {
         let bench = Bench::new();
         for (input, part) in [
-            (json!({"pattern": "("}), "pattern is no regular expression"),
-            (json!({"pattern": "x", "include": "["}), "include `[` is no glob"),
+            (json!({"pattern": "("}), "invalid regular expression"),
+            (json!({"pattern": "x", "include": "["}), "invalid include glob `[`"),
             (json!({"pattern": "x", "include": "a/b"}), "contains a slash"),
             (json!({"pattern": "x", "path": "missing"}), "no such file or directory: missing"),
         ] {

@@ -2,13 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gantry_process::EndReport;
+use gantry_process::ExitReport;
 use gantry_protocol::ProcessEnd;
 
 use super::CommandNote;
 
 /// What a gateway is told of a command that `Bash` left in the background.
-pub fn process_end(report: &EndReport) -> ProcessEnd {
+pub fn process_end(report: &ExitReport) -> ProcessEnd {
     let note = CommandNote::parse(&report.note);
     let (command, principal, agent) = match note {
         Some(note) => (note.command, note.principal, note.agent),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use base64::Engine;
-use gantry_files::window::{Start, Window, WindowAsk, window, window_at_hand};
+use gantry_files::window::{Start, Window, WindowRequest, window, window_if_cached};
 use gantry_files::{FileError, OpenFile};
 use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
@@ -104,15 +104,15 @@ pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {
     let file = ctx.state.free(&ctx.call)?.open(&input.path).map_err(file_error)?;
     // Another thread would take longer to wake up.
-    if let Some(window) = window_at_hand(&file, &input.ask()) {
+    if let Some(window) = window_if_cached(&file, &input.ask()) {
         return Ok(Output::Text(numbered(&file, window)));
     }
     blocking(&ctx, move |_, cancelled| read(&file, &input, cancelled)).await
 }
 
 impl Input {
-    fn ask(&self) -> WindowAsk {
-        WindowAsk { start: Start::Line(self.offset), limit: self.limit, max_bytes: MAX_TEXT_BYTES }
+    fn ask(&self) -> WindowRequest {
+        WindowRequest { start: Start::Line(self.offset), limit: self.limit, max_bytes: MAX_TEXT_BYTES }
     }
 }
 

@@ -69,7 +69,7 @@ async fn a_command_that_yielded_survives_and_its_end_is_told() {
     let input = json!({"command": "read -r line; echo \"$line\"; exit 2", "yieldMs": 50});
     let id = bench.call_as(bench.agent_call("a"), "Bash", input).await.unwrap()["sessionId"].clone();
     let bench = bench.restart().await;
-    let mut ends = bench.processes.ends();
+    let mut ends = bench.processes.exit_reports();
     act(&bench, bench.agent_call("a"), "submit", &id, json!({"data": "end"})).await.unwrap();
     let end = tokio::time::timeout(Duration::from_secs(10), ends.next()).await.unwrap().unwrap();
     assert_eq!(
@@ -90,6 +90,6 @@ async fn a_command_that_was_waited_for_leaves_nothing() {
     }
     let folders = std::fs::read_dir(bench.data().join("processes/sessions")).unwrap().flatten();
     assert_eq!(folders.filter(|entry| entry.path().is_dir()).count(), 0);
-    let mut ends = bench.processes.ends();
+    let mut ends = bench.processes.exit_reports();
     assert!(tokio::time::timeout(Duration::from_millis(200), ends.next()).await.is_err());
 }

@@ -303,7 +303,7 @@ mod tests {
             "tavilyKey": "two words", "braveKey": "line\nbreak", "searxngUrl": "ftp://x", "order": ["brave", "brave"]}}}));
         let told = wrong.unwrap_err();
         for part in [
-            "web.allowedHosts: \"a b\" is no host",
+            "web.allowedHosts: \"a b\" is not a valid host",
             "web.allowedRanges: \"x\" is no range",
             "web.search.tavilyKey: is no key",
             "web.search.braveKey: is no key",

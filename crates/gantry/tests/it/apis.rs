@@ -100,7 +100,7 @@ fn bad_secrets_are_refused_and_the_wrong_key_is_told() {
     let world = world();
     for (args, value, expected) in [
         (vec!["secrets", "set", "A"], VALUE, "--host"),
-        (vec!["secrets", "set", "A", "--host", "https://x"], VALUE, "is no host"),
+        (vec!["secrets", "set", "A", "--host", "https://x"], VALUE, "is not a valid host"),
         (vec!["secrets", "set", "A", "--host", "*.com"], VALUE, "half the Internet"),
         (vec!["secrets", "set", "1A", "--host", "x.example"], VALUE, "cannot name a secret"),
         (vec!["secrets", "set", "A", "--host", "x.example"], "sh0rt", "shorter than 8"),

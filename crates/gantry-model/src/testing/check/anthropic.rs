@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::super::speak::sign;
-use super::{Found, check_tools, is_plain, list};
+use super::super::encode_turn::sign;
+use super::{Violations, check_tools, is_plain, list};
 use crate::testing::{Heard, Script};
 
 const MAX_MARKS: usize = 4;
 
-pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found) {
+pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Violations) {
     let body = &heard.body;
     let bearer = heard.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let key = heard.header("x-api-key").or(bearer);
@@ -50,7 +50,7 @@ pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found)
             found.rule(fits, || "eager_input_streaming: extra inputs are not permitted".into());
         }
         if tool.get("type").is_some() {
-            found.rule(script.first_party, || "there are no server tools here".into());
+            found.rule(script.first_party, || "server tools are not supported".into());
         }
     }
     let marks = body.to_string().matches("\"cache_control\":").count();
@@ -65,7 +65,7 @@ fn is_text(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut Found) {
+fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut Violations) {
     found.rule(!messages.is_empty(), || "there are no messages".into());
     let mut expected = "user";
     let mut open: Vec<&str> = Vec::new();
@@ -83,7 +83,7 @@ fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut
             found.rule(answers == 1, || format!("messages.{at}: {answers} tool_result for tool_use {id}"));
         }
         for id in &results {
-            found.rule(open.contains(id), || format!("messages.{at}: tool_result of {id}, which is no call"));
+            found.rule(open.contains(id), || format!("messages.{at}: tool_result of {id} without a call"));
         }
         let first_other = content.iter().position(|block| block["type"] != "tool_result");
         let last_result = content.iter().rposition(|block| block["type"] == "tool_result");
@@ -107,7 +107,7 @@ fn check_messages(messages: &[Value], model: &str, thinking: &Value, found: &mut
     found.rule(open.is_empty(), || format!("nothing answers the calls {open:?}"));
 }
 
-fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Found) {
+fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Violations) {
     let kind = block["type"].as_str().unwrap_or_default();
     let whose = match kind {
         "text" => role,
@@ -126,19 +126,19 @@ fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Fo
         }
         "tool_use" => {
             found.rule(is_plain(block["id"].as_str(), 256), || {
-                format!("messages.{at}: {} is no id", block["id"])
+                format!("messages.{at}: {} is not a valid id", block["id"])
             });
             let name = block["name"].as_str();
-            found.rule(is_plain(name, 128), || format!("messages.{at}: {name:?} is no tool's name"));
+            found.rule(is_plain(name, 128), || format!("messages.{at}: {name:?} is not a valid tool name"));
             found.rule(block["input"].is_object(), || {
-                format!("messages.{at}: the input of {name:?} is no object")
+                format!("messages.{at}: the input of {name:?} must be an object")
             });
         }
         "tool_result" => {
             let content = list(&block["content"]);
             let fits = |part: &Value| is_text(part) || part["type"] == "image";
             found.rule(!content.is_empty() && content.iter().all(fits), || {
-                format!("messages.{at}: a tool_result is empty, or holds what none may")
+                format!("messages.{at}: a tool_result is empty or has invalid content")
             });
         }
         "thinking" => {
@@ -157,8 +157,8 @@ fn check_block(block: &Value, role: &str, model: &str, at: usize, found: &mut Fo
         }
         "web_search_tool_result" => {
             let whole = list(&block["content"]).iter().all(|found| found["encrypted_content"].is_string());
-            found.rule(whole, || format!("messages.{at}: a search's results are not as they came"));
+            found.rule(whole, || format!("messages.{at}: a search's results were changed"));
         }
-        other => found.rule(false, || format!("messages.{at}: there are no {other:?} blocks")),
+        other => found.rule(false, || format!("messages.{at}: unknown block type {other:?}")),
     }
 }

@@ -1,11 +1,11 @@
-//! The rules of chat completions, as the strictest of the servers have them.
+//! The rules of chat completions, as in the strictest servers.
 
 use serde_json::Value;
 
-use super::{Found, check_tools, is_plain, list};
+use super::{Violations, check_tools, is_plain, list};
 use crate::testing::{Heard, Script};
 
-pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found) {
+pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Violations) {
     let body = &heard.body;
     let bearer = format!("Bearer {}", script.key());
     found.rule(heard.header("authorization") == Some(&bearer), || "authorization is not the key".into());
@@ -19,14 +19,14 @@ pub(in super::super) fn check(heard: &Heard, script: &Script, found: &mut Found)
     let options = &body["stream_options"];
     found.rule(options["include_usage"] == true, || "stream_options.include_usage is not true".into());
     let tools = list(&body["tools"]);
-    found.rule(tools.iter().all(|tool| tool["type"] == "function"), || "a tool is no function".into());
+    found.rule(tools.iter().all(|tool| tool["type"] == "function"), || "a tool must be a function".into());
     found.rule(body["tools"].is_null() || !tools.is_empty(), || "tools is an empty list".into());
     let functions = tools.iter().map(|tool| &tool["function"]);
     check_tools(functions.map(|function| (&function["name"], &function["parameters"])), 64, found);
     check_messages(list(&body["messages"]), found);
 }
 
-fn check_messages(messages: &[Value], found: &mut Found) {
+fn check_messages(messages: &[Value], found: &mut Violations) {
     found.rule(!messages.is_empty(), || "there are no messages".into());
     let mut open: Vec<&str> = Vec::new();
     let mut before = "";
@@ -41,18 +41,19 @@ fn check_messages(messages: &[Value], found: &mut Found) {
                 let id = message["tool_call_id"].as_str().unwrap_or_default();
                 let known = open.iter().position(|call| *call == id);
                 found.rule(known.is_some(), || {
-                    format!("messages.{at}: a result of {id:?}, which is no open call")
+                    format!("messages.{at}: a result of {id:?} without an open call")
                 });
                 if let Some(at) = known {
                     open.remove(at);
                 }
                 found.rule(content.as_str().is_some_and(|text| !text.is_empty()), || {
-                    format!("messages.{at}: a result is no text")
+                    format!("messages.{at}: a result must be text")
                 });
             }
             "user" | "assistant" => {
                 found.rule(open.is_empty(), || format!("messages.{at}: nothing answers the calls {open:?}"));
-                // After results a user may go on: there is no other place for images.
+                // After results a user message may follow, because there is no other place for
+                // images.
                 found.rule(before != role, || format!("messages.{at}: {role} twice in a row"));
                 if role == "user" {
                     check_content(content, at, found);
@@ -60,14 +61,14 @@ fn check_messages(messages: &[Value], found: &mut Found) {
                     open = check_assistant(message, at, found);
                 }
             }
-            other => found.rule(false, || format!("messages.{at}: there is no role {other:?}")),
+            other => found.rule(false, || format!("messages.{at}: unknown role {other:?}")),
         }
         before = role;
     }
     found.rule(open.is_empty(), || format!("nothing answers the calls {open:?}"));
 }
 
-fn check_content(content: &Value, at: usize, found: &mut Found) {
+fn check_content(content: &Value, at: usize, found: &mut Violations) {
     let fits = match content {
         Value::String(text) => !text.trim().is_empty(),
         Value::Array(parts) => {
@@ -82,16 +83,16 @@ fn check_content(content: &Value, at: usize, found: &mut Found) {
         }
         _ => false,
     };
-    found.rule(fits, || format!("messages.{at}: the content is empty, or holds what none may"));
+    found.rule(fits, || format!("messages.{at}: the content is empty or has invalid content"));
 }
 
-fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Found) -> Vec<&'a str> {
+fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Violations) -> Vec<&'a str> {
     let calls = list(&message["tool_calls"]);
     let says = message["content"].as_str().is_some_and(|text| !text.is_empty());
     let text = message["content"].is_string() || message["content"].is_null();
-    found.rule(text, || format!("messages.{at}: the content is no text"));
+    found.rule(text, || format!("messages.{at}: the content must be text"));
     found.rule(says || !calls.is_empty(), || {
-        format!("messages.{at}: an assistant that neither says nor calls")
+        format!("messages.{at}: an assistant message without text and calls")
     });
     let mut open = Vec::new();
     for call in calls {
@@ -101,12 +102,14 @@ fn check_assistant<'a>(message: &'a Value, at: usize, found: &mut Found) -> Vec<
         });
         found.rule(!open.contains(&id), || format!("messages.{at}: two calls have the id {id}"));
         open.push(id);
-        found.rule(call["type"] == "function", || format!("messages.{at}: a call is no function"));
+        found.rule(call["type"] == "function", || format!("messages.{at}: a call must be a function"));
         let name = call["function"]["name"].as_str();
-        found.rule(is_plain(name, 64), || format!("messages.{at}: {name:?} is no name of a function"));
+        found.rule(is_plain(name, 64), || format!("messages.{at}: {name:?} is not a valid function name"));
         let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
         let object = serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object());
-        found.rule(object, || format!("messages.{at}: the arguments of {name:?} are no object: {arguments}"));
+        found.rule(object, || {
+            format!("messages.{at}: the arguments of {name:?} must be an object: {arguments}")
+        });
     }
     open
 }

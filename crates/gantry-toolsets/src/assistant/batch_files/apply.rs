@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gantry_files::{FileError, Named, Scope};
+use gantry_files::{FileError, FoundFiles, Scope};
 use gantry_tool::ToolError;
 
 use super::plan::{Plan, Step};
@@ -12,7 +12,7 @@ use crate::machine::file_error;
 
 pub(super) fn moves(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     plan: &Plan,
     cancelled: &AtomicBool,
 ) -> Result<(), ToolError> {
@@ -72,7 +72,7 @@ mod tests {
     struct World {
         folder: tempfile::TempDir,
         scope: Scope,
-        found: Named,
+        found: FoundFiles,
     }
 
     /// A folder with files that hold their own names.
@@ -83,7 +83,7 @@ mod tests {
             std::fs::write(directory.join(name), name).unwrap();
         }
         let scope = Files::new(FilesOptions::default()).unwrap().free(&directory).unwrap();
-        World { folder, scope, found: Named { directory, ..Named::default() } }
+        World { folder, scope, found: FoundFiles { directory, ..FoundFiles::default() } }
     }
 
     impl World {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use gantry_files::{FileError, Named, NamedFile, Scope};
+use gantry_files::{FileError, FoundFile, FoundFiles, Scope};
 use gantry_tool::ToolError;
 
 use super::name_pattern::{NamePattern, NameTemplate};
@@ -32,11 +32,11 @@ pub(super) struct Step {
 
 pub(super) fn renames(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     pattern: &NamePattern,
     template: &NameTemplate,
 ) -> Result<Plan, ToolError> {
-    let target = |file: &NamedFile| {
+    let target = |file: &FoundFile| {
         let captures = pattern.captures(&file.name).unwrap_or_default();
         let name = template.fill(&captures);
         match problem_with(&name) {
@@ -47,7 +47,7 @@ pub(super) fn renames(
     checked(scope, found, None, target)
 }
 
-pub(super) fn moves(scope: &Scope, found: &Named, destination: &Path) -> Result<Plan, ToolError> {
+pub(super) fn moves(scope: &Scope, found: &FoundFiles, destination: &Path) -> Result<Plan, ToolError> {
     let real = scope.resolve(destination).map_err(file_error)?;
     match scope.open_dir(&real) {
         Ok(_) | Err(FileError::NotFound { .. }) => {}
@@ -70,9 +70,9 @@ fn problem_with(name: &str) -> Option<&'static str> {
 /// Gives every file its target and refuses them all if one cannot be used.
 fn checked(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     destination: Option<PathBuf>,
-    target: impl Fn(&NamedFile) -> Result<PathBuf, String>,
+    target: impl Fn(&FoundFile) -> Result<PathBuf, String>,
 ) -> Result<Plan, ToolError> {
     let mut plan = Plan { destination, ..Plan::default() };
     let mut taken: HashMap<PathBuf, &Path> = HashMap::new();

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use gantry_files::Named;
+use gantry_files::FoundFiles;
 
 use super::plan::Plan;
 
 /// `Renamed 2 files in /dir:`, the files, and what was left alone.
-pub(super) fn moves(verb: &str, found: &Named, plan: &Plan) -> String {
+pub(super) fn moves(verb: &str, found: &FoundFiles, plan: &Plan) -> String {
     let count = files(plan.steps.len());
     let mut text = match &plan.destination {
         Some(destination) => {
@@ -33,7 +33,7 @@ pub(super) fn moves(verb: &str, found: &Named, plan: &Plan) -> String {
 pub(super) type Count<'a> = (usize, &'a str, &'a str);
 
 /// A last line about everything that matched, or could have, and was not touched; empty if there is nothing.
-pub(super) fn left_out(found: &Named, more: &[Count<'_>]) -> String {
+pub(super) fn left_out(found: &FoundFiles, more: &[Count<'_>]) -> String {
     let kinds = [
         (found.links, "symbolic link", "symbolic links"),
         (found.skipped, "sensitive path", "sensitive paths"),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gantry_files::edit::{EditError, Occurrences, edit};
 use gantry_files::text::{Ending, decode, with_ending};
-use gantry_files::{FileError, Named, Scope, UpdateOptions, diff};
+use gantry_files::{FileError, FoundFiles, Scope, UpdateOptions, diff};
 use gantry_tool::ToolError;
 
 use super::report::{files, left_out, shown};
@@ -40,7 +40,7 @@ struct Change {
 
 pub(super) fn run(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     texts: &Texts<'_>,
     dry_run: bool,
     cancelled: &AtomicBool,
@@ -54,7 +54,7 @@ pub(super) fn run(
 
 fn judge(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     texts: &Texts<'_>,
     dry_run: bool,
     cancelled: &AtomicBool,
@@ -121,7 +121,7 @@ fn contains(text: &str, find: &str) -> bool {
 
 fn apply(
     scope: &Scope,
-    found: &Named,
+    found: &FoundFiles,
     texts: &Texts<'_>,
     changes: &[Change],
     cancelled: &AtomicBool,
@@ -147,7 +147,7 @@ fn apply_one(scope: &Scope, texts: &Texts<'_>, change: &Change) -> Result<(), St
     Ok(())
 }
 
-fn failure(found: &Named, changes: &[Change], done: usize, problem: &str) -> ToolError {
+fn failure(found: &FoundFiles, changes: &[Change], done: usize, problem: &str) -> ToolError {
     let list = |changes: &[Change]| -> String {
         changes.iter().map(|change| format!("\n  {}", shown(&found.directory, &change.path))).collect()
     };
@@ -159,7 +159,7 @@ fn failure(found: &Named, changes: &[Change], done: usize, problem: &str) -> Too
     ToolError::failed(text)
 }
 
-fn report(found: &Named, judged: &Judged, dry_run: bool) -> String {
+fn report(found: &FoundFiles, judged: &Judged, dry_run: bool) -> String {
     let total: usize = judged.changes.iter().map(|change| change.replacements).sum();
     let verb = if dry_run { "Would change (dry run)" } else { "Changed" };
     let times = if total == 1 { "1 replacement".to_owned() } else { format!("{total} replacements") };
@@ -206,7 +206,7 @@ mod tests {
         let scope = Files::new(FilesOptions::default()).unwrap().free(&directory).unwrap();
         let change = |name: &str| Change { path: directory.join(name), replacements: 1 };
         let changes = [change("a"), change("gone"), change("c")];
-        let found = Named { directory: directory.clone(), ..Named::default() };
+        let found = FoundFiles { directory: directory.clone(), ..FoundFiles::default() };
         let texts = Texts { find: "one", replace: "two" };
         let error = apply(&scope, &found, &texts, &changes, &AtomicBool::new(false)).unwrap_err().to_string();
         let expected = format!(

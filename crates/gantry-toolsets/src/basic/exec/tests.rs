@@ -175,7 +175,7 @@ async fn a_command_that_does_not_start_is_an_error() {
         (json!({"cwd": "plain"}), "not a directory: plain", None),
         (
             json!({"env": {"A=B": "x"}}),
-            "an environment variable has an empty or broken name, or a NUL byte",
+            "an environment variable has an empty or invalid name, or contains a NUL byte",
             None,
         ),
     ];

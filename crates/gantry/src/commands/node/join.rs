@@ -99,7 +99,7 @@ fn parts_owner(id: &str, gateway: &GatewayUrl) -> String {
 /// Transfers go on under the node's new id.
 fn leave_parts(places: &Places, owner: &str, new_owner: &str) -> Result<(), FileError> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
-    files.part_records(&places.data.parts(), owner)?.leave_to(new_owner)
+    files.part_records(&places.data.parts(), owner)?.hand_over_to(new_owner)
 }
 
 /// What has to be done before the node is let in, where the gateway's reason does not say it.

@@ -71,7 +71,7 @@ fn a_gateway_with_a_certificate_speaks_tls_only() {
     for told in
         [world.run_with(&fetch, &[("GANTRY_TLS_CA", bad)]), as_client(&call, &[("GANTRY_TLS_CA", bad)])]
     {
-        let reason = format!("{bad}: a certificate in it has no end");
+        let reason = format!("{bad}: a certificate in it is incomplete");
         assert!(told.code != 0 && told.stdout.contains(&reason), "{told:?}");
     }
     let curl = Command::new("curl")

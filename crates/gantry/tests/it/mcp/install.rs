@@ -136,8 +136,8 @@ fn what_is_chosen_is_checked_before_it_is_written() {
         (&["mcp", "--toolset", "nodes"][..], &["unknown toolset", "did you mean \"node\"?"][..]),
         (&["mcp", "--agent", "raeder"], &["unknown agent", "reader"]),
         (&["mcp", "--tools", "Raed"], &["no tool is called \"Raed\"", "local__Read"]),
-        (&["--gateway", "http://me:secret@127.0.0.1:1", "mcp"], &["tokens do not belong into it"]),
-        (&["--gateway", "http://127.0.0.1:1?token=secret", "mcp"], &["tokens do not belong into it"]),
+        (&["--gateway", "http://me:secret@127.0.0.1:1", "mcp"], &["it must not contain a token"]),
+        (&["--gateway", "http://127.0.0.1:1?token=secret", "mcp"], &["it must not contain a token"]),
     ] {
         let ran = world.run(&[flags, &["install", "cursor", "--yes"]].concat());
         assert_eq!(ran.code, 2, "{flags:?}: {ran:?}");

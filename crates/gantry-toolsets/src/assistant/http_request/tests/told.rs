@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test]
 async fn an_answer_whose_body_is_broken_is_shown_as_far_as_it_came() {
     for (headers, body, told) in [
-        ("Content-Encoding: foo\r\n", "x", "its encoding \"foo\" is not known"),
+        ("Content-Encoding: foo\r\n", "x", "its encoding \"foo\" is unknown"),
         ("Content-Encoding: gzip\r\n", "not gzip", "cannot be decoded"),
     ] {
         let (bench, site) = (bench(), Site::start(move |_| answer("201 Created", headers, body)));
