@@ -10,6 +10,7 @@ use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
 use crate::config::{Config, read_at_start};
+use crate::logging::FILE_ONLY;
 use crate::output::RunningNotes;
 use crate::places::Places;
 
@@ -40,6 +41,12 @@ pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
     config.mcp_servers.iter().filter_map(|(name, server)| server.spec(name, &home)).collect()
 }
 
+/// Prints a warning, and logs it.
+fn warn(notes: RunningNotes, detail: &str) {
+    notes.warning(&format!("warning: {detail}"));
+    tracing::warn!(target: FILE_ONLY, detail, "warning");
+}
+
 /// Takes up servers that are added, changed or removed while a gateway runs. A configuration that is not valid changes
 /// nothing, and is told.
 pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, notes: RunningNotes) {
@@ -54,12 +61,15 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
                 Ok(mut config) => {
                     let keys = last.as_ref().map(|last| read_at_start(last, &config)).unwrap_or_default();
                     if !keys.is_empty() {
-                        notes.warning(&format!(
-                            "warning: {} has changed ({}). Restart the gateway to apply the change (only mcpServers and \
+                        warn(
+                            notes,
+                            &format!(
+                                "{} has changed ({}). Restart the gateway to apply the change (only mcpServers and \
                              models are reloaded live).",
-                            places.layers.file.display(),
-                            keys.join(", ")
-                        ));
+                                places.layers.file.display(),
+                                keys.join(", ")
+                            ),
+                        );
                     }
                     last = Some(config.clone());
                     config.resolve_paths(|path| places.resolve(path));
@@ -67,13 +77,16 @@ pub(crate) async fn follow_configuration(places: &Places, servers: &Servers, not
                     places.live_secrets.add(config.secrets());
                     servers.apply(specs(places, &config)).await;
                     for problem in servers.problems().iter().filter(|problem| !known.contains(problem)) {
-                        notes.warning(&format!("warning: {problem}"));
+                        warn(notes, problem);
                     }
                 }
-                Err(err) => notes.warning(&format!(
-                    "warning: {} has changed and is not valid, so what was configured before stays: {err:#}",
-                    places.layers.file.display()
-                )),
+                Err(err) => warn(
+                    notes,
+                    &format!(
+                        "{} has changed and is not valid, so what was configured before stays: {err:#}",
+                        places.layers.file.display()
+                    ),
+                ),
             }
         }
     }

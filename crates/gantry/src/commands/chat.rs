@@ -125,8 +125,8 @@ async fn reach(places: &Places, output: &Output, args: &ChatArgs) -> Result<(Add
             places.layers.overrides.push("gateway.listen=\"127.0.0.1:0\"".to_owned());
             let workspace = args.workspace.clone().unwrap_or_default();
             let workspace = places.resolve(&places.current_dir.join(workspace));
-            let served =
-                Served::start(&places, LocalNode::Included, workspace, output.running_notes()).await?;
+            let notes = output.running_notes().during_a_conversation();
+            let served = Served::start(&places, LocalNode::Included, workspace, notes).await?;
             let address = Target::gateway(&places, output)?;
             Ok((address, Some(served)))
         }
