@@ -259,3 +259,21 @@ where
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_accept_failures_are_counted_instead_of_logged() {
+        let mut failures = AcceptFailures::default();
+        let err = io::Error::from_raw_os_error(24);
+        failures.log(&err);
+        let first = failures.logged.unwrap();
+        (0..5).for_each(|_| failures.log(&err));
+        assert_eq!((failures.logged, failures.skipped), (Some(first), 5));
+        failures.logged = first.checked_sub(ACCEPT_LOG_PAUSE);
+        failures.log(&err);
+        assert_eq!(failures.skipped, 0);
+    }
+}

@@ -191,8 +191,14 @@ impl Served {
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
-        let (version, shown) = (env!("CARGO_PKG_VERSION"), workspace.display());
-        tracing::info!(target: FILE_ONLY, %url, address = %serving.address, version, workspace = %shown, "started");
+        tracing::info!(
+            target: FILE_ONLY,
+            %url,
+            address = %serving.address,
+            version = env!("CARGO_PKG_VERSION"),
+            workspace = %workspace.display(),
+            "started"
+        );
         warnings.iter().for_each(|detail| tracing::warn!(target: FILE_ONLY, detail, "warning"));
         let following = Following {
             places: places.clone(),
