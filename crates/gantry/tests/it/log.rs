@@ -122,7 +122,7 @@ fn full_log_file_is_rotated_and_old_lines_stay_readable() {
     world.configure("[log]\nmaxFileMegabytes = 1\n");
     let folder = world.data().join("gateway-log");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).unwrap();
-    let old = format!("{}\n", json!({"event": "old", "text": "x".repeat(1_000)})).repeat(1_034);
+    let old = format!("{}\n", json!({"event": "old", "text": "x".repeat(1_000)})).repeat(1_020);
     std::fs::write(file(&world), &old).unwrap();
     let up = Up::start(&world);
     (0..10).for_each(|_| drop(up.call("local__Nope", &json!({}))));
