@@ -212,6 +212,7 @@ impl Driver {
     }
 
     fn tell(&self, event: Event) {
+        event.log(&self.key.key);
         // What a child asks is answered where its family began.
         if let Some(child) = self.child()
             && event.is_question()

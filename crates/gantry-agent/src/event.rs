@@ -113,6 +113,21 @@ pub enum Event {
 }
 
 impl Event {
+    /// Logs when a run begins and how it ends.
+    pub(crate) fn log(&self, session: &str) {
+        match self {
+            Event::RunBegun { run } => tracing::info!(run, sessionKey = session, "run_started"),
+            Event::Final { run, .. } => tracing::info!(run, sessionKey = session, "run_ended"),
+            Event::Stopped { run, by, .. } => {
+                tracing::info!(run, sessionKey = session, stoppedBy = by, "run_ended");
+            }
+            Event::Error { run, message, .. } => {
+                tracing::warn!(run = run.as_deref(), sessionKey = session, error = message, "run_failed");
+            }
+            _ => {}
+        }
+    }
+
     /// Whether somebody is asked, or has answered.
     pub(crate) fn is_question(&self) -> bool {
         matches!(

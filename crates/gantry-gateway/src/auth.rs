@@ -111,7 +111,12 @@ impl Auth {
             *entry = Failures { since: Instant::now(), count: 0 };
         }
         entry.count = entry.count.saturating_add(1);
-        if entry.count > MAX_FAILURES { AuthError::TooMany } else { failed }
+        let failed = if entry.count > MAX_FAILURES { AuthError::TooMany } else { failed };
+        // Wrong tokens beyond the limit are not logged: an attacker must not fill the log.
+        if entry.count <= MAX_FAILURES + 1 {
+            tracing::warn!(address = %from, reason = %failed, "login_denied");
+        }
+        failed
     }
 
     /// A token was revoked: nothing that was looked up before counts, and what was begun with it ends.

@@ -22,6 +22,7 @@ use crate::ws;
 pub use protected::ProtectedResource;
 
 mod call;
+mod internal;
 mod listing;
 mod mcp;
 mod protected;
@@ -170,7 +171,7 @@ fn refused(err: &AuthError) -> Response {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
             response
         }
-        AuthError::Database(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &message, None),
+        AuthError::Database(err) => internal::internal_error(&message, err),
         _ => {
             let hint = "send Authorization: Bearer TOKEN; the operator's token lies in the data directory";
             problem(StatusCode::UNAUTHORIZED, "unauthorized", &message, Some(hint))

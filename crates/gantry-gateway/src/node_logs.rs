@@ -8,8 +8,11 @@ use serde_json::{Map, Value};
 /// In place of what somebody else said.
 const NOT_YOURS: &str = "[not yours]";
 
-/// Of a line about a call. An error may repeat what it is about.
-const SAID_BY_CALLERS: [&str; 2] = ["input", "error"];
+/// Fields that hold what a caller sent. An error may repeat a part of it.
+const SAID_BY_CALLERS: [&str; 5] = ["input", "error", "source", "destination", "sessionKey"];
+
+/// Events that may quote a caller although they name none.
+const QUOTING_CALLERS: [&str; 3] = ["call", "panic", "internal_error"];
 
 /// A line that is no JSON object: whose it is cannot be told.
 const NOT_A_LINE: &str = r#"{"event":"[a line that cannot be read; the operator sees it]"}"#;
@@ -30,7 +33,10 @@ fn shown(reader: &str, line: String) -> String {
         return line;
     }
     // Lines of other kinds are the node's own words, not a caller's.
-    if fields.get("event").is_none_or(|event| event != "call") && !fields.contains_key("principal") {
+    let event = fields.get("event").and_then(Value::as_str).unwrap_or_default();
+    let may_quote = QUOTING_CALLERS.contains(&event)
+        || ["principal", "sessionKey"].iter().any(|name| fields.contains_key(*name));
+    if !may_quote {
         return line;
     }
     for field in SAID_BY_CALLERS {
@@ -67,6 +73,16 @@ mod tests {
             client("bob"),
             r#"{"event":"call","principal":"operator","error":"no such file: secret"}"#,
             r#"{"event":"call","principal":"operator","error":"[not yours]"}"#,
+        );
+        check(
+            client("bob"),
+            r#"{"event":"run_failed","run":"r","sessionKey":"agent:main:main","error":"x"}"#,
+            r#"{"event":"run_failed","run":"r","sessionKey":"[not yours]","error":"[not yours]"}"#,
+        );
+        check(
+            client("bob"),
+            r#"{"event":"transfer_started","principal":"operator","source":"a:/x"}"#,
+            r#"{"event":"transfer_started","principal":"operator","source":"[not yours]"}"#,
         );
         check(client("bob"), r#"{"event":"call","input":7}"#, r#"{"event":"call","input":"[not yours]"}"#);
     }

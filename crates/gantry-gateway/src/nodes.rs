@@ -49,11 +49,18 @@ pub struct Nodes {
     pub(crate) stopping: CancellationToken,
     /// Told the old and the new name before the node's connections are closed.
     on_rename: OnceLock<RenameHook>,
-    local_log: OnceLock<LocalLog>,
+    own_log: OnceLock<OwnLog>,
 }
 
 /// Reads the last lines of the gateway's own log.
 pub type LocalLog = Arc<dyn Fn(usize) -> std::io::Result<LogsResult> + Send + Sync>;
+
+/// The gateway's own log, which is shown as that of `local`.
+struct OwnLog {
+    read: LocalLog,
+    /// Whether `local` is a node here, and so counts among those with a log.
+    is_node: bool,
+}
 
 type RenameHook = Box<dyn Fn(&str, &str) + Send + Sync>;
 
@@ -118,7 +125,7 @@ impl Nodes {
             relay: Arc::default(),
             stopping: CancellationToken::new(),
             on_rename: OnceLock::new(),
-            local_log: OnceLock::new(),
+            own_log: OnceLock::new(),
         });
         for row in nodes.database.list_nodes().await? {
             nodes.remember(row);
@@ -199,6 +206,7 @@ impl Nodes {
         if self.find(&node.id).is_none_or(|known| !Arc::ptr_eq(&known, node)) || node.facts().revoked {
             return Err("the node was removed meanwhile".into());
         }
+        tracing::info!(node = node.id, platform = seen.platform, version = seen.version, "node_connected");
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
         let (database, end) = (self.database.clone(), node.end(&live));
         tokio::spawn(async move { remove_leftovers(&database, &end).await });
@@ -224,6 +232,7 @@ impl Nodes {
         if !gone {
             return;
         }
+        tracing::info!(node = node.id, "node_disconnected");
         let now = now_ms();
         let tags = {
             let mut facts = node.facts();
@@ -266,10 +275,10 @@ impl Nodes {
         self.known().values().map(|node| node.info()).collect()
     }
 
-    /// Where the gateway's own machine has its log, if it is a node.
-    pub fn set_local_log(&self, read: LocalLog) {
+    /// Sets how the gateway's own log is read. It is shown under the name `local`.
+    pub fn set_local_log(&self, read: LocalLog, is_node: bool) {
         // Once is enough: a gateway has one log.
-        let _ = self.local_log.set(read);
+        let _ = self.own_log.set(OwnLog { read, is_node });
     }
 
     /// The last lines of a node's log; of the only connected node when nobody says which.
@@ -299,7 +308,7 @@ impl Nodes {
     }
 
     async fn local_logs(&self, lines: usize) -> Result<LogsResult, ToolError> {
-        let Some(read) = self.local_log.get().cloned() else {
+        let Some(read) = self.own_log.get().map(|log| log.read.clone()) else {
             return Err(ToolError::failed("this gateway has no node \"local\"; `gantry up` starts one"));
         };
         let read = tokio::task::spawn_blocking(move || read(lines)).await;
@@ -309,11 +318,13 @@ impl Nodes {
     }
 
     fn only_one_with_a_log(&self) -> Result<String, ToolError> {
-        let local = self.local_log.get().map(|_| LOCAL_NODE.to_owned());
+        let own_log = self.own_log.get();
         let known = self.known();
         let here = known.values().filter(|node| node.live().is_some()).map(|node| node.id.clone());
+        let local = own_log.filter(|log| log.is_node).map(|_| LOCAL_NODE.to_owned());
         let mut here: Vec<String> = local.into_iter().chain(here).collect();
         match here.len() {
+            0 if own_log.is_some() => Ok(LOCAL_NODE.to_owned()),
             0 => Err(ToolError::unavailable("no node is connected")),
             1 => Ok(here.remove(0)),
             _ => {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::ConnectInfo;
@@ -35,6 +35,9 @@ pub const MAX_CONNECTIONS: usize = 16 * 1024;
 
 /// After a failure to take a connection, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Repeated failures to accept are logged this often.
+const ACCEPT_LOG_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long sockets get to close when the gateway stops.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
@@ -177,6 +180,7 @@ struct Accepting {
 
 impl Accepting {
     async fn run(self) {
+        let mut failures = AcceptFailures::default();
         loop {
             let accepted = tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -184,7 +188,10 @@ impl Accepting {
             };
             match accepted {
                 Ok((stream, from, room)) => self.take(stream, from, room),
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(err) => {
+                    failures.log(&err);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -216,6 +223,25 @@ impl Accepting {
     }
 }
 
+/// Logs failures to accept a connection, at most one line every [`ACCEPT_LOG_PAUSE`]: while the limit of
+/// open files is reached, every attempt fails.
+#[derive(Default)]
+struct AcceptFailures {
+    logged: Option<Instant>,
+    skipped: u64,
+}
+
+impl AcceptFailures {
+    fn log(&mut self, err: &io::Error) {
+        if self.logged.is_some_and(|logged| logged.elapsed() < ACCEPT_LOG_PAUSE) {
+            self.skipped += 1;
+            return;
+        }
+        tracing::warn!(error = %err, skipped = self.skipped, "accept_failed");
+        (self.logged, self.skipped) = (Some(Instant::now()), 0);
+    }
+}
+
 /// Serves one connection's requests. On stop the one under way is still answered.
 async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
 where
@@ -238,4 +264,22 @@ where
             connection.await
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_accept_failures_are_counted_instead_of_logged() {
+        let mut failures = AcceptFailures::default();
+        let err = io::Error::from_raw_os_error(24);
+        failures.log(&err);
+        let first = failures.logged.unwrap();
+        (0..5).for_each(|_| failures.log(&err));
+        assert_eq!((failures.logged, failures.skipped), (Some(first), 5));
+        failures.logged = first.checked_sub(ACCEPT_LOG_PAUSE);
+        failures.log(&err);
+        assert_eq!(failures.skipped, 0);
+    }
 }

@@ -24,6 +24,7 @@ mod domain;
 mod drive;
 mod ledger;
 pub(crate) mod leftovers;
+mod log;
 mod meter;
 pub(crate) mod relay;
 mod round;
@@ -280,8 +281,10 @@ impl Transfers {
         self.running().insert(job.key(), job.clone());
         self.meters.add(&job.id, &job.meter);
         let transfers = self.clone();
+        log::started(&job, work.is_some());
         tokio::spawn(async move {
             let outcome = transfers.drive(&job).await;
+            log::ended(&job, &outcome);
             if let Some(work) = work {
                 let failed = outcome.as_ref().err().map(|error| Refusal::from_wire(error.clone()));
                 work.ended(failed.as_ref().map_or(Ok(()), Err));

@@ -341,6 +341,9 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        if self.answered.is_some() {
+            tracing::error!(call = self.id, "internalError");
+        }
         self.with(Err(WireError::new(ErrorCode::Internal, "an internal error; the node's log has more")));
     }
 }

@@ -6,9 +6,6 @@ use gantry_link::{Link, LinkError};
 use gantry_process::{ExitReport, Processes};
 use gantry_protocol::{method, raw};
 use gantry_toolsets::process_end;
-use serde_json::json;
-
-use crate::log::{NodeLog, bounded};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
@@ -17,27 +14,23 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Goes on as long as the connection does. What is not answered by then is told over the next one: the engine offers
 /// an end until it is acknowledged, also after a restart.
-pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> std::convert::Infallible {
+pub(crate) async fn tell(processes: &Processes, link: &Link) -> std::convert::Infallible {
     let mut ends = processes.exit_reports();
     while let Some(report) = ends.next().await {
-        if !is_taken(&report, link, log).await {
+        if !is_taken(&report, link).await {
             continue;
         }
-        let fields = json!({"session": report.id.to_string(), "exitCode": report.ended.exit.code});
         match processes.acknowledge(report.event_id).await {
-            Ok(_) => log.info("processEnded", fields),
+            Ok(_) => tracing::info!(session = %report.id, exitCode = report.ended.exit.code, "processEnded"),
             // It is told again then, and the gateway knows it by its id.
-            Err(err) => log.error(
-                "endNotAcknowledged",
-                json!({"session": report.id.to_string(), "error": err.to_string()}),
-            ),
+            Err(err) => tracing::error!(session = %report.id, error = %err, "endNotAcknowledged"),
         }
     }
     std::future::pending().await
 }
 
 /// False when the gateway refuses this one for good: those behind it must not wait for it.
-async fn is_taken(report: &ExitReport, link: &Link, log: &NodeLog) -> bool {
+async fn is_taken(report: &ExitReport, link: &Link) -> bool {
     let end = process_end(report);
     loop {
         match link.request_within(method::PROCESS_ENDED, raw(&end), ANSWER_LIMIT).await {
@@ -45,8 +38,7 @@ async fn is_taken(report: &ExitReport, link: &Link, log: &NodeLog) -> bool {
             // Whoever runs this notices as well that the connection is gone.
             Err(LinkError::Closed(_)) => return std::future::pending().await,
             Err(LinkError::Remote(error)) => {
-                let fields = json!({"session": end.session_id, "error": bounded(&error.message)});
-                log.warning("endNotTaken", fields);
+                tracing::warn!(session = %end.session_id, error = error.message, "endNotTaken");
                 if !error.retryable {
                     return false;
                 }

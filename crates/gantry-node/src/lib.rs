@@ -24,7 +24,7 @@ pub use address::{AddressError, check_address};
 pub use backoff::Pace;
 pub use bulk::{NoTransfers, StreamSink};
 pub use home::{HomeError, NodeHome, NodeLock};
-pub use log::{Echo, Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, tail};
+pub use log::{Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, bounded, tail};
 pub use run::{Comeback, DEFAULT_MAX_CALLS, Node, NodeOptions, Over, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};

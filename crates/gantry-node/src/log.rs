@@ -1,6 +1,8 @@
-//! The node's log: JSON lines in files that rotate. Also where the node's gate records its calls.
+//! The log file of a node or a gateway: JSON lines in files that rotate. The gate of a node also
+//! records its calls here.
 //!
-//! A line is written when the call returns; those that have to be on disk first wait for it, many together.
+//! Code emits `tracing` events; the binary's subscriber writes them with [`NodeLog::event`]. A line is
+//! written when the call returns. Lines that must be on disk first wait for one shared sync.
 #![expect(clippy::disallowed_methods, reason = "the node's own folder, which no caller names")]
 
 mod tail;
@@ -34,23 +36,22 @@ const CURRENT: &str = "node.log";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
+    Debug,
     Info,
     Warning,
     Error,
 }
 
 impl Level {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
+            Level::Debug => "debug",
             Level::Info => "info",
             Level::Warning => "warning",
             Level::Error => "error",
         }
     }
 }
-
-/// Shows people what is logged, in short.
-pub type Echo = Box<dyn Fn(Level, &str) + Send + Sync>;
 
 /// A handle to the log; clones are the same log.
 #[derive(Clone)]
@@ -67,7 +68,6 @@ struct Inner {
     written: AtomicU64,
     synced: Mutex<u64>,
     syncing_soon: AtomicBool,
-    echo: Option<Echo>,
 }
 
 struct Open {
@@ -76,11 +76,12 @@ struct Open {
 }
 
 impl NodeLog {
-    pub fn open(folder: &Path, node: &str, echo: Option<Echo>) -> io::Result<NodeLog> {
-        NodeLog::with(folder, node, MAX_FILE_BYTES, echo)
+    pub fn open(folder: &Path, node: &str) -> io::Result<NodeLog> {
+        NodeLog::with_limit(folder, node, MAX_FILE_BYTES)
     }
 
-    fn with(folder: &Path, node: &str, max_file_bytes: u64, echo: Option<Echo>) -> io::Result<NodeLog> {
+    /// As [`NodeLog::open`], with files of at most `max_file_bytes` each.
+    pub fn with_limit(folder: &Path, node: &str, max_file_bytes: u64) -> io::Result<NodeLog> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let open = Open::current(folder)?;
         Ok(NodeLog {
@@ -92,29 +93,21 @@ impl NodeLog {
                 written: AtomicU64::new(0),
                 synced: Mutex::new(0),
                 syncing_soon: AtomicBool::new(false),
-                echo,
             }),
         })
     }
 
-    pub fn info(&self, event: &str, fields: Value) {
-        self.event(Level::Info, event, fields);
-    }
-
-    pub fn warning(&self, event: &str, fields: Value) {
-        self.event(Level::Warning, event, fields);
-    }
-
-    pub fn error(&self, event: &str, fields: Value) {
-        self.event(Level::Error, event, fields);
-    }
-
-    /// A log that cannot be written to stops nothing but calls, which the gate refuses then.
-    fn event(&self, level: Level, event: &str, fields: Value) {
-        if let Some(echo) = &self.inner.echo {
-            echo(level, &in_short(event, &fields));
+    /// Appends one event. Text fields are cut at 2,000 characters. A failure to write is ignored: it
+    /// must not stop the program, and the gate refuses calls that it cannot record.
+    pub fn event(&self, level: Level, event: &str, mut fields: Map<String, Value>) {
+        for value in fields.values_mut() {
+            if let Value::String(text) = value
+                && text.len() > MAX_FIELD_CHARS
+            {
+                *text = bounded(text);
+            }
         }
-        let _ = self.inner.write(level, event, fields);
+        let _ = self.inner.write(level, event, Value::Object(fields));
         self.sync_soon();
     }
 
@@ -252,22 +245,8 @@ fn rotate(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `connected gateway=http://127.0.0.1:7770`
-fn in_short(event: &str, fields: &Value) -> String {
-    let mut text = event.to_owned();
-    for (name, value) in fields.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let shown = shown.replace(|c: char| c.is_control(), " ");
-        text.push_str(&format!(" {name}={}", bounded(&shown)));
-    }
-    text
-}
-
-/// The beginning of a text that somebody else wrote, for the log.
-pub(crate) fn bounded(text: &str) -> String {
+/// Returns the first 2,000 characters of a text, for one field of a log line.
+pub fn bounded(text: &str) -> String {
     match text.char_indices().nth(MAX_FIELD_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -282,28 +261,34 @@ mod tests {
         log.tail(count).unwrap().lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    fn info(log: &NodeLog, event: &str, fields: Value) {
+        log.event(Level::Info, event, fields.as_object().unwrap().clone());
+    }
+
     #[test]
     fn lines_are_json_and_say_who_and_when() {
         let folder = tempfile::tempdir().unwrap();
-        let log = NodeLog::open(folder.path(), "laptop", None).unwrap();
-        log.info("connected", json!({"gateway": "http://x", "ts": "not this one"}));
-        log.warning("odd", json!("no object"));
+        let log = NodeLog::open(folder.path(), "laptop").unwrap();
+        info(&log, "connected", json!({"gateway": "http://x", "ts": "not this one"}));
+        log.event(Level::Warning, "odd", Map::new());
+        log.event(Level::Debug, "long", Map::from_iter([("text".to_owned(), json!("x".repeat(5_000)))]));
         let lines = lines(&log, 10);
-        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.len(), 3);
         assert_eq!(
             (lines[0]["event"].as_str(), lines[0]["nodeId"].as_str(), lines[0]["level"].as_str()),
             (Some("connected"), Some("laptop"), Some("info"))
         );
         assert!(lines[0]["ts"].as_str().unwrap().starts_with("20"), "{}", lines[0]);
         assert_eq!(lines[1]["level"], "warning");
+        assert_eq!(lines[2]["text"].as_str().unwrap().chars().count(), MAX_FIELD_CHARS + 1);
     }
 
     #[test]
     fn files_rotate_and_the_oldest_goes() {
         let folder = tempfile::tempdir().unwrap();
-        let log = NodeLog::with(folder.path(), "n", 2_000, None).unwrap();
+        let log = NodeLog::with_limit(folder.path(), "n", 2_000).unwrap();
         for number in 0..200 {
-            log.info("tick", json!({"number": number, "text": "x".repeat(40)}));
+            info(&log, "tick", json!({"number": number, "text": "x".repeat(40)}));
         }
         let sizes: Vec<u64> =
             files(folder.path()).map(|file| std::fs::metadata(file).unwrap().len()).collect();
@@ -321,8 +306,8 @@ mod tests {
     fn half_a_line_of_a_crash_does_not_spoil_the_next() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(CURRENT), "{\"event\":\"wh").unwrap();
-        let log = NodeLog::open(folder.path(), "n", None).unwrap();
-        log.info("next", json!({}));
+        let log = NodeLog::open(folder.path(), "n").unwrap();
+        info(&log, "next", json!({}));
         let last = log.tail(1).unwrap().lines;
         assert_eq!(serde_json::from_str::<Value>(&last[0]).unwrap()["event"], "next");
     }
@@ -330,7 +315,7 @@ mod tests {
     #[test]
     fn records_of_many_threads_are_whole_and_on_disk_when_told() {
         let folder = tempfile::tempdir().unwrap();
-        let log = NodeLog::open(folder.path(), "n", None).unwrap();
+        let log = NodeLog::open(folder.path(), "n").unwrap();
         let record = AuditRecord {
             call: "c".into(),
             phase: gantry_tool::Phase::Begin,
@@ -357,13 +342,5 @@ mod tests {
         assert_eq!(synced, 160);
         assert!(lines(&log, 200).iter().all(|line| line["event"] == "call" && line["tool"] == "Bash"));
         assert_eq!(lines(&log, 200).len(), 160);
-    }
-
-    #[test]
-    fn people_get_it_in_short_and_on_one_line() {
-        assert_eq!(
-            in_short("lost", &json!({"reason": "a\nb\u{1b}[31m", "in": 3})),
-            "lost reason=a b [31m in=3"
-        );
     }
 }

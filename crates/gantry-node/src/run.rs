@@ -9,7 +9,6 @@ use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
 use gantry_protocol::{ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, Pace};
@@ -18,7 +17,7 @@ use crate::calls::Calls;
 use crate::connection::{ConnectError, Dialled, dial_gateway, hello, tools};
 use crate::ends;
 use crate::home::NodeHome;
-use crate::log::{NodeLog, bounded};
+use crate::log::NodeLog;
 use crate::progress::Current;
 use crate::service::NodeService;
 use crate::state::{Keeper, Phase};
@@ -117,12 +116,8 @@ impl Comeback {
 /// Runs until `stop` fires, or the gateway does not know the node's token. `abort` cuts the time short that calls have to finish.
 pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) -> Over {
     let Node { home, options, gate, processes, log, streams } = node;
-    let state = Keeper::new(
-        home.clone(),
-        log.clone(),
-        options.gateway.to_string(),
-        options.workspace.display().to_string(),
-    );
+    let state =
+        Keeper::new(home.clone(), options.gateway.to_string(), options.workspace.display().to_string());
     let service = Arc::new(NodeService {
         id: home.id().to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
@@ -134,34 +129,37 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         log: log.clone(),
     });
     let gateway = service.options.gateway.to_string();
-    log.info(
-        "started",
-        json!({"pid": std::process::id(), "gateway": gateway, "version": env!("CARGO_PKG_VERSION"),
-        "workspace": service.options.workspace}),
+    tracing::info!(
+        pid = std::process::id(),
+        gateway,
+        version = env!("CARGO_PKG_VERSION"),
+        workspace = %service.options.workspace.display(),
+        "started"
     );
     let mut backoff = Backoff::new(service.options.pace);
     let mut dismissed = None;
     let over = loop {
         state.enter(Phase::Connecting);
-        let (event, reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
+        let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
             Ended::Stopped => break Over::Stopped,
             Ended::Unauthorized { reason } => {
                 // What it was told when it was sent away says more than what a stranger is told.
                 let reason = dismissed.take().unwrap_or(reason);
                 state.failed(&reason);
-                log.error("unauthorized", json!({"reason": bounded(&reason)}));
+                tracing::error!(reason, "unauthorized");
                 let comeback = Comeback::told_by(&reason);
                 break Over::Unauthorized { reason, comeback };
             }
             Ended::Lost { reason, lived } => {
                 dismissed = dismissal(&reason).map(str::to_owned);
-                ("disconnected", reason, backoff.after(lived))
+                (reason, backoff.after(lived))
             }
-            Ended::Refused { reason } => ("disconnected", reason, backoff.slow()),
-            Ended::Replaced => ("replaced", REPLACED.to_owned(), backoff.slow()),
+            Ended::Refused { reason } => (reason, backoff.slow()),
+            Ended::Replaced => (REPLACED.to_owned(), backoff.slow()),
         };
         state.failed(&reason);
-        log.warning(event, json!({"reason": bounded(&reason), "retryInMs": wait.as_millis() as u64}));
+        let event = if reason == REPLACED { "replaced" } else { "disconnected" };
+        tracing::warn!(reason, retryInMs = wait.as_millis() as u64, "{event}");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = stop.cancelled() => break Over::Stopped,
@@ -173,7 +171,7 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     }
     processes.shutdown().await;
     state.enter(Phase::Stopped);
-    log.info("stopped", json!({}));
+    tracing::info!("stopped");
     let _ = log.flush();
     over
 }
@@ -198,7 +196,7 @@ async fn connection(
     };
     let ended = service.calls.keep_only(&listed, &welcome.wanted);
     if ended > 0 {
-        service.log.info("callsNotWanted", json!({ "ended": ended }));
+        tracing::info!(ended, "callsNotWanted");
     }
     let since = Instant::now();
     let (link, running) = Link::new(socket, Arc::clone(service), LinkOptions::default());
@@ -234,10 +232,10 @@ async fn serve(
     }
     service.current.set(Some(link.clone()));
     state.enter(Phase::Connected);
-    service.log.info("connected", json!({"gateway": service.options.gateway.to_string()}));
+    tracing::info!(gateway = %service.options.gateway, "connected");
     tokio::select! {
         reason = link.closed() => closed(reason, since),
-        never = ends::tell(processes, link, &service.log) => match never {},
+        never = ends::tell(processes, link) => match never {},
     }
 }
 
@@ -268,7 +266,7 @@ fn dismissal(reason: &str) -> Option<&str> {
 
 /// Calls may finish, and their results are delivered, before the connection is closed with a reason.
 async fn say_goodbye(service: &NodeService, link: &Link, abort: &CancellationToken) {
-    service.log.info("stopping", json!({}));
+    tracing::info!("stopping");
     let drain = service.calls.drain(DRAIN_LIMIT, END_LIMIT);
     tokio::select! {
         () = drain => {}

@@ -79,9 +79,10 @@ impl NodeService {
             answer(gate.execute(call, &tool, input.get()).await)
         })?;
         for dropped in self.calls.take_dropped() {
-            self.log.warning(
-                "resultDropped",
-                json!({"call": dropped, "reason": "too many results wait to be acknowledged"}),
+            tracing::warn!(
+                call = dropped,
+                reason = "too many results wait to be acknowledged",
+                "resultDropped"
             );
         }
         tokio::select! {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::home::NodeHome;
-use crate::log::{NodeLog, bounded};
+use crate::log::bounded;
 
 const MAX_STATE_BYTES: u64 = 64 * 1024;
 
@@ -46,12 +46,11 @@ impl NodeState {
 /// Keeps the file as the node is.
 pub(crate) struct Keeper {
     home: NodeHome,
-    log: NodeLog,
     state: Mutex<NodeState>,
 }
 
 impl Keeper {
-    pub(crate) fn new(home: NodeHome, log: NodeLog, gateway: String, workspace: String) -> Keeper {
+    pub(crate) fn new(home: NodeHome, gateway: String, workspace: String) -> Keeper {
         let state = NodeState {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -62,7 +61,7 @@ impl Keeper {
             last_error: None,
             last_error_at: None,
         };
-        Keeper { home, log, state: Mutex::new(state) }
+        Keeper { home, state: Mutex::new(state) }
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
@@ -83,7 +82,7 @@ impl Keeper {
         state.since = jiff::Timestamp::now();
         let text = serde_json::to_string(&*state).unwrap_or_default();
         if let Err(err) = self.home.replace(&self.home.state_file(), &text) {
-            self.log.warning("stateNotWritten", serde_json::json!({"error": err.to_string()}));
+            tracing::warn!(error = %err, "stateNotWritten");
         }
     }
 }
@@ -98,8 +97,7 @@ mod tests {
         let home = NodeHome::new(folder.path(), "n").unwrap();
         assert_eq!(NodeState::read(&home), None);
         let _lock = home.take().unwrap();
-        let log = NodeLog::open(&home.logs(), "n", None).unwrap();
-        let keeper = Keeper::new(home.clone(), log, "http://g".into(), "/w".into());
+        let keeper = Keeper::new(home.clone(), "http://g".into(), "/w".into());
         keeper.failed("no route");
         keeper.enter(Phase::Connected);
         let state = NodeState::read(&home).unwrap();

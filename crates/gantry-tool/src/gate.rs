@@ -199,6 +199,9 @@ impl Gate {
         };
         let result = run(&call, &tool, input).await;
         ending.ran();
+        if let Err(Stopped::Tool(ToolError::Internal { id, detail })) = &result {
+            log::internal(&call, tool.name(), id, detail);
+        }
 
         let (answer, error) = self.answer(&tool, result);
         let answer = self.mask(answer);
@@ -389,6 +392,7 @@ impl Gate {
 
     fn refuse_unaudited(&self, call: &Call, tool: &Tool, err: &AuditError) -> Outcome {
         self.metrics.count(tool.name(), Status::Denied);
+        log::refused(call, tool.name(), RefusalCode::Unaudited, None, &err.to_string());
         Outcome::refused(call, tool.name(), unaudited(err, "nothing was run"))
     }
 
@@ -405,6 +409,13 @@ impl Gate {
         record.rule = verdict.map(|verdict| verdict.rule.clone());
         record.status = Some(refusal.code.name().into());
         record.error = Some(audited::refusal(&refusal));
+        log::refused(
+            call,
+            tool,
+            refusal.code,
+            record.rule.as_deref(),
+            record.error.as_deref().unwrap_or_default(),
+        );
         let warnings = self.parts.audit.append(record, Durability::Soon).err().map(|err| err.to_string());
         Outcome {
             call_id: call.id.clone(),
@@ -478,6 +489,7 @@ impl Ending<'_> {
         self.gate.metrics.record(self.tool.name(), status, took);
         let record = self.gate.record(self.call, self.tool.name(), Phase::End, None);
         let record = self.gate.ended(record, status, error, took);
+        log::ended(self.call, self.tool.name(), status, record.error.as_deref(), took);
         let durability = if self.tool.is_read_only() { Durability::Later } else { Durability::Soon };
         self.gate.parts.audit.append(record, durability)
     }
@@ -560,6 +572,7 @@ mod denied;
 mod dispatch;
 mod fanned;
 mod judge;
+mod log;
 mod resumed;
 #[cfg(test)]
 mod tests;

@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// An agent's files in storage: ls, cat, put, rm, edit
     Workspace(WorkspaceArgs),
-    /// The newest lines of a node's log
+    /// The newest lines of the log of a node or the gateway
     Logs(LogsArgs),
     /// Send a file or a directory between nodes and storage
     Transfer(TransferArgs),

@@ -18,6 +18,7 @@ mod audit;
 mod discreet;
 mod isolation;
 mod layers;
+mod log;
 mod mcp_servers;
 mod models;
 mod names;
@@ -30,6 +31,7 @@ pub(crate) use agents::{AgentConfig, SessionConfig};
 pub(crate) use audit::AuditConfig;
 pub(crate) use isolation::IsolationConfig;
 pub(crate) use layers::{ConfigError, Layers, get};
+pub(crate) use log::{LogConfig, LogLevel};
 pub(crate) use mcp_servers::McpServerConfig;
 pub(crate) use models::{ModelsConfig, StoredSecret};
 pub(crate) use node::NodeConfig;
@@ -50,6 +52,7 @@ pub(crate) struct Config {
     pub(crate) gateway: GatewayConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) audit: AuditConfig,
+    pub(crate) log: LogConfig,
     pub(crate) web: WebConfig,
     pub(crate) models: ModelsConfig,
     pub(crate) session: SessionConfig,
@@ -233,6 +236,7 @@ impl Default for Config {
             gateway: GatewayConfig::default(),
             storage: StorageConfig::default(),
             audit: AuditConfig::default(),
+            log: LogConfig::default(),
             web: WebConfig::default(),
             models: ModelsConfig::default(),
             session: SessionConfig::default(),

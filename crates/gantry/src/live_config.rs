@@ -12,6 +12,7 @@ use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
 use crate::config::{Config, read_at_start};
+use crate::logging::FILE_ONLY;
 use crate::output::RunningNotes;
 use crate::places::Places;
 
@@ -92,8 +93,14 @@ impl LiveConfig {
             domain.apply_config(prepared).await;
         }
         for problem in self.problems().await.iter().filter(|problem| !known.contains(problem)) {
-            self.notes.warning(&format!("warning: {problem}"));
+            self.warn(problem);
         }
+    }
+
+    /// Prints a warning, and logs it.
+    fn warn(&self, detail: &str) {
+        self.notes.warning(&format!("warning: {detail}"));
+        tracing::warn!(target: FILE_ONLY, detail, "warning");
     }
 
     async fn problems(&self) -> Vec<String> {
@@ -103,8 +110,8 @@ impl LiveConfig {
     fn warn_of_restart(&self, last: Option<&Config>, now: &Config) {
         let keys = last.map(|last| read_at_start(last, now)).unwrap_or_default();
         if !keys.is_empty() {
-            self.notes.warning(&format!(
-                "warning: {} has changed ({}). Restart the gateway to apply the change (only mcpServers and models are \
+            self.warn(&format!(
+                "{} has changed ({}). Restart the gateway to apply the change (only mcpServers and models are \
                  reloaded live).",
                 self.places.layers.file.display(),
                 keys.join(", ")
@@ -113,8 +120,8 @@ impl LiveConfig {
     }
 
     fn refuse(&self, reason: &str) {
-        self.notes.warning(&format!(
-            "warning: {} has changed and is not valid, so what was configured before stays: {reason}",
+        self.warn(&format!(
+            "{} has changed and is not valid, so what was configured before stays: {reason}",
             self.places.layers.file.display(),
         ));
     }

@@ -10,6 +10,7 @@ use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Global};
+use crate::config::LogLevel;
 use crate::exit::Exit;
 use crate::wrapping::wrapped;
 
@@ -186,7 +187,12 @@ impl Output {
             Verbosity::Normal => (true, std::io::stderr().is_terminal()),
             Verbosity::Verbose => (true, true),
         };
-        RunningNotes { warnings, all }
+        let log = match self.verbosity {
+            Verbosity::Quiet => StderrLog::Errors,
+            Verbosity::Normal => StderrLog::Configured,
+            Verbosity::Verbose => StderrLog::Everything,
+        };
+        RunningNotes { warnings, all, log, color: self.stderr_color }
     }
 
     /// What an agent does, a line each, for who watches: on a terminal, or when asked to say more.
@@ -207,6 +213,10 @@ impl Output {
             question("\x1b[1A\r\x1b[J");
         }
         can
+    }
+
+    pub(crate) fn styled(&self, text: &str, code: &str) -> String {
+        styled(text, code, self.stdout_color)
     }
 
     pub(crate) fn bold(&self, text: &str) -> String {
@@ -269,9 +279,43 @@ pub(crate) enum Tone {
 pub(crate) struct RunningNotes {
     warnings: bool,
     all: bool,
+    log: StderrLog,
+    color: bool,
+}
+
+/// Which part of the log goes to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StderrLog {
+    Nothing,
+    Errors,
+    /// What the configuration says. Without it: `info` where a person reads, else `warn`.
+    Configured,
+    Everything,
 }
 
 impl RunningNotes {
+    /// Keeps the log off standard error, where a conversation is shown, unless `-v` was given.
+    pub(crate) fn during_a_conversation(self) -> RunningNotes {
+        let log = if self.log == StderrLog::Everything { self.log } else { StderrLog::Nothing };
+        RunningNotes { log, ..self }
+    }
+
+    /// The level of the log on standard error; `None` for no log there.
+    pub(crate) fn log_level(self, configured: Option<LogLevel>) -> Option<LogLevel> {
+        match (self.log, configured) {
+            (StderrLog::Nothing, _) => None,
+            (StderrLog::Errors, _) => Some(LogLevel::Error),
+            (StderrLog::Configured, Some(level)) => Some(level),
+            (StderrLog::Configured, None) => Some(if self.all { LogLevel::Info } else { LogLevel::Warn }),
+            (StderrLog::Everything, _) => Some(LogLevel::Debug),
+        }
+    }
+
+    /// Whether standard error takes colours.
+    pub(crate) fn color(self) -> bool {
+        self.color
+    }
+
     pub(crate) fn info(self, text: &str) {
         if self.all {
             say(&printable(text));
@@ -313,6 +357,11 @@ pub(crate) fn question(text: &str) {
 fn say(text: &str) {
     // In one piece, so that lines of several processes do not mix.
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// As [`say`], for a line of the log: what is not printable is escaped, but for our own colours.
+pub(crate) fn say_line(text: &str) {
+    say(&one_line(text));
 }
 
 /// All of it, now.
@@ -429,7 +478,7 @@ fn tame_json(text: &str) -> String {
 /// Bold, dim, and the colours.
 const STYLES: [&str; 5] = ["1", "2", "32", "33", "1;31"];
 
-fn styled(text: &str, code: &str, color: bool) -> String {
+pub(crate) fn styled(text: &str, code: &str, color: bool) -> String {
     if color { format!("\u{1b}[{code}m{}\u{1b}[0m", printable(text)) } else { text.to_owned() }
 }
 

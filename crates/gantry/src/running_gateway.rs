@@ -1,12 +1,12 @@
 //! A running gateway: the gate over one data directory, and the one list of domains.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use gantry_agent::{AgentsDomain, NodeLine, Role, Sessions, SessionsParts};
+use gantry_agent::{AgentsDomain, Role, Sessions, SessionsParts};
 use gantry_domain::Domain;
 use gantry_gateway::{
     Agent, Certificate, Gateway, GatewayParts, Hosts, IDLE_LIMIT, Maintenance, Nodes, PemFile,
@@ -19,15 +19,13 @@ use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
 use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, needs_no_machine, process_end, transfer_desk};
-use serde_json::json;
-use tokio::sync::watch;
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
 use crate::exit::UsageError;
-use crate::gateway_log;
 use crate::live_config::{self, LiveConfig};
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
+use crate::logging::{self, FILE_ONLY};
 use crate::open_files;
 use crate::output::RunningNotes;
 use crate::places::{Places, own_program, restored_modes};
@@ -47,7 +45,7 @@ pub(crate) struct RunningGateway {
     drain: Duration,
     telling: tokio::task::JoinHandle<()>,
     following: tokio::task::JoinHandle<()>,
-    log: Option<NodeLog>,
+    log: NodeLog,
     // Last: the directory is free when all else is gone.
     _lock: GatewayLock,
 }
@@ -78,6 +76,8 @@ impl RunningGateway {
         let database = Database::open(data).await?;
         // Before anything is shown or recorded: it is a secret from the beginning.
         let operator_token = data.operator_token().context("cannot make the operator's token")?;
+        let masker = masker(places, &config);
+        let log = logging::start_gateway(places, &config, masker.clone(), notes)?;
         let results = Arc::new(KeptResults::new(data.results()));
         let kept = results.clone();
         let processes = processes(places).await?;
@@ -106,20 +106,14 @@ impl RunningGateway {
         if local == LocalNode::Included {
             registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
         }
-        let log = match local {
-            LocalNode::Included => Some(gateway_log::open(data).context("cannot open the gateway's log")?),
-            LocalNode::LeftOut => None,
-        };
-        if let Some(log) = &log {
-            nodes.set_local_log(gateway_log::reader(log));
-        }
+        nodes.set_local_log(logging::reader(&log), local == LocalNode::Included);
         let servers = live_config::open_mcp_servers(places, &config, processes.clone(), registry.clone())?;
         let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits())
             .context("cannot open the audit log")?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, &config), closed),
-            masker: masker(places, &config),
+            masker,
             audit: Arc::new(audit),
             results: results.clone(),
             max_result_chars: config.max_tool_result_chars,
@@ -199,18 +193,20 @@ impl RunningGateway {
         warnings.extend(in_the_open(&config.gateway, secure));
         warnings.extend(low_limit.map(|limit| few_files(limit, connections)));
         warnings.extend(out_of_force(&config.gateway, certificate.as_ref()));
-        if let Some(log) = &log {
-            let version = env!("CARGO_PKG_VERSION");
-            log.info("started", json!({"url": url.to_string(), "version": version, "workspace": workspace}));
-            warnings.iter().for_each(|warning| log.warning("warning", json!({ "message": warning })));
-        }
+        tracing::info!(
+            target: FILE_ONLY,
+            %url,
+            address = %serving.address,
+            version = env!("CARGO_PKG_VERSION"),
+            workspace = %workspace.display(),
+            "started"
+        );
+        warnings.iter().for_each(|detail| tracing::warn!(target: FILE_ONLY, detail, "warning"));
         let following = Following {
             config: LiveConfig { places: places.clone(), domains, notes },
             maintenance: Maintenance { database: database.clone(), results: kept },
-            lines: node_lines(gate.registry().clone(), nodes, env!("CARGO_PKG_VERSION").to_owned()),
-            log: log.clone(),
         };
-        let following = tokio::spawn(following.run(gate.registry().changes(), notes));
+        let following = tokio::spawn(following.run());
         Ok(RunningGateway {
             url,
             public_url: config.gateway.public_url,
@@ -235,11 +231,9 @@ impl RunningGateway {
         self.processes.shutdown().await;
         self.telling.abort();
         self.database.close().await;
-        if let Some(log) = &self.log {
-            log.info("stopped", json!({}));
-            // A log that cannot be written keeps nobody from stopping.
-            let _ = log.flush();
-        }
+        tracing::info!(target: FILE_ONLY, version = env!("CARGO_PKG_VERSION"), "stopped");
+        // A log that cannot be written does not keep the gateway from stopping.
+        let _ = self.log.flush();
         // A failing log was told with every call; there is nobody left to tell.
         let _ = self.gate.flush();
     }
@@ -297,39 +291,16 @@ fn roles(config: &Config) -> BTreeMap<String, Role> {
     roles
 }
 
-/// What a gateway follows while it runs: its configuration, data past its retention, and nodes that
-/// connect and disconnect. Domains have workers of their own.
+/// What a gateway follows while it runs: its configuration, and data past its retention. Domains have
+/// workers of their own.
 struct Following {
     config: LiveConfig,
     maintenance: Maintenance,
-    lines: Arc<dyn Fn() -> Vec<NodeLine> + Send + Sync>,
-    log: Option<NodeLog>,
 }
 
 impl Following {
-    async fn run(self, changes: watch::Receiver<u64>, notes: RunningNotes) {
-        tokio::join!(self.config.follow(), self.maintenance.run(), self.note_nodes(changes, notes));
-    }
-
-    /// Says in the gateway's terminal and in its log when a node connects and when it is gone.
-    async fn note_nodes(&self, mut changes: watch::Receiver<u64>, notes: RunningNotes) {
-        let online = || -> BTreeSet<String> {
-            let others = (self.lines)().into_iter().filter(|node| node.online && node.id != LOCAL_NODE);
-            others.map(|node| node.id).collect()
-        };
-        let mut before = online();
-        while changes.changed().await.is_ok() {
-            let now = online();
-            for node in now.difference(&before) {
-                notes.info(&format!("The node {node} has connected."));
-                self.log.iter().for_each(|log| log.info("node_connected", json!({ "node": node })));
-            }
-            for node in before.difference(&now) {
-                notes.info(&format!("The node {node} has disconnected."));
-                self.log.iter().for_each(|log| log.warning("node_disconnected", json!({ "node": node })));
-            }
-            before = now;
-        }
+    async fn run(self) {
+        tokio::join!(self.config.follow(), self.maintenance.run());
     }
 }
 

@@ -16,6 +16,7 @@ use gantry_tool::{Answer, Call, Outcome, RefusalCode, Reply, Surface};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::internal::internal_error;
 use super::{Named, json_response, problem};
 use crate::callers::Wanted;
 use crate::gateway::{Gateway, now_ms};
@@ -170,7 +171,7 @@ async fn keyed(
         Err(DatabaseError::Refused(message)) => {
             return problem(StatusCode::BAD_REQUEST, "bad_params", &message, None);
         }
-        Err(err) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
+        Err(err) => return internal_error(&err.to_string(), &err),
     }
     let running = tokio::spawn(async move {
         let (response, effect) = run(&gateway, &identity, call, &name, body).await;
@@ -178,7 +179,7 @@ async fn keyed(
             // The next try may find things mended: a node that is back, an input that is right.
             return match gateway.database.abandon_request(&principal, &key).await {
                 Ok(()) => response,
-                Err(err) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
+                Err(err) => internal_error(&err.to_string(), &err),
             };
         }
         let (parts, body) = response.into_parts();
@@ -191,18 +192,11 @@ async fn keyed(
             body: body.to_vec(),
         };
         if let Err(err) = gateway.database.finish_request(&principal, &key, &stored).await {
-            return problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None);
+            return internal_error(&err.to_string(), &err);
         }
         Response::from_parts(parts, Body::from(body))
     });
-    running.await.unwrap_or_else(|_| {
-        problem(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "the gateway failed at this call; its standard error says where",
-            None,
-        )
-    })
+    running.await.unwrap_or_else(|err| internal_error("an internal error", &err))
 }
 
 /// The answer as it was given and masked then, without what has become a secret since.

@@ -11,6 +11,7 @@ use gantry_domain::http::refusal_response;
 use gantry_tool::{ResultError, Surface};
 
 use super::call::agent_of;
+use super::internal::internal_error;
 use super::{Named, problem};
 use crate::callers::Wanted;
 use crate::gateway::Gateway;
@@ -36,8 +37,8 @@ pub(super) async fn read(
         Ok(Err(err @ (ResultError::NotFound(_) | ResultError::BadPattern(_)))) => {
             problem(StatusCode::NOT_FOUND, "not_found", &err.to_string(), None)
         }
-        Ok(Err(err)) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
-        Err(err) => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &err.to_string(), None),
+        Ok(Err(err)) => internal_error(&err.to_string(), &err),
+        Err(err) => internal_error(&err.to_string(), &err),
     }
 }
 

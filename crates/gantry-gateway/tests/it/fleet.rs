@@ -229,7 +229,7 @@ impl Fleet {
         let desk = transfer_desk(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
         let home = NodeHome::new(&data, name).unwrap();
         std::fs::create_dir_all(home.logs()).unwrap();
-        let log = NodeLog::open(&home.logs(), name, None).unwrap();
+        let log = NodeLog::open(&home.logs(), name).unwrap();
         let pace = Pace {
             first: Duration::from_millis(10),
             slowest: Duration::from_millis(40),

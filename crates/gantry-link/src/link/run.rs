@@ -424,10 +424,12 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) -> Option<Work
         let (link, _counted) = (own, counted);
         let serving = Serving { link: &link, id };
         let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
-            Err(WireError::new(
-                ErrorCode::Internal,
-                "the request failed inside; the standard error of the program that answered says where",
-            ))
+            // The panic itself is logged where it happens, with its place.
+            tracing::error!(request = id, "internal_error");
+            let message = format!(
+                "an internal error; the log of the program that answered has more under request {id}"
+            );
+            Err(WireError::new(ErrorCode::Internal, message))
         });
         let refused = |error: WireError| response_text(id, Err(&error));
         let text = response_text(id, outcome.as_deref().map(|result| result.get()));

@@ -201,12 +201,13 @@ mod tests {
     #[test]
     fn following_goes_on_through_a_rotation() {
         let folder = tempfile::tempdir().unwrap();
-        let log = super::super::NodeLog::with(folder.path(), "n", 500, None).unwrap();
-        log.info("before", serde_json::json!({}));
+        let log = super::super::NodeLog::with_limit(folder.path(), "n", 500).unwrap();
+        let tick = |number: i32| serde_json::Map::from_iter([("number".to_owned(), number.into())]);
+        log.event(super::super::Level::Info, "before", tick(-1));
         let mut follow = Follow::new(folder.path()).unwrap();
         let mut seen = Vec::new();
         for number in 0..30 {
-            log.info("tick", serde_json::json!({ "number": number }));
+            log.event(super::super::Level::Info, "tick", tick(number));
             seen.extend(follow.lines().unwrap());
         }
         assert_eq!(seen.len(), 30, "{seen:?}");

@@ -96,7 +96,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let home = NodeHome::new(folder.path(), "laptop").unwrap();
         let lock = home.take().unwrap();
-        let log = NodeLog::open(&home.logs(), "laptop", None).unwrap();
+        let log = NodeLog::open(&home.logs(), "laptop").unwrap();
         let counts = Arc::new(Counts::default());
         let registry = Registry::default();
         let capabilities = [Capability::TextSearch, Capability::FilesystemRead];

@@ -129,9 +129,8 @@ async fn reach(
             places.layers.overrides.push("gateway.listen=\"127.0.0.1:0\"".to_owned());
             let workspace = args.workspace.clone().unwrap_or_default();
             let workspace = places.resolve(&places.current_dir.join(workspace));
-            let served =
-                RunningGateway::start(&places, LocalNode::Included, workspace, output.running_notes())
-                    .await?;
+            let notes = output.running_notes().during_a_conversation();
+            let served = RunningGateway::start(&places, LocalNode::Included, workspace, notes).await?;
             let address = Target::gateway(&places, output)?;
             Ok((address, Some(served)))
         }

@@ -1,4 +1,4 @@
-//! `gantry logs`: the newest lines of a node's log.
+//! `gantry logs`: the newest lines of the log of a node, or of the gateway.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,15 +8,17 @@ use serde_json::{Map, Value, json};
 use crate::client::Target;
 use crate::commands::ask::Asking;
 use crate::exit::Exit;
+use crate::logging::text_line;
 use crate::output::Output;
 use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     gantry logs                                      of the only node that is connected\n  \
+    gantry logs local                                the gateway's own log\n  \
     gantry logs laptop --lines 500 | jq .event")]
 pub(crate) struct LogsArgs {
-    /// The node [default: the only one]
+    /// The node; `local` is the gateway itself [default: the only one]
     pub(crate) node: Option<String>,
     /// How many lines, at most 5000
     #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
@@ -49,27 +51,12 @@ pub(crate) fn run(places: Places, output: &Output, args: &LogsArgs) -> Result<Ex
     Ok(Exit::Success)
 }
 
-/// A line of a log: for a person time, event and fields; for programs as it is kept.
+/// A line of a log: as text for a person, unchanged for a program.
 pub(crate) fn shown(output: &Output, line: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(line) {
-        Ok(fields) if output.is_terminal() && !output.json => readable(output, &fields),
+        Ok(fields) if output.is_terminal() && !output.json => {
+            text_line(&fields, |text, style| output.styled(text, style))
+        }
         _ => line.to_owned(),
     }
-}
-
-fn readable(output: &Output, fields: &Map<String, Value>) -> String {
-    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-    let time = text("ts").split('.').next().unwrap_or_default().replace('T', " ");
-    let event = match text("level") {
-        "warning" => output.yellow(text("event")),
-        "error" => output.red(text("event")),
-        _ => output.bold(text("event")),
-    };
-    let rest = fields.iter().filter(|(name, _)| !["ts", "level", "event", "nodeId"].contains(&name.as_str()));
-    let rest = rest.filter(|(_, value)| !value.is_null()).map(|(name, value)| match value {
-        Value::String(text) if !text.contains(char::is_whitespace) => format!("{name}={text}"),
-        value => format!("{name}={value}"),
-    });
-    let rest = rest.collect::<Vec<_>>().join(" ");
-    format!("{}  {event}  {rest}", output.dim(&time)).trim_end().to_owned()
 }

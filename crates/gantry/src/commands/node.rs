@@ -13,6 +13,7 @@ use gantry_node::NodeHome;
 use gantry_store::GatewayLock;
 use gantry_toolsets::LOCAL_NODE;
 
+use crate::config::LogLevel;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
@@ -60,6 +61,9 @@ pub(crate) struct NodeArgs {
     /// Allow a gateway that is neither encrypted nor on this machine
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// What is logged, on standard error and in the data directory [default: info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ use gantry_store::GatewayLockError;
 use serde_json::json;
 
 use crate::commands::interrupted;
+use crate::config::LogLevel;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
 use crate::places::Places;
@@ -43,6 +44,9 @@ pub(crate) struct UpArgs {
     /// The certificate's key as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// What is logged, on standard error and in the data directory [default: info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    pub(crate) log_level: Option<LogLevel>,
 }
 
 pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: LocalNode) -> Result<Exit> {
@@ -52,6 +56,7 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
         ("gateway.publicUrl", args.public_url.clone()),
         ("gateway.tlsCert", args.tls_cert.map(|path| path.display().to_string())),
         ("gateway.tlsKey", args.tls_key.map(|path| path.display().to_string())),
+        ("log.level", args.log_level.map(|level| level.name().to_owned())),
     ];
     // A flag is the last layer of the configuration.
     let flags = overrides.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", json!(value?))));

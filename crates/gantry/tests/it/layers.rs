@@ -191,6 +191,19 @@ fn crates_depend_only_downwards() {
 }
 
 #[test]
+fn only_the_binary_sets_up_a_log() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .exec()
+        .unwrap();
+    for package in metadata.workspace_packages().iter().filter(|package| package.name.as_str() != "gantry") {
+        let logging = |name: &str| name == "log" || (name.starts_with("tracing") && name != "tracing");
+        let found = package.dependencies.iter().find(|dependency| logging(&dependency.name));
+        assert!(found.is_none(), "{} must log through `tracing` alone, not {found:?}", package.name);
+    }
+}
+
+#[test]
 fn only_the_product_features_are_in_the_product() {
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let product = manifest.split("[dev-dependencies]").next().unwrap();

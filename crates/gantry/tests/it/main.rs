@@ -19,6 +19,7 @@ mod faults;
 mod gateway;
 mod growth;
 mod layers;
+mod log;
 mod mcp;
 mod models;
 mod native;

@@ -106,7 +106,8 @@ fn a_log_is_followed_only_while_somebody_reads() {
     command.env("GANTRY_TOKEN", format!("gtn_{}", "x".repeat(43))).stdin(Stdio::null());
     let _node = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let log = world.data().join("nodes/zz/logs/node.log");
-    eventually("the node has a log", Duration::from_secs(20), || log.exists());
+    let has_line = || std::fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+    eventually("the node has a log", Duration::from_secs(20), has_line);
     let mut command = world.command(&["node", "logs", "--follow"]);
     let mut following = Running(command.stdin(Stdio::null()).stdout(unread()).spawn().unwrap());
     eventually("it has ended", Duration::from_secs(20), || following.0.try_wait().unwrap().is_some());

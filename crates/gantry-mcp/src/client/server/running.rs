@@ -95,6 +95,7 @@ impl Server {
         };
         match opened {
             Ok(connection) => {
+                tracing::info!(server = self.name(), pid = connection.pid(), "mcp_server_started");
                 let running = Running { connection: Arc::new(connection), since: Instant::now() };
                 slot.connection = Some(running.clone());
                 *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -110,6 +111,7 @@ impl Server {
                     (err, _) => err,
                 };
                 slot.failed(err.to_string());
+                tracing::warn!(server = self.name(), reason = slot.reason, "mcp_server_failed");
                 Err(err)
             }
         }
@@ -120,6 +122,7 @@ impl Server {
         if running.since.elapsed() >= PROVEN {
             slot.failures = 0;
         }
+        tracing::warn!(server = self.name(), reason = why, "mcp_server_lost");
         slot.failed(why.to_owned());
     }
 

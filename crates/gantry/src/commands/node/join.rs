@@ -7,15 +7,13 @@ use anyhow::{Context, Result};
 use gantry_files::{FileError, Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Comeback, Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers,
-    check_address,
+    Comeback, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers, check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_desk};
 use gantry_transfer::Desk;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -23,13 +21,16 @@ use super::{NodeArgs, renamed};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
+use crate::logging::{self, GateEvents};
 use crate::output::Output;
 use crate::places::{Places, own_program, restored_modes};
 
 /// A file with certificates beyond this is a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
+pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
+    let level = args.log_level.map(|level| format!("log.level={:?}", level.name()));
+    places.layers.overrides.extend(level);
     let mut config = places.layers.load()?;
     config.resolve_paths(|path| places.resolve(path));
     config.warnings().iter().for_each(|warning| output.warning(warning));
@@ -40,21 +41,17 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     places.configuration_of_others().iter().for_each(|warning| output.warning(warning));
     let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
-    let notes = output.running_notes();
-    let echo: gantry_node::Echo = Box::new(move |level, text| match level {
-        Level::Info => notes.info(text),
-        Level::Warning => notes.warning(&format!("warning: {text}")),
-        Level::Error => notes.warning(&format!("error: {text}")),
-    });
-    let log = NodeLog::open(&home.logs(), home.id(), Some(echo))
+    let log = NodeLog::with_limit(&home.logs(), home.id(), config.log.max_file_bytes())
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
+    let masker = joining.masker(&places, &config);
+    logging::start(&log, &config, masker, output.running_notes(), GateEvents::LeftOut);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let (own_home, badge) = (home.clone(), joining.badge());
     let gateway = joining.options.gateway.clone();
-    renamed::take_over(places.data.root(), &home, &badge, &log)?;
+    renamed::take_over(places.data.root(), &home, &badge)?;
     let over = runtime.block_on(async {
-        let processes = processes(&home, &log).await?;
+        let processes = processes(&home).await?;
         let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
@@ -69,7 +66,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         if let Over::Unauthorized { comeback: Comeback::Unexpected, .. } = &over
             && let Err(err) = desk.abandon_all().await
         {
-            log.warning("partsNotRemoved", json!({"error": err.to_string()}));
+            tracing::warn!(error = %err, "partsNotRemoved");
         }
         anyhow::Ok(over)
     })?;
@@ -77,11 +74,11 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     drop(runtime);
     let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
     if let Comeback::UnderId(new_id) = &comeback {
-        renamed::hand_over(places.data.root(), &own_home, new_id, &badge, &log);
+        renamed::hand_over(places.data.root(), &own_home, new_id, &badge);
         if let Err(err) =
             leave_parts(&places, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
         {
-            log.warning("partsStay", json!({"newId": new_id, "error": err.to_string()}));
+            tracing::warn!(newId = new_id, error = %err, "partsStay");
         }
     }
     let _ = log.flush();
@@ -167,6 +164,11 @@ impl Joining {
         blake3::Hash::from_bytes(key).to_hex().to_string()
     }
 
+    /// Knows the secrets of this machine, and the node's own token.
+    fn masker(&self, places: &Places, config: &Config) -> Masker {
+        Masker::new(known_secrets(places, config).into_iter().chain([self.secret.clone()]))
+    }
+
     /// Whether there are all the tools that were named.
     pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
         let setup = Setup {
@@ -217,12 +219,12 @@ fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// With what starts of this node before left running.
-async fn processes(home: &NodeHome, log: &NodeLog) -> Result<Processes> {
+async fn processes(home: &NodeHome) -> Result<Processes> {
     let options = ProcessesOptions::new(own_program()?, home.processes());
     let options = ProcessesOptions { keeper_args: vec![KEEPER_ARGUMENT.into()], ..options };
     let processes = Processes::recover(options).await?;
     for warning in processes.warnings() {
-        log.warning("recovery", json!({ "warning": warning }));
+        tracing::warn!(warning, "recovery");
     }
     Ok(processes)
 }
@@ -252,11 +254,10 @@ fn gate(
     for tool in offered(gantry_toolsets::node_tools(&machine), joining.tools.as_deref())? {
         registry.register(tool)?;
     }
-    let secrets = known_secrets(places, config).into_iter().chain([joining.secret.clone()]);
     let gate = Gate::new(GateParts {
         registry,
         policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, config), closed),
-        masker: Masker::new(secrets),
+        masker: joining.masker(places, config),
         audit: Arc::new(log.clone()),
         results,
         max_result_chars: config.max_tool_result_chars,

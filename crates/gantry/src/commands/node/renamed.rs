@@ -4,16 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gantry_node::{HomeError, NodeHome, NodeLock, NodeLog};
+use gantry_node::{HomeError, NodeHome, NodeLock};
 use gantry_process::move_sessions;
-use serde_json::json;
 
 /// How long the process of the former id may take to learn that it was sent away.
 const LEAVING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Brings what is running to the home of the node's new id, so that nobody who gets the old id finds it. The node itself is over.
-pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &str, log: &NodeLog) {
+pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &str) {
     let moved = NodeHome::new(data_dir, new_id).map_err(anyhow::Error::from).and_then(|new| {
         let _lock = new.take()?;
         // Of another gateway perhaps: ids are its own.
@@ -24,16 +23,16 @@ pub(super) fn hand_over(data_dir: &Path, home: &NodeHome, new_id: &str, badge: &
     match moved {
         Ok(count) => {
             home.take_off_badge();
-            log.info("handedOver", json!({"newId": new_id, "processes": count}));
+            tracing::info!(newId = new_id, processes = count, "handedOver");
         }
         // Started with its new id and the token it has, the node takes them.
-        Err(err) => log.info("processesStay", json!({"newId": new_id, "reason": format!("{err:#}")})),
+        Err(err) => tracing::info!(newId = new_id, reason = %format_args!("{err:#}"), "processesStay"),
     }
 }
 
 /// Goes on with what the node left running under former ids, if that did not learn of the new one. What another node left
 /// under this id is kept for that one.
-pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &NodeLog) -> Result<()> {
+pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str) -> Result<()> {
     let formers = home.former(data_dir, badge);
     let displaced = || NodeHome::all(data_dir).into_iter().filter(|other| other.has_left_by(badge));
     // A token that nobody has worn here may be a renewed one of the node whose home this is. One that is known from
@@ -42,17 +41,17 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &Nod
     if let Some(worn) = home.badge_of_another(badge).filter(|_| is_known) {
         let count = move_sessions(&home.processes(), &home.left_by(&worn))
             .context("cannot set aside what another node left under this id")?;
-        log.info("setAside", json!({"processes": count}));
+        tracing::info!(processes = count, "setAside");
     }
     home.wear(badge)?;
     for former in formers {
         match take_from(&former, home, badge) {
-            Ok(Some(count)) => log.info("renamed", json!({"formerId": former.id(), "processes": count})),
+            Ok(Some(count)) => tracing::info!(formerId = former.id(), processes = count, "renamed"),
             // Another node is there now, and has set them aside.
             Ok(None) => {}
             Err(err) => {
                 let error = format!("{err:#}");
-                log.warning("formerProcessesStay", json!({"formerId": former.id(), "error": error}));
+                tracing::warn!(formerId = former.id(), error, "formerProcessesStay");
             }
         }
     }
@@ -61,11 +60,11 @@ pub(super) fn take_over(data_dir: &Path, home: &NodeHome, badge: &str, log: &Nod
         match move_sessions(&other.left_by(badge), &home.processes()) {
             Ok(count) => {
                 other.forget_left_by(badge);
-                log.info("renamed", json!({"formerId": other.id(), "processes": count}));
+                tracing::info!(formerId = other.id(), processes = count, "renamed");
             }
             Err(err) => {
                 let error = err.to_string();
-                log.warning("formerProcessesStay", json!({"formerId": other.id(), "error": error}));
+                tracing::warn!(formerId = other.id(), error, "formerProcessesStay");
             }
         }
     }
@@ -120,8 +119,7 @@ mod tests {
         fn ran(&self, id: &str, badge: &str, session: Option<u64>) -> Vec<u64> {
             let home = self.home(id);
             let _lock = home.take().unwrap();
-            let log = NodeLog::open(&home.logs(), id, None).unwrap();
-            take_over(self.folder.path(), &home, badge, &log).unwrap();
+            take_over(self.folder.path(), &home, badge).unwrap();
             let sessions = home.processes().join("sessions");
             if let Some(session) = session {
                 std::fs::create_dir_all(sessions.join(format!("{PREFIX}{session:012}"))).unwrap();

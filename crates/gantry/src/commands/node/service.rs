@@ -242,6 +242,9 @@ fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &P
     if let Some(file) = args.tls_ca.as_deref().or_else(|| places.tls_ca()) {
         words.extend(["--tls-ca".into(), text(&places.resolve(file))?]);
     }
+    if let Some(level) = args.log_level {
+        words.extend(["--log-level".into(), level.name().to_owned()]);
+    }
     words.extend(args.contain.then(|| "--contain".into()));
     words.extend(args.insecure.then(|| "--insecure".into()));
     Ok(words)

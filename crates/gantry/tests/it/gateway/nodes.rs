@@ -481,9 +481,9 @@ fn the_gateways_terminal_says_who_joins_and_leaves_and_that_it_stops() {
     let logged = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
     let far = crate::sessions::Far::join(&world, &up);
     let soon = Duration::from_secs(20);
-    eventually("it says who joined", soon, || logged("The node far has connected."));
+    eventually("it says who joined", soon, || logged("node_connected  node=far"));
     drop(far);
-    eventually("it says who left", soon, || logged("The node far has disconnected."));
+    eventually("it says who left", soon, || logged("node_disconnected  node=far"));
     up.signal(rustix::process::Signal::TERM);
     assert_eq!(up.wait(Duration::from_secs(30)), Some(0));
     assert!(logged("Stopping: calls under way may finish.") && logged("Gantry has stopped."));

@@ -1,0 +1,16 @@
+//! Internal errors: logged under an id that the answer names.
+
+use std::fmt::Display;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::problem;
+
+/// Logs `error` under a new id, and answers with `message` and that id.
+pub(super) fn internal_error(message: &str, error: &dyn Display) -> Response {
+    let id = uuid::Uuid::new_v4();
+    tracing::error!(%id, %error, "internal_error");
+    let message = format!("{message}; the gateway's log has more under {id}");
+    problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", &message, None)
+}
