@@ -265,16 +265,16 @@ impl DataDir {
     }
 }
 
-/// Every write makes a new file, so these tell one version from another.
+/// `FileVersion` differs between two versions of a file, whether the file was replaced or written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileVersion {
+pub struct FileVersion {
     inode: u64,
     size: u64,
     changed: (i64, i64),
 }
 
 impl FileVersion {
-    pub(crate) fn of(meta: &std::fs::Metadata) -> FileVersion {
+    pub fn of(meta: &std::fs::Metadata) -> FileVersion {
         FileVersion { inode: meta.ino(), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
     }
 

@@ -4,7 +4,6 @@
 //! Nothing here opens a path that an agent named; that is `gantry-files`.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
 
-mod apis;
 mod audit_files;
 mod audit_key;
 mod audit_log;
@@ -18,19 +17,16 @@ mod database;
 mod gateway_lock;
 mod kept_results;
 mod objects;
+mod private_folder;
 mod secrets;
 mod server_records;
 mod staged;
 mod token;
 
-pub use apis::{
-    ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
-    ProfileDraft, RateLimit, RateLimited, Saving, path_words,
-};
 pub use audit_log::{AuditLimits, AuditLog};
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
 pub use config_lock::ConfigLock;
-pub use data_dir::{DataDir, DataDirError};
+pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
@@ -50,6 +46,7 @@ pub use objects::{
     Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader, Objects,
     S3Config, check_key, content_type,
 };
+pub use private_folder::{FolderLock, PrivateFolder};
 pub use secrets::{
     MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };

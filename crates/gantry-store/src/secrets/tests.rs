@@ -15,6 +15,17 @@ fn hosts() -> Vec<String> {
 }
 
 #[test]
+fn pipe_instead_of_the_sealed_file_is_reported_and_does_not_block() {
+    let (_folder, data) = world();
+    data.create().unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(data.secrets()).status().unwrap().success());
+    let (found, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || found.send(Secrets::new(&data, None).all().map_err(|err| err.to_string())));
+    let read = result.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(read.unwrap_err().contains("not a regular file"));
+}
+
+#[test]
 fn a_secret_is_there_after_a_restart_and_nowhere_in_the_clear() {
     let (_folder, data) = world();
     let secrets = Secrets::new(&data, None);
