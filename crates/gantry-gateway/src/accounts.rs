@@ -28,7 +28,12 @@ pub(crate) struct Accounts {
 impl Default for Accounts {
     fn default() -> Self {
         let operator = Pool::default();
-        Accounts { clients: operator.beside(), nodes: operator.beside(), operator, known: Mutex::default() }
+        Accounts {
+            clients: operator.separate(),
+            nodes: operator.separate(),
+            operator,
+            known: Mutex::default(),
+        }
     }
 }
 
@@ -50,7 +55,7 @@ impl Accounts {
     pub(crate) async fn settle(&self, stop: CancellationToken) {
         let settling = async {
             loop {
-                self.operator.given_back().await;
+                self.operator.released().await;
                 for _ in 0..SETTLING_TIMES {
                     tokio::time::sleep(SETTLING_PAUSE).await;
                     drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BLOCK)));

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_agent::{Event, Sent, SessionKey, Sessions};
-use gantry_link::Share;
+use gantry_link::Reservation;
 use gantry_tool::Refusal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -151,7 +151,7 @@ pub(super) async fn parsed<T: DeserializeOwned>(
     gateway: &Gateway,
     identity: &Identity,
     request: Request,
-) -> Result<(T, HeaderMap, Option<Share>), Box<Response>> {
+) -> Result<(T, HeaderMap, Option<Reservation>), Box<Response>> {
     let (parts, body) = request.into_parts();
     let Taken { bytes, share } = read_body(&gateway.accounts.of(identity), body).await?;
     let params = serde_json::from_slice(&bytes).map_err(|err| {
