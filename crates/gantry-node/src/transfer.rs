@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use gantry_link::{Link, Request, ServeFuture};
 use gantry_protocol::StreamFrame;
-use gantry_transfer::{Ask, Desk, FrameFuture, FrameOut, Gone};
+use gantry_transfer::{Ask, FrameFuture, FrameOut, Gone, TransferService};
 
 use crate::bulk::StreamSink;
 
 /// Streams that belong to the transfers of a desk.
-pub struct Transfers(pub Arc<Desk>);
+pub struct Transfers(pub Arc<TransferService>);
 
 impl StreamSink for Transfers {
     fn take(&self, link: &Link, frame: StreamFrame) {

@@ -14,7 +14,7 @@ use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_desk};
-use gantry_transfer::Desk;
+use gantry_transfer::TransferService;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -235,7 +235,7 @@ fn gate(
     home: &NodeHome,
     log: &NodeLog,
     processes: Processes,
-) -> Result<(Gate, Arc<Desk>)> {
+) -> Result<(Gate, Arc<TransferService>)> {
     let mut closed = places.closed();
     closed.extend(joining.token_file.clone());
     let results = Arc::new(KeptResults::new(places.data.results()));
