@@ -1,4 +1,4 @@
-//! Tells the gateway of background processes that have ended: in order, each until it is answered.
+//! Reports ended background processes to the gateway, in order, each until it is acknowledged.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::log::{NodeLog, bounded};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Before an end is told again that the gateway could not take.
+/// The wait before an end that the gateway could not store is reported again.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Goes on as long as the connection does. What is not answered by then is told over the next one: the engine offers
-/// an end until it is acknowledged, also after a restart.
-pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> std::convert::Infallible {
+/// Runs as long as the connection. Unacknowledged ends are reported over the next connection: the engine offers an
+/// end until it is acknowledged, also after a restart.
+pub(crate) async fn report(processes: &Processes, link: &Link, log: &NodeLog) -> std::convert::Infallible {
     let mut ends = processes.ends();
     while let Some(report) = ends.next().await {
         if !is_taken(&report, link, log).await {
@@ -26,7 +26,7 @@ pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> s
         let fields = json!({"session": report.id.to_string(), "exitCode": report.ended.exit.code});
         match processes.acknowledge(report.event_id).await {
             Ok(_) => log.info("processEnded", fields),
-            // It is told again then, and the gateway knows it by its id.
+            // The end is reported again, and the gateway recognises its id.
             Err(err) => log.error(
                 "endNotAcknowledged",
                 json!({"session": report.id.to_string(), "error": err.to_string()}),
@@ -36,13 +36,13 @@ pub(crate) async fn tell(processes: &Processes, link: &Link, log: &NodeLog) -> s
     std::future::pending().await
 }
 
-/// False when the gateway refuses this one for good: those behind it must not wait for it.
+/// Returns false when the gateway rejects this end for good, so that later ends do not wait for it.
 async fn is_taken(report: &EndReport, link: &Link, log: &NodeLog) -> bool {
     let end = process_end(report);
     loop {
         match link.request_within(method::PROCESS_ENDED, raw(&end), ANSWER_LIMIT).await {
             Ok(_) => return true,
-            // Whoever runs this notices as well that the connection is gone.
+            // The caller also notices that the connection is lost.
             Err(LinkError::Closed(_)) => return std::future::pending().await,
             Err(LinkError::Remote(error)) => {
                 let fields = json!({"session": end.session_id, "error": bounded(&error.message)});

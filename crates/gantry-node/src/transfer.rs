@@ -1,4 +1,4 @@
-//! This node's part in transfers: a desk answers, and its frames go over the second socket.
+//! Connects the node to its transfer service, whose frames go over the bulk connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use gantry_transfer::{Ask, FrameFuture, FrameOut, Gone, TransferService};
 
 use crate::bulk::StreamSink;
 
-/// Streams that belong to the transfers of a desk.
+/// Passes streams and requests to a transfer service.
 pub struct Transfers(pub Arc<TransferService>);
 
 impl StreamSink for Transfers {

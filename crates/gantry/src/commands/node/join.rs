@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use gantry_files::{FileError, Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Comeback, Level, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers,
+    ExitReason, Level, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token, TokenSource, Transfers,
     check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
@@ -66,7 +66,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
             never = desk.keep_tidy() => match never {},
         };
         // Nobody will go on with what has come, unless the node is expected back.
-        if let Over::Unauthorized { comeback: Comeback::Unexpected, .. } = &over
+        if let ExitReason::Unauthorized { rejoin: Rejoin::Unexpected, .. } = &over
             && let Err(err) = desk.abandon_all().await
         {
             log.warning("partsNotRemoved", json!({"error": err.to_string()}));
@@ -75,8 +75,8 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
     })?;
     // The engine of its processes ends with it.
     drop(runtime);
-    let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
-    if let Comeback::UnderId(new_id) = &comeback {
+    let ExitReason::Unauthorized { reason, rejoin } = over else { return Ok(Exit::Success) };
+    if let Rejoin::UnderId(new_id) = &rejoin {
         renamed::hand_over(places.data.root(), &own_home, new_id, &badge, &log);
         if let Err(err) =
             leave_parts(&places, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
@@ -85,7 +85,7 @@ pub(super) fn run(places: Places, output: &Output, args: &NodeArgs) -> Result<Ex
         }
     }
     let _ = log.flush();
-    let advice = advice(own_home.id(), &comeback);
+    let advice = advice(own_home.id(), &rejoin);
     output.error(&format!("the gateway does not let this node in: {reason}{advice}"));
     Ok(Exit::Unauthorized)
 }
@@ -103,11 +103,11 @@ fn leave_parts(places: &Places, owner: &str, new_owner: &str) -> Result<(), File
 }
 
 /// What has to be done before the node is let in, where the gateway's reason does not say it.
-fn advice(id: &str, comeback: &Comeback) -> String {
-    match comeback {
-        Comeback::UnderId(_) => String::new(),
-        Comeback::WithNewToken => "; start it again with the new token".to_owned(),
-        Comeback::Unexpected => format!(
+fn advice(id: &str, rejoin: &Rejoin) -> String {
+    match rejoin {
+        Rejoin::UnderId(_) => String::new(),
+        Rejoin::WithNewToken => "; start it again with the new token".to_owned(),
+        Rejoin::Unexpected => format!(
             "; `gantry nodes renew {id}` on the gateway makes a new token (`gantry nodes add {id}` if it is not known \
              there), and the node is then started again"
         ),
