@@ -84,7 +84,7 @@ impl NodeHome {
         self.folder.join("state.json")
     }
 
-    /// Holds the badge: a hash that identifies the token without revealing it. A renamed node keeps its token.
+    /// Holds the badge, which identifies the token without revealing it. A renamed node keeps its token.
     fn badge_file(&self) -> PathBuf {
         self.folder.join("badge")
     }
@@ -116,7 +116,7 @@ impl NodeHome {
 
     /// Holds the sessions that the node with this badge left before another node got the id.
     pub fn left_by(&self, badge: &str) -> PathBuf {
-        // A badge is hexadecimal. Other text is rejected, so that it cannot name another path.
+        // A badge is hexadecimal. Any other text maps to one fixed name, so that it cannot name another path.
         let is_badge = !badge.is_empty() && badge.bytes().all(|byte| byte.is_ascii_alphanumeric());
         self.left().join(if is_badge { badge } else { "-" })
     }
@@ -126,7 +126,7 @@ impl NodeHome {
         self.left_by(badge).is_dir()
     }
 
-    /// Returns the badges of nodes that left sessions under this id before another node got it.
+    /// Returns the folders of all nodes that left sessions under this id before another node got it.
     pub fn left_by_all(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.left()).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }

@@ -1,7 +1,7 @@
-//! The door to the data directory: the database, the audit log, kept results, and where everything else of
-//! Gantry's own lies.
+//! The only crate that works in the data directory: the database, the audit log, kept results, objects, secrets, and
+//! the paths of everything else in it. Domains keep their own records in a [`PrivateFolder`].
 //!
-//! Nothing here opens a path that an agent named; that is `gantry-files`.
+//! This crate never opens a path that an agent named; `gantry-files` does that.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
 
 mod audit_files;
@@ -31,13 +31,13 @@ pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
 pub use database::journal::{
-    Append, Journal, JournalEvent, Kin, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
+    Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage, SessionRow,
 };
-pub use database::marks::Marks;
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;
-pub use database::spending::{BELOW, Spending};
+pub use database::spending::{ACCOUNT_SEPARATOR, Spending};
+pub use database::taint_marks::TaintMarks;
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};
