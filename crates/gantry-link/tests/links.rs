@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio_websockets::{ClientBuilder, Message};
 
-#[path = "links/room.rs"]
-mod room;
+#[path = "links/memory_quota.rs"]
+mod memory_quota;
 
 #[derive(Default)]
 struct Echo {
