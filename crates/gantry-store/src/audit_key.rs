@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::clock::Clock;
-
 /// The head is written in place. It is smaller than a disk sector, so a crash leaves the old or the new record.
 const HEAD_BYTES: usize = 256;
 
@@ -74,17 +72,11 @@ impl Key {
 
     /// Appends the line of a record to `lines` and returns its hash, which covers the previous line. `fields` is a
     /// non-empty JSON object.
-    pub(crate) fn line(
-        &self,
-        head: LineHead<'_>,
-        clock: &mut Clock,
-        fields: &str,
-        lines: &mut Vec<u8>,
-    ) -> String {
+    pub(crate) fn line(&self, head: LineHead<'_>, fields: &str, lines: &mut Vec<u8>) -> String {
         let LineHead { seq, previous, at } = head;
         let start = lines.len();
-        let (mut number, at) = (itoa::Buffer::new(), clock.spell(at));
-        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", at, "\",", &fields[1..]] {
+        let (mut number, at) = (itoa::Buffer::new(), at.to_string());
+        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", &at, "\",", &fields[1..]] {
             lines.extend_from_slice(part.as_bytes());
         }
         let mac = self.mac(previous, &lines[start..]);

@@ -21,7 +21,6 @@ use rustix::fs::{FlockOperation, flock};
 use crate::audit_files::{end_of_last_line, last_line, sync_folder};
 use crate::audit_key::{Key, LineHead, Link, SealBroken};
 use crate::audit_rotation::FileId;
-use crate::clock::Clock;
 
 /// Lines with `Durability::Soon` are on disk after this time plus one sync.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
@@ -86,7 +85,6 @@ pub(crate) struct Tail {
     pub(crate) rotated: bool,
     /// Records that wait to be formatted as lines, ahead of all later records. Only while the lock is kept.
     put_off: Vec<(Timestamp, AuditRecord)>,
-    clock: Clock,
     /// Lines that wait to be written with the next one. Only while the lock is kept, because their numbers are assigned.
     unwritten: Vec<u8>,
     /// A waiting line records the begin of a call. It is written before any end is accepted.
@@ -132,7 +130,6 @@ impl AuditLog {
                 rotate_from: limits.max_file_bytes,
                 rotated: false,
                 put_off: Vec::new(),
-                clock: Clock::default(),
                 unwritten: Vec::new(),
                 begins: false,
                 stuck: false,
@@ -412,7 +409,7 @@ fn settle(key: &Key, tail: &mut Tail) {
 fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
     tail.seq = tail.seq.saturating_add(1);
     let head = LineHead { seq: tail.seq, previous: &tail.mac, at };
-    tail.mac = key.line(head, &mut tail.clock, fields, &mut tail.unwritten);
+    tail.mac = key.line(head, fields, &mut tail.unwritten);
 }
 
 /// The error of a log that accepts no more lines.

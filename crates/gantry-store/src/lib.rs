@@ -10,7 +10,6 @@ mod audit_log;
 mod audit_read;
 mod audit_retention;
 mod audit_rotation;
-mod clock;
 mod config_lock;
 mod data_dir;
 mod database;
