@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gantry_store::{BELOW, Kin};
+use gantry_store::{ACCOUNT_SEPARATOR, Parentage};
 use gantry_tool::{Autonomy, Call, Label, ToolScope, nearest};
 use serde_json::json;
 use tokio::sync::broadcast;
@@ -221,7 +221,7 @@ impl Sessions {
             workspace: call.workspace.clone(),
             max_turns: None,
             max_tokens: None,
-            account: format!("{}{BELOW}{id}", parent.payer.account),
+            account: format!("{}{ACCOUNT_SEPARATOR}{id}", parent.payer.account),
             budgets: parent.payer.budgets.clone(),
             isolated_memory: above.is_some_and(|above| above.isolated_memory),
             unattended: call.autonomy == Autonomy::Autonomous || above.is_some_and(|above| above.unattended),
@@ -263,7 +263,7 @@ impl Sessions {
                 );
                 return Err(SessionError::Refused(message));
             }
-            let kin = Kin { parent: &child.parent, root: &child.root, label: &child.name };
+            let kin = Parentage { parent: &child.parent, root: &child.root, label: &child.name };
             journal.adopt(&key.key, &key.agent, kin, now_ms()).await?;
         }
         let (own, said) = (Box::new(child.clone()), incoming.clone());

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_store::{DatabaseError, Marks};
+use gantry_store::{DatabaseError, TaintMarks};
 use gantry_tool::{Access, Call, Capability, Gate, LOCAL_NODE, Label, Tool, ToolScope};
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ impl Places {
     }
 
     /// Where what the call reads may come from, if others may have written it.
-    pub(crate) async fn source(&self, marks: &Marks) -> Result<Option<String>, DatabaseError> {
+    pub(crate) async fn source(&self, marks: &TaintMarks) -> Result<Option<String>, DatabaseError> {
         if self.foreign.is_some() {
             return Ok(self.foreign.clone());
         }
@@ -117,7 +117,7 @@ impl Places {
     }
 
     /// Whether what is told of these places may be the owner's own, by what was written there.
-    pub(crate) async fn are_private(&self, marks: &Marks) -> Result<bool, DatabaseError> {
+    pub(crate) async fn are_private(&self, marks: &TaintMarks) -> Result<bool, DatabaseError> {
         for place in self.reads.iter().chain(&self.writes) {
             if marks.touching(&private(place)).await?.is_some() {
                 return Ok(true);
@@ -142,7 +142,7 @@ impl Places {
     /// From now on what is there may be the owner's own, if the run has read such, or the call itself brings it there.
     pub(crate) async fn mark_private(
         &self,
-        marks: &Marks,
+        marks: &TaintMarks,
         flow: &Flow,
         now: i64,
     ) -> Result<(), DatabaseError> {
@@ -158,7 +158,7 @@ impl Places {
     /// From now on others may have written what is there. What `flow` has from a machine alone is nothing new to it.
     pub(crate) async fn mark(
         &self,
-        marks: &Marks,
+        marks: &TaintMarks,
         flow: &Flow,
         source: &str,
         now: i64,

@@ -2,7 +2,7 @@
 //! always the same, what changes least comes first, so that providers' caches hit.
 
 use gantry_model::SystemPart;
-use gantry_store::{DatabaseError, Depth, Marks, Objects};
+use gantry_store::{DatabaseError, Depth, Objects, TaintMarks};
 use gantry_tool::Label;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -69,7 +69,7 @@ pub(crate) struct Told {
 impl Told {
     /// What the owner's files and memories say is private, and so is what a run wrote that had read such; what a run wrote
     /// after it had read the words of others may be those.
-    pub(crate) async fn labels(&self, marks: &Marks) -> Result<Vec<Label>, DatabaseError> {
+    pub(crate) async fn labels(&self, marks: &TaintMarks) -> Result<Vec<Label>, DatabaseError> {
         let is_private = |key: &String| {
             key.ends_with("/USER.md") || key.ends_with("/MEMORY.md") || key.contains("/memory/")
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gantry_store::{DatabaseError, Journal, JournalEvent, Marks, Objects, SessionRow};
+use gantry_store::{DatabaseError, Journal, JournalEvent, Objects, SessionRow, TaintMarks};
 use gantry_tool::{Gate, Label, ResultStore, nearest};
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub struct Sessions {
 
 pub(crate) struct Shared {
     pub(crate) parts: SessionsParts,
-    pub(crate) marks: Marks,
+    pub(crate) marks: TaintMarks,
     pub(crate) stopping: CancellationToken,
     pub(crate) ending: CancellationToken,
     /// Finds tools that agents are not offered.

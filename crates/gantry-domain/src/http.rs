@@ -12,7 +12,7 @@ use serde_json::json;
 
 pub use body::{AfterRun, Taken, held, read_body};
 /// Memory that a body takes from its caller's quota, until it is dropped.
-pub use gantry_link::Share;
+pub use gantry_link::Reservation;
 
 /// The one name in a path, or an answer that says what is wrong with it.
 pub struct Named(pub String);

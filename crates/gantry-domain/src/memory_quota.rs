@@ -31,8 +31,8 @@ impl Default for MemoryQuota {
     fn default() -> Self {
         let operator = Pool::default();
         MemoryQuota {
-            clients: operator.beside(),
-            nodes: operator.beside(),
+            clients: operator.separate(),
+            nodes: operator.separate(),
             operator,
             known: Mutex::default(),
         }
@@ -57,7 +57,7 @@ impl MemoryQuota {
     pub async fn settle(&self, stop: CancellationToken) {
         let settling = async {
             loop {
-                self.operator.given_back().await;
+                self.operator.released().await;
                 for _ in 0..SETTLING_TIMES {
                     tokio::time::sleep(SETTLING_PAUSE).await;
                     drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BLOCK)));

@@ -11,7 +11,7 @@ use gantry_protocol::{Caller, ErrorCode, WireError};
 use gantry_store::{DataDir, Database, DatabaseError, NewTransfer, Objects, TransferRow};
 use gantry_tool::{Call, Gate, Message, Progress, Refusal, ResumedWork, ToolError, ToolScope};
 use gantry_toolsets::{Endpoint, LOCAL_NODE, NodeLogs, NodeServices, ToolFuture, Transferred};
-use gantry_transfer::Desk;
+use gantry_transfer::TransferService;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,7 @@ pub struct TransfersParts {
     pub objects: Objects,
     pub data: DataDir,
     /// This machine's files, when it serves them.
-    pub local: Option<Arc<Desk>>,
+    pub local: Option<Arc<TransferService>>,
     pub idle_limit: Duration,
 }
 
@@ -150,7 +150,8 @@ impl Transfers {
     pub fn new(parts: TransfersParts) -> Arc<Transfers> {
         let meters = Meters::default();
         let objects = parts.objects.clone();
-        let storage = Desk::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
+        let storage =
+            TransferService::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
         let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
             gate: parts.gate,

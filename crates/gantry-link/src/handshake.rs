@@ -1,4 +1,4 @@
-//! `connect`: the first request, before which nothing else is heard.
+//! The handshake: `connect` is the first request, and every other frame before it is rejected.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::socket::Socket;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    #[error("not an address: {0}")]
+    #[error("invalid address: {0}")]
     Address(String),
-    #[error("no WebSocket there: {0}")]
+    #[error("the WebSocket upgrade failed: {0}")]
     Upgrade(String),
-    #[error("nothing was said within {0:?}")]
+    #[error("no answer within {0:?}")]
     TimedOut(Duration),
     #[error("the connection was lost: {0}")]
     Lost(String),
-    #[error("connect was expected first: {0}")]
+    #[error("the first frame must be connect: {0}")]
     OutOfTurn(String),
     #[error("{0}")]
     Refused(WireError),
-    #[error("not an answer to connect: {0}")]
+    #[error("invalid answer to connect: {0}")]
     Answer(String),
 }
 
@@ -36,7 +36,7 @@ pub struct ConnectRequest {
     pub params: ConnectParams,
 }
 
-/// Waits for a peer's `connect`. Whatever else comes is answered with an error, and the socket is closed.
+/// Waits for a peer's `connect`. Any other frame gets an error reply, and the socket is closed.
 pub async fn receive_connect<S>(
     socket: &mut Socket<S>,
     within: Duration,
@@ -48,13 +48,13 @@ where
     let message = match first.await {
         Ok(Ok(message)) => message,
         Ok(Err(err)) => {
-            // A frame that was too large: the library has words for it, which have to be sent.
-            let _ = tokio::time::timeout(LAST_WORDS, socket.close()).await;
+            // The frame was too large: closing sends the library's close frame, which says so.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, socket.close()).await;
             return Err(err);
         }
         Err(_) => {
             let error = HandshakeError::TimedOut(within);
-            turn_away(socket, None, WireError::new(ErrorCode::NotConnected, "connect did not come in time"))
+            reject(socket, None, WireError::new(ErrorCode::NotConnected, "connect did not come in time"))
                 .await;
             return Err(error);
         }
@@ -67,7 +67,7 @@ where
                 Ok(params) => return Ok(ConnectRequest { id, params }),
                 Err(err) => {
                     let message = format!("the parameters of connect are not valid: {err}");
-                    turn_away(socket, Some(id), WireError::new(ErrorCode::BadParams, &*message)).await;
+                    reject(socket, Some(id), WireError::new(ErrorCode::BadParams, &*message)).await;
                     return Err(HandshakeError::OutOfTurn(message));
                 }
             }
@@ -77,17 +77,17 @@ where
             (Some(id), format!("the request \"{shown}\""))
         }
         Some(Ok(Frame::Response { id, .. } | Frame::Cancel { id })) => {
-            (Some(id), "a frame about no request".to_owned())
+            (Some(id), "a response or a cancellation".to_owned())
         }
         Some(Ok(Frame::Event { .. })) => (None, "an event".to_owned()),
     };
     let error = WireError::new(ErrorCode::NotConnected, format!("connect comes first: {reason}"));
-    turn_away(socket, id, error).await;
+    reject(socket, id, error).await;
     Err(HandshakeError::OutOfTurn(reason))
 }
 
 impl ConnectRequest {
-    /// Lets the peer in: frames may be large from now on.
+    /// Accepts the peer. Large frames are allowed from now on.
     pub async fn accept<S>(self, socket: &mut Socket<S>, result: &ConnectResult) -> Result<(), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -97,16 +97,16 @@ impl ConnectRequest {
         socket.send(Message::text(frame.to_text())).await.map_err(lost)
     }
 
-    /// Says why not, and closes.
+    /// Replies with the error and closes the socket.
     pub async fn refuse<S>(self, socket: &mut Socket<S>, error: WireError)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        turn_away(socket, Some(self.id), error).await;
+        reject(socket, Some(self.id), error).await;
     }
 }
 
-/// Introduces us to the peer that was dialled.
+/// Sends `connect` to the peer that was dialled.
 pub async fn connect<S>(
     socket: &mut Socket<S>,
     params: &ConnectParams,
@@ -136,7 +136,7 @@ where
     Ok(result)
 }
 
-/// The next text or binary message; pings are the library's to answer.
+/// Returns the next text or binary message. The library answers pings.
 async fn next_message<S>(socket: &mut Socket<S>) -> Result<Message, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -155,10 +155,10 @@ where
     }
 }
 
-/// How long a peer that is turned away may take to hear why.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a rejected peer may take to receive the error.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-async fn turn_away<S>(socket: &mut Socket<S>, id: Option<u64>, error: WireError)
+async fn reject<S>(socket: &mut Socket<S>, id: Option<u64>, error: WireError)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -167,15 +167,15 @@ where
         Some(id) => Frame::Response { id, outcome: Err(error) },
         None => Frame::Event { event: "error".into(), seq: 1, data: raw(&error) },
     };
-    let goodbye = async {
+    let send_and_close = async {
         let _ = socket.send(Message::text(frame.to_text())).await;
         let _ = socket.send(Message::close(Some(CloseCode::POLICY_VIOLATION), &reason)).await;
         let _ = socket.close().await;
     };
-    let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, send_and_close).await;
 }
 
-/// The protocol below has room for 123 bytes.
+/// Shortens a reason: a close frame has room for 123 bytes.
 pub(crate) fn close_reason(reason: &str) -> String {
     reason[..reason.floor_char_boundary(120)].to_owned()
 }

@@ -1,7 +1,8 @@
-//! Counts what is read of a message that is not whole yet, and takes room for it before reading on.
+//! [`Metered`] counts the bytes of incomplete messages and reserves memory for them before it reads on.
 //!
-//! It stands below the WebSocket, which reserves a buffer for a whole frame once it has seen its head: the length of that
-//! buffer is how much is to come. So room is taken for all of a frame at once, and those who have some can always end.
+//! It sits below the WebSocket. The WebSocket allocates a buffer for a whole frame once it has read the frame's
+//! header, so the length of that buffer is the number of bytes to come. The reservation covers the whole frame
+//! at once; a message that was started can therefore always be finished.
 
 use std::io;
 use std::pin::Pin;
@@ -15,70 +16,70 @@ use tokio::time::Instant;
 use tokio_websockets::{CloseCode, Message};
 
 use crate::link::Link;
-use crate::pool::{Account, FREE_BYTES, Share, WEIGHT};
+use crate::pool::{Account, FREE_BYTES, MEMORY_FACTOR, Reservation};
 
-/// What a large message may take: this, and a second for every so many bytes that have come.
-const PATIENCE: Duration = Duration::from_secs(30);
-const SLOWEST: usize = 256 << 10;
+/// A large message may take this long, plus one second per [`MIN_BYTES_PER_SECOND`] received bytes.
+const BASE_TIMEOUT: Duration = Duration::from_secs(30);
+const MIN_BYTES_PER_SECOND: usize = 256 << 10;
 
-/// The head of a control frame with its mask.
-const CONTROL_HEAD: usize = 6;
+/// The length of a control frame's header with its mask.
+const CONTROL_HEADER: usize = 6;
 
 /// Why a peer is closed whose large message was not read.
 pub const NO_ROOM: &str = "there is no room for a large message now; try again later";
 
 /// Close code 1013: try again later.
-const AGAIN: u16 = 1013;
+const TRY_AGAIN_LATER: u16 = 1013;
 
 /// A byte stream below a WebSocket.
 pub struct Metered<S> {
     inner: S,
     intake: Arc<Intake>,
-    /// Whose connection it is, once it is a link.
+    /// The link of this connection, once the handshake is done.
     link: Option<Link>,
     account: Option<Account>,
-    waiting: Option<Pin<Box<dyn Future<Output = Option<Share>> + Send>>>,
-    /// When the message that is coming became a large one.
+    waiting: Option<Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>>,
+    /// When the current message exceeded [`FREE_BYTES`].
     since: Option<Instant>,
     refused: bool,
 }
 
-/// What the link knows of a message that is coming.
+/// The state of the incoming message, shared between [`Metered`] and its link.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    /// Bytes read since the last whole message.
+    /// Bytes read since the last complete message.
     unfinished: AtomicUsize,
-    share: Mutex<Option<Share>>,
-    /// Bytes of that share.
+    reservation: Mutex<Option<Reservation>>,
+    /// The bytes of `reservation`, readable without the lock.
     held: AtomicUsize,
 }
 
 impl Intake {
-    /// A message is whole. The room it has goes along with it.
-    pub(crate) fn finished(&self, message: &Message) -> Option<Share> {
+    /// Records that a message is complete and returns its reservation, which belongs to the message from now on.
+    pub(crate) fn finished(&self, message: &Message) -> Option<Reservation> {
         if message.is_ping() || message.is_pong() {
-            // These come between the parts of others.
+            // Control frames arrive between the fragments of other messages.
             let others = self.unfinished.load(Ordering::Relaxed);
-            let own = message.as_payload().len() + CONTROL_HEAD;
+            let own = message.as_payload().len() + CONTROL_HEADER;
             self.unfinished.store(others.saturating_sub(own), Ordering::Relaxed);
             return None;
         }
         self.unfinished.store(0, Ordering::Relaxed);
-        self.give_up()
+        self.take_reservation()
     }
 
-    pub(crate) fn give_up(&self) -> Option<Share> {
+    pub(crate) fn take_reservation(&self) -> Option<Reservation> {
         if self.held.load(Ordering::Relaxed) == 0 {
             return None;
         }
         self.held.store(0, Ordering::Relaxed);
-        self.share.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn keep(&self, more: Share) {
-        let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
-        more.add_to(&mut share);
-        self.held.store(share.as_ref().map_or(0, Share::bytes), Ordering::Relaxed);
+    fn keep(&self, more: Reservation) {
+        let mut reservation = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
+        more.add_to(&mut reservation);
+        self.held.store(reservation.as_ref().map_or(0, Reservation::bytes), Ordering::Relaxed);
     }
 }
 
@@ -99,49 +100,49 @@ impl<S> Metered<S> {
         self.intake.clone()
     }
 
-    /// From now on large messages are counted, and the link is told when there is no room.
+    /// Counts large messages from now on, and closes the link when memory for one cannot be reserved.
     pub(crate) fn attach(&mut self, link: Link, account: Option<Account>) {
         (self.link, self.account) = (Some(link), account);
     }
 
-    /// Returns when there is room for a message of which `unfinished` bytes have come, and `to_come` may come.
-    fn poll_room(&mut self, cx: &mut Context<'_>, unfinished: usize, to_come: usize) -> Poll<()> {
+    /// Ready when memory is reserved for a message of `unfinished` received and `to_come` expected bytes.
+    fn poll_reserve(&mut self, cx: &mut Context<'_>, unfinished: usize, to_come: usize) -> Poll<()> {
         if self.is_too_slow(unfinished) {
             let reason = "a large message came too slowly: 256 KB a second are expected after 30 s";
             return self.refuse(CloseCode::POLICY_VIOLATION, reason);
         }
         let Some(account) = &self.account else { return Poll::Ready(()) };
-        // A buffer that is kept after its message is nothing but a buffer.
-        let weight = if unfinished == 0 { 1 } else { WEIGHT };
-        let wanted = (unfinished + to_come - FREE_BYTES) * weight;
+        // A buffer that stays allocated after its message counts once: nothing is parsed from it.
+        let factor = if unfinished == 0 { 1 } else { MEMORY_FACTOR };
+        let wanted = (unfinished + to_come - FREE_BYTES) * factor;
         let held = self.intake.held.load(Ordering::Relaxed);
         let Some(more) = wanted.checked_sub(held).filter(|more| *more > 0) else { return Poll::Ready(()) };
         if !account.could_hold(wanted) {
             return self.refuse(CloseCode::MESSAGE_TOO_BIG, "the fragments of a message are too large");
         }
         if self.waiting.is_none() {
-            if let Some(share) = account.try_take(more) {
-                self.intake.keep(share);
+            if let Some(reserved) = account.try_reserve(more) {
+                self.intake.keep(reserved);
                 return Poll::Ready(());
             }
             let account = account.clone();
-            self.waiting = Some(Box::pin(async move { account.take(more).await }));
+            self.waiting = Some(Box::pin(async move { account.reserve(more).await }));
         }
-        let taken = match &mut self.waiting {
+        let reserved = match &mut self.waiting {
             Some(waiting) => ready!(waiting.as_mut().poll(cx)),
             None => None,
         };
         self.waiting = None;
-        match taken {
-            Some(share) => {
-                // Waiting was ours, not the peer's.
+        match reserved {
+            Some(reserved) => {
+                // The wait was ours and does not count against the peer's time.
                 self.since = self.since.map(|_| Instant::now());
-                self.heard();
-                self.intake.keep(share);
+                self.note_activity();
+                self.intake.keep(reserved);
                 Poll::Ready(())
             }
             None => {
-                let code = CloseCode::try_from(AGAIN).unwrap_or(CloseCode::NORMAL_CLOSURE);
+                let code = CloseCode::try_from(TRY_AGAIN_LATER).unwrap_or(CloseCode::NORMAL_CLOSURE);
                 self.refuse(code, NO_ROOM)
             }
         }
@@ -153,11 +154,12 @@ impl<S> Metered<S> {
             return false;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let earned = Duration::from_secs(u64::try_from(unfinished / SLOWEST).unwrap_or(u64::MAX));
-        since.elapsed() > PATIENCE.saturating_add(earned)
+        let earned =
+            Duration::from_secs(u64::try_from(unfinished / MIN_BYTES_PER_SECOND).unwrap_or(u64::MAX));
+        since.elapsed() > BASE_TIMEOUT.saturating_add(earned)
     }
 
-    /// Nothing is read any more: the link has the last word.
+    /// Stops reading and lets the link close the connection.
     fn refuse(&mut self, code: CloseCode, reason: &str) -> Poll<()> {
         self.refused = true;
         if let Some(link) = &self.link {
@@ -166,9 +168,9 @@ impl<S> Metered<S> {
         Poll::Pending
     }
 
-    fn heard(&self) {
+    fn note_activity(&self) {
         if let Some(link) = &self.link {
-            link.hear();
+            link.note_activity();
         }
     }
 }
@@ -182,17 +184,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let unfinished = this.intake.unfinished.load(Ordering::Relaxed);
         let is_large = unfinished + buf.remaining() > FREE_BYTES;
         if is_large {
-            ready!(this.poll_room(cx, unfinished, buf.remaining()));
+            ready!(this.poll_reserve(cx, unfinished, buf.remaining()));
         } else {
             this.since = None;
-            drop(this.intake.give_up());
+            drop(this.intake.take_reservation());
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         this.intake.unfinished.store(unfinished + buf.filled().len() - before, Ordering::Relaxed);
         if is_large {
-            // A peer that sends a large message is there, although nothing whole has come for a while.
-            this.heard();
+            // A peer that sends a large message is alive, although no complete message arrives for a while.
+            this.note_activity();
         }
         Poll::Ready(Ok(()))
     }

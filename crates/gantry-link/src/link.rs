@@ -1,4 +1,4 @@
-//! A link after its handshake: one task reads and writes the socket, handles to it are cheap to clone.
+//! [`Link`] is a connection after its handshake. One task reads and writes the socket; handles are cheap to clone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,20 +27,21 @@ mod run;
 use outgoing::{Outgoing, Unsent};
 use run::run;
 
-/// For an answer that was on its way when the deadline passed. Whoever waits for it must not be kept by the peer.
+/// How long to wait for an answer that was on its way when the deadline passed. A slow peer must not delay the
+/// caller for longer.
 const LATE_GRACE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
-    /// A ping this often; a peer that says nothing for two of them is gone.
+    /// The ping interval. A peer that sends nothing for two intervals is disconnected.
     pub ping_every: Duration,
-    /// Requests of the peer that may be worked on at once; more are refused.
+    /// How many requests of the peer may run at once; more are rejected.
     pub max_serving: usize,
     /// Frames that may wait to be written before senders have to wait.
     pub queue: usize,
     /// Bytes that may wait to be written before senders have to wait; one frame may be longer.
     pub queue_bytes: u32,
-    /// Who pays for the room that large messages take, in both directions. Who dials somebody it trusts needs none.
+    /// The memory quota for large messages in both directions. `None` for a dialler that trusts its peer.
     pub account: Option<Account>,
 }
 
@@ -64,25 +65,25 @@ pub struct Link {
 
 struct Inner {
     outgoing: Outgoing,
-    /// The message that is coming.
+    /// The state of the incoming message.
     intake: Arc<Intake>,
     next_id: AtomicU64,
     next_seq: AtomicU64,
     pending: Mutex<Pending>,
     serving: Mutex<BTreeMap<u64, CancellationToken>>,
-    /// Requests of the peer until their answers are in the queue.
+    /// Tracks the peer's requests until their answers are in the queue.
     answers: TaskTracker,
     options: LinkOptions,
-    /// Somebody wants the link closed, or it is.
+    /// The link is closed, or a close was requested.
     closing: AtomicBool,
     closed: CancellationToken,
     reason: OnceLock<(CloseCode, String)>,
     started: Instant,
-    /// Milliseconds after `started` when the peer was last heard.
-    heard: AtomicU64,
+    /// When the peer last sent something, in milliseconds after `started`.
+    last_activity: AtomicU64,
 }
 
-/// Who waits for which answer.
+/// The callers that wait for an answer, by request id.
 type Pending = BTreeMap<u64, oneshot::Sender<Result<RawJson, WireError>>>;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -100,8 +101,8 @@ impl PartialEq for Link {
 }
 
 impl Link {
-    /// Takes over a socket whose handshake is done. The future runs the link until it is closed; the handle works while
-    /// it is polled.
+    /// Takes over a socket after its handshake. The returned future runs the link until it is closed; the
+    /// handle works only while that future is polled.
     pub fn new<S, V>(
         mut socket: Socket<S>,
         service: Arc<V>,
@@ -125,7 +126,7 @@ impl Link {
                 closed: CancellationToken::new(),
                 reason: OnceLock::new(),
                 started: Instant::now(),
-                heard: AtomicU64::new(0),
+                last_activity: AtomicU64::new(0),
             }),
         };
         socket.get_mut().attach(link.clone(), link.inner.options.account.clone());
@@ -133,7 +134,7 @@ impl Link {
         (link, running)
     }
 
-    /// Asks the peer. Dropping the future tells the peer that nobody waits any more.
+    /// Sends a request and waits for the answer. Dropping the future cancels the request at the peer.
     pub async fn request(
         &self,
         method: &str,
@@ -145,8 +146,8 @@ impl Link {
         self.answer(answer).await
     }
 
-    /// As [`Link::request`], for work that may be called off: then the peer is told, and still gets `grace` to answer, but
-    /// after the deadline hardly any.
+    /// Like [`Link::request`], with cancellation: when `cancel` fires, the peer is notified and gets `grace`
+    /// to answer. After the deadline it gets [`LATE_GRACE`] at most.
     pub fn request_until(
         &self,
         method: &str,
@@ -158,8 +159,8 @@ impl Link {
         self.request_numbered(method, params, deadline, cancel, grace, |_| {})
     }
 
-    /// As [`Link::request_until`], and tells the number of the request before it is sent: what the peer says about it on
-    /// the way, it says by that number.
+    /// Like [`Link::request_until`], and passes the request's number to `number` before the request is sent.
+    /// The peer's progress events carry that number.
     pub async fn request_numbered(
         &self,
         method: &str,
@@ -171,11 +172,11 @@ impl Link {
     ) -> Result<RawJson, LinkError> {
         let (mut waiting, answer) = self.expect_answer();
         number(waiting.id);
-        let given_up = || Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled")));
+        let cancelled = || Err(LinkError::Remote(WireError::new(ErrorCode::Cancelled, "cancelled")));
         tokio::select! {
             biased;
             sent = waiting.send(method, params.into(), deadline) => sent?,
-            () = cancel.cancelled() => return given_up(),
+            () = cancel.cancelled() => return cancelled(),
         }
         let mut answer = std::pin::pin!(self.answer(answer));
         tokio::select! {
@@ -185,10 +186,10 @@ impl Link {
         }
         let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let grace = if is_late { grace.min(LATE_GRACE) } else { grace };
-        tokio::time::timeout(grace, answer).await.unwrap_or_else(|_| given_up())
+        tokio::time::timeout(grace, answer).await.unwrap_or_else(|_| cancelled())
     }
 
-    /// As [`Link::request`], for what should be answered soon.
+    /// Like [`Link::request`], with a timeout.
     pub async fn request_within(
         &self,
         method: &str,
@@ -202,27 +203,27 @@ impl Link {
         })
     }
 
-    /// Tells the peer something that needs no answer. Waits while the queue is full.
+    /// Sends an event, which has no answer. Waits while the queue is full.
     pub async fn event(&self, event: &str, data: RawJson) -> Result<(), LinkError> {
         self.send(self.event_message(event, &data)).await
     }
 
-    /// As [`Link::event`], from where nobody can wait. False when the queue is full or the link closed.
+    /// Like [`Link::event`], without waiting. Returns false when the queue is full or the link is closed.
     pub fn try_event(&self, event: &str, data: RawJson) -> bool {
         self.inner.outgoing.try_send(self.event_message(event, &data)).is_ok()
     }
 
-    /// Sends a piece of a stream. Waits while the queue is full.
+    /// Sends a stream frame. Waits while the queue is full.
     pub async fn stream(&self, frame: StreamFrame) -> Result<(), LinkError> {
         self.send(Message::binary(frame.into_bytes())).await
     }
 
-    /// As [`Link::stream`], from where nobody can wait. False when the queue is full or the link closed.
+    /// Like [`Link::stream`], without waiting. Returns false when the queue is full or the link is closed.
     pub fn try_stream(&self, frame: StreamFrame) -> bool {
         self.inner.outgoing.try_send(Message::binary(frame.into_bytes())).is_ok()
     }
 
-    /// Closes with a reason that the peer gets to hear.
+    /// Closes the link and sends the reason to the peer.
     pub fn close(&self, reason: &str) {
         self.close_with(CloseCode::NORMAL_CLOSURE, reason);
     }
@@ -237,12 +238,12 @@ impl Link {
         self.inner.closing.load(Ordering::Acquire)
     }
 
-    /// Calls off what the peer has asked for and not heard of yet.
-    pub fn call_off(&self) {
+    /// Cancels all requests of the peer that are not answered yet.
+    pub fn cancel_requests(&self) {
         self.inner.serving().values().for_each(CancellationToken::cancel);
     }
 
-    /// Returns when every request of the peer has its answer on the way. Who closes after that takes none back.
+    /// Returns when the answers to all requests of the peer are queued. Closing after that loses none of them.
     pub async fn answered(&self) {
         self.inner.answers.close();
         self.inner.answers.wait().await;
@@ -258,11 +259,11 @@ impl Link {
         self.reason()
     }
 
-    fn expect_answer(&self) -> (Waiting<'_>, oneshot::Receiver<Result<RawJson, WireError>>) {
+    fn expect_answer(&self) -> (PendingRequest<'_>, oneshot::Receiver<Result<RawJson, WireError>>) {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (answered, answer) = oneshot::channel();
         self.inner.pending().insert(id, answered);
-        (Waiting { link: self, id, sent: false }, answer)
+        (PendingRequest { link: self, id, sent: false }, answer)
     }
 
     async fn answer(
@@ -285,12 +286,12 @@ impl Link {
 
     async fn send(&self, message: Message) -> Result<(), LinkError> {
         let outgoing = &self.inner.outgoing;
-        let room = async { outgoing.reserve(outgoing.admit_in_time(message.as_payload().len()).await).await };
+        let slot = async { outgoing.reserve(outgoing.wait_to_admit(message.as_payload().len()).await).await };
         tokio::select! {
             biased;
-            room = room => match room {
-                Some(room) => {
-                    room.send(message);
+            slot = slot => match slot {
+                Some(slot) => {
+                    slot.send(message);
                     Ok(())
                 }
                 None => Err(self.lost()),
@@ -304,14 +305,14 @@ impl Link {
         Message::text(event_text(event, seq, data.get()))
     }
 
-    pub(crate) fn hear(&self) {
+    pub(crate) fn note_activity(&self) {
         let now = u64::try_from(self.inner.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.inner.heard.store(now, Ordering::Relaxed);
+        self.inner.last_activity.store(now, Ordering::Relaxed);
     }
 
     fn silent_for(&self) -> Duration {
-        let heard = Duration::from_millis(self.inner.heard.load(Ordering::Relaxed));
-        self.inner.started.elapsed().saturating_sub(heard)
+        let last = Duration::from_millis(self.inner.last_activity.load(Ordering::Relaxed));
+        self.inner.started.elapsed().saturating_sub(last)
     }
 }
 
@@ -325,14 +326,14 @@ impl Inner {
     }
 }
 
-/// A request whose answer is awaited; when it is dropped unanswered, the peer is told.
-struct Waiting<'a> {
+/// A request whose answer is pending. Dropping it before the answer cancels the request at the peer.
+struct PendingRequest<'a> {
     link: &'a Link,
     id: u64,
     sent: bool,
 }
 
-impl Waiting<'_> {
+impl PendingRequest<'_> {
     async fn send(
         &mut self,
         method: &str,
@@ -343,16 +344,16 @@ impl Waiting<'_> {
             u64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX)
         });
         let text = request_text(self.id, method, params.get(), deadline_ms);
-        // It may be large.
+        // The parameters may be large; free them before waiting.
         drop(params);
         let text = sendable(text).map_err(LinkError::Remote)?;
         self.link.send(Message::text(text)).await?;
         self.sent = true;
-        // The link may have closed before our entry was there to be cleared.
+        // A link that closed before the entry was added to `pending` does not remove it.
         if self.link.is_closed() { Err(self.link.lost()) } else { Ok(()) }
     }
 
-    /// Tells the peer that its answer is not wanted any more.
+    /// Sends a cancellation to the peer.
     fn cancel(&mut self) {
         self.sent = false;
         let cancel = Message::text(cancel_text(self.id));
@@ -365,7 +366,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let unanswered = self.link.inner.pending().remove(&self.id).is_some();
         if unanswered && self.sent {
@@ -374,7 +375,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A frame that the peer would not take must not reach it: it would hang up.
+/// Rejects a frame over the limit. The peer would close the connection on it.
 fn sendable(text: String) -> Result<String, WireError> {
     if text.len() <= MAX_FRAME_BYTES {
         return Ok(text);

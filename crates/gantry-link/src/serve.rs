@@ -1,4 +1,4 @@
-//! What a link asks of whoever stands behind it.
+//! [`Service`] answers the requests, events and stream frames that arrive over a link.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,33 +12,33 @@ use crate::link::Link;
 
 pub type ServeFuture = Pin<Box<dyn Future<Output = Result<RawJson, WireError>> + Send>>;
 
-/// Answers what comes over a link.
+/// Answers what arrives over a link.
 pub trait Service: Send + Sync + 'static {
-    /// The link polls the future in its own task, beside everything else on the link: it must not block. The service has to
-    /// notice a cancellation itself; its answer is sent in any case.
+    /// The link polls the future in its own task, together with everything else on the link, so the future
+    /// must not block. The service has to check for cancellation itself; its answer is sent in any case.
     fn request(self: Arc<Self>, link: Link, request: Request) -> ServeFuture;
 
-    /// Must not block: it holds up everything else on the link.
+    /// Must not block: the link does nothing else until this returns.
     fn event(&self, link: &Link, event: Event);
 
     /// Must not block.
     fn stream(&self, link: &Link, frame: StreamFrame);
 }
 
-/// A request that came.
+/// A request from the peer.
 #[derive(Debug)]
 pub struct Request {
     pub id: u64,
     pub method: String,
     pub params: RawJson,
     pub deadline: Option<Instant>,
-    /// Fires when the peer gives up, or is gone.
+    /// Fires when the peer cancels the request or disconnects.
     pub cancel: CancellationToken,
 }
 
 impl Request {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, WireError> {
-        // Parameters that were left out are none.
+        // Missing parameters count as an empty object.
         let text = if self.params.get() == "null" { "{}" } else { self.params.get() };
         serde_json::from_str(text).map_err(|err| {
             let message = format!("the parameters of {} are not valid: {err}", self.method);
@@ -46,7 +46,7 @@ impl Request {
         })
     }
 
-    /// For methods that have no parameters: any that came are refused.
+    /// Rejects any parameters, for methods that have none.
     pub fn no_params(&self) -> Result<(), WireError> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]

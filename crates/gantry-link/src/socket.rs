@@ -1,4 +1,4 @@
-//! The WebSocket below a link, whichever side opened it.
+//! The WebSocket below a link, for the client and the server side.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_websockets::{ClientBuilder, Config, Limits, ServerBuilder, WebSocketStream};
@@ -7,19 +7,19 @@ use crate::handshake::HandshakeError;
 use crate::intake::Metered;
 use gantry_protocol::MAX_CONNECT_BYTES;
 
-/// Either side, over TCP or TLS. Until the handshake is over, frames are small.
+/// Either side, over TCP or TLS. Only small frames are accepted until the handshake is done.
 pub type Socket<S> = WebSocketStream<Metered<S>>;
 
-/// More than one frame is queued before the socket is written to, so that a burst costs one system call.
+/// Frames up to this many bytes are collected before a write, so that a burst costs one system call.
 const FLUSH_THRESHOLD: usize = 256 * 1024;
 
-/// Asks for the upgrade on a connection that was dialled.
+/// Requests the WebSocket upgrade on a dialled connection.
 pub async fn upgrade<S>(stream: S, uri: &str) -> Result<Socket<S>, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let builder = ClientBuilder::new().uri(uri).map_err(|err| HandshakeError::Address(err.to_string()))?;
-    let builder = builder.config(config()).limits(small());
+    let builder = builder.config(config()).limits(handshake_limits());
     let (socket, _) = builder
         .connect_on(Metered::new(stream))
         .await
@@ -27,18 +27,18 @@ where
     Ok(socket)
 }
 
-/// A connection that a server has upgraded.
+/// Wraps a connection that a server has upgraded.
 pub fn accepted<S>(stream: S) -> Socket<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    ServerBuilder::new().config(config()).limits(small()).serve(Metered::new(stream))
+    ServerBuilder::new().config(config()).limits(handshake_limits()).serve(Metered::new(stream))
 }
 
 fn config() -> Config {
     Config::default().flush_threshold(FLUSH_THRESHOLD)
 }
 
-fn small() -> Limits {
+fn handshake_limits() -> Limits {
     Limits::default().max_payload_len(Some(MAX_CONNECT_BYTES))
 }

@@ -1,4 +1,4 @@
-//! Links over a pipe in memory: both ends are real, only the cable is not.
+//! Links over an in-memory pipe: both ends are real, only the transport is not.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio_websockets::{ClientBuilder, Message};
 
-#[path = "links/room.rs"]
-mod room;
+#[path = "links/memory_quota.rs"]
+mod memory_quota;
 
 #[derive(Default)]
 struct Echo {
@@ -66,7 +66,7 @@ impl Service for Echo {
                     self.saw("cancelled");
                     Err(WireError::new(ErrorCode::Cancelled, "cancelled"))
                 }
-                // Asks back over the same link before it answers.
+                // Sends a request over the same link before it answers.
                 "back" => link.request("echo", request.params, None).await.map_err(|err| match err {
                     LinkError::Remote(error) => error,
                     LinkError::Closed(reason) => WireError::new(ErrorCode::Unavailable, reason),
@@ -112,7 +112,7 @@ fn welcome() -> ConnectResult {
     ConnectResult { protocol: 1, server, wanted: Vec::new(), workspace: None }
 }
 
-/// Two ends after a real handshake.
+/// Returns two linked ends after a real handshake.
 async fn linked(options: LinkOptions) -> (Link, Arc<Echo>, Link, Arc<Echo>) {
     let (mut here, mut there) = sockets();
     let server = async {
@@ -136,7 +136,7 @@ async fn ask(link: &Link, method: &str, value: Value) -> Result<Value, LinkError
 }
 
 #[tokio::test]
-async fn requests_go_both_ways_and_may_ask_back() {
+async fn requests_work_both_ways_and_may_be_nested() {
     let (first, _, second, _) = linked(LinkOptions::default()).await;
     for link in [&first, &second] {
         assert_eq!(ask(link, "echo", json!({"a": 1})).await.unwrap(), json!({"a": 1}));
@@ -148,7 +148,7 @@ async fn requests_go_both_ways_and_may_ask_back() {
 }
 
 #[tokio::test]
-async fn nothing_is_met_with_silence() {
+async fn every_rejected_request_gets_an_error() {
     let (first, one, _, _) = linked(LinkOptions::default()).await;
     let code = |err: LinkError| match err {
         LinkError::Remote(error) => error.code,
@@ -156,28 +156,28 @@ async fn nothing_is_met_with_silence() {
     };
     assert_eq!(code(ask(&first, "nothing", json!(0)).await.unwrap_err()), ErrorCode::UnknownMethod);
     assert_eq!(code(ask(&first, "panic", json!(0)).await.unwrap_err()), ErrorCode::Internal);
-    assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link goes on");
+    assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link stays open");
     let within = first.request_within("hang", raw(&0), Duration::from_millis(50)).await;
     assert_eq!(code(within.unwrap_err()), ErrorCode::Deadline);
     drop(one);
 }
 
-/// Else the peer would hang up, and hang up again after every reconnect that sends it again.
+/// The peer would close the connection on such a frame, and again after every reconnect that repeats it.
 #[tokio::test]
-async fn what_the_peer_could_not_take_is_not_sent() {
+async fn oversized_frame_is_rejected_before_it_is_sent() {
     let (first, _, second, _) = linked(LinkOptions::default()).await;
     for (method, value) in [("echo", json!("x".repeat(MAX_FRAME_BYTES))), ("large", json!(0))] {
         match ask(&first, method, value).await {
             Err(LinkError::Remote(error)) => assert_eq!(error.code, ErrorCode::TooLarge, "{method}"),
             other => panic!("{method}: {:?}", other.map(drop)),
         }
-        assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link goes on");
+        assert_eq!(ask(&first, "echo", json!(1)).await.unwrap(), json!(1), "the link stays open");
     }
     assert!(!second.is_closed());
 }
 
 #[tokio::test]
-async fn giving_up_reaches_the_other_end() {
+async fn dropped_request_is_cancelled_at_the_peer() {
     let (first, _, _, two) = linked(LinkOptions::default()).await;
     let asking = tokio::spawn(async move { ask(&first, "hang", json!(0)).await });
     two.wait_for("hanging").await;
@@ -186,7 +186,7 @@ async fn giving_up_reaches_the_other_end() {
 }
 
 #[tokio::test]
-async fn work_that_is_called_off_may_still_answer() {
+async fn cancelled_request_may_still_answer() {
     let (first, _, _, two) = linked(LinkOptions::default()).await;
     let cancel = tokio_util::sync::CancellationToken::new();
     let asking = first.request_until("hang", raw(&0), None, &cancel, Duration::from_secs(5));
@@ -199,7 +199,7 @@ async fn work_that_is_called_off_may_still_answer() {
 }
 
 #[tokio::test]
-async fn a_closed_link_tells_both_ends_why() {
+async fn both_ends_get_the_close_reason() {
     let (first, one, second, _) = linked(LinkOptions::default()).await;
     let asking = tokio::spawn({
         let second = second.clone();
@@ -228,7 +228,7 @@ async fn deadlines_events_and_streams_arrive() {
 }
 
 #[tokio::test]
-async fn too_many_at_once_are_refused() {
+async fn requests_over_the_limit_are_rejected() {
     let (first, _, _, two) = linked(LinkOptions { max_serving: 2, ..LinkOptions::default() }).await;
     for _ in 0..2 {
         let first = first.clone();
@@ -244,12 +244,12 @@ async fn too_many_at_once_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_gone_after_two_pings() {
+async fn silent_peer_is_disconnected_after_two_pings() {
     let (here, _held) = tokio::io::duplex(1024);
     let socket = ClientBuilder::new().take_over(Metered::new(here));
     let options = LinkOptions { ping_every: Duration::from_millis(20), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
-    // Silence is measured by the real clock.
+    // The link measures silence with the real clock.
     tokio::spawn(running);
     let waited = async {
         loop {
@@ -265,20 +265,20 @@ async fn a_silent_peer_is_gone_after_two_pings() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_nothing_is_gone_as_soon() {
+async fn peer_that_does_not_read_is_disconnected_as_soon() {
     let (here, _held) = tokio::io::duplex(1024);
     let socket = ClientBuilder::new().take_over(Metered::new(here));
     let options = LinkOptions { ping_every: Duration::from_millis(100), ..LinkOptions::default() };
     let (link, running) = Link::new(socket, Arc::new(Echo::default()), options);
     tokio::spawn(running);
-    // The write gets stuck, and pings behind it.
+    // The write blocks, and the pings behind it.
     link.event("news", raw(&"x".repeat(1 << 20))).await.unwrap();
     let reason = tokio::time::timeout(Duration::from_secs(3), link.closed()).await.unwrap();
     assert!(reason.contains("silent"), "{reason}");
 }
 
 #[tokio::test]
-async fn a_peer_that_asks_and_does_not_read_is_not_worked_for() {
+async fn requests_of_a_peer_that_does_not_read_are_not_processed() {
     let (mut here, mut there) = sockets();
     let service = Arc::new(Echo::default());
     let serving = service.clone();
@@ -299,9 +299,9 @@ async fn a_peer_that_asks_and_does_not_read_is_not_worked_for() {
     assert!((8..60).contains(&served), "{served} were served");
 }
 
-/// The queue has room for many frames, but not for that many bytes.
+/// The queue has room for many frames, but not for this many bytes.
 #[tokio::test]
-async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
+async fn queue_to_a_slow_peer_is_bounded_in_bytes() {
     let (mut here, mut there) = sockets();
     let service = Arc::new(Echo::default());
     let serving = service.clone();
@@ -317,7 +317,7 @@ async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
     let link = accepting.await.unwrap();
     let queued = Arc::new(Mutex::new(0));
     let (sender, counting) = (link.clone(), queued.clone());
-    // More than the budget in one frame too: it waits for its turn, and then goes.
+    // One frame exceeds the whole budget: it waits for its turn and is then sent.
     let sizes = [1 << 20; 20].into_iter().chain([5 << 20]);
     let sending = tokio::spawn(async move {
         for size in sizes {
@@ -326,10 +326,10 @@ async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
         }
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // Two are queued, one is in the writer's hands, and the cable holds a quarter of one.
+    // Two frames are queued, the writer holds one, and the pipe holds a quarter of one.
     let waiting = *queued.lock().unwrap();
     assert!((2..=4).contains(&waiting), "{waiting} were queued");
-    assert!(link.try_event("small", raw(&1)), "what cannot wait is let in");
+    assert!(link.try_event("small", raw(&1)), "a sender that cannot wait bypasses the byte limit");
     let mut came = Vec::new();
     while came.len() < 22 {
         let message = here.next().await.unwrap().unwrap();
@@ -338,7 +338,7 @@ async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
     sending.await.unwrap();
     assert_eq!(came.iter().filter(|length| **length > 1 << 20).count(), 21);
     assert!(came.last().is_some_and(|last| *last > 5 << 20), "in their order: {came:?}");
-    // All of the budget is free again.
+    // The whole budget is free again.
     for _ in 0..2 {
         tokio::time::timeout(Duration::from_secs(5), link.event("large", raw(&"x".repeat(1 << 20))))
             .await
@@ -348,7 +348,7 @@ async fn what_waits_for_a_slow_peer_is_bounded_in_bytes() {
 }
 
 #[tokio::test]
-async fn what_was_answered_before_the_close_arrives_also_at_a_slow_peer() {
+async fn answers_before_the_close_reach_a_slow_peer() {
     let (mut here, mut there) = sockets();
     let service = Arc::new(Echo::default());
     let running = tokio::spawn({
@@ -369,7 +369,7 @@ async fn what_was_answered_before_the_close_arrives_also_at_a_slow_peer() {
     }
     service.wait_for("mebibyte 4").await;
     link.answered().await;
-    // Nothing was read yet, so the writer is in the middle of an answer.
+    // The peer has read nothing yet, so the writer is in the middle of an answer.
     link.close("stopping");
     let mut answers = 0;
     while let Some(Ok(message)) = here.next().await {
@@ -381,8 +381,8 @@ async fn what_was_answered_before_the_close_arrives_also_at_a_slow_peer() {
     assert_eq!(answers, 4);
 }
 
-/// Sends these first frames; gives what comes back, and what the server made of it.
-async fn first_words(messages: Vec<Message>) -> (Vec<Message>, Result<(), HandshakeError>) {
+/// Sends these frames first. Returns the replies and the result of the handshake.
+async fn send_first(messages: Vec<Message>) -> (Vec<Message>, Result<(), HandshakeError>) {
     let (mut here, mut there) = sockets();
     let server =
         tokio::spawn(async move { receive_connect(&mut there, Duration::from_millis(300)).await.map(drop) });
@@ -397,7 +397,7 @@ async fn first_words(messages: Vec<Message>) -> (Vec<Message>, Result<(), Handsh
 }
 
 #[tokio::test]
-async fn nothing_is_heard_before_connect() {
+async fn frames_before_connect_are_rejected() {
     let long =
         format!(r#"{{"type":"req","id":1,"method":"connect","params":{{"id":"{}"}}}}"#, "x".repeat(70_000));
     for message in [
@@ -409,16 +409,16 @@ async fn nothing_is_heard_before_connect() {
         Message::text(long),
     ] {
         let shown = format!("{message:?}").chars().take(100).collect::<String>();
-        let (answers, outcome) = first_words(vec![message]).await;
+        let (answers, outcome) = send_first(vec![message]).await;
         assert!(outcome.is_err(), "{shown}");
         let closed = answers.iter().any(Message::is_close);
-        assert!(closed, "{shown} was met with {answers:?}");
+        assert!(closed, "{shown} was answered with {answers:?}");
     }
-    assert!(matches!(first_words(Vec::new()).await.1, Err(HandshakeError::TimedOut(_))));
+    assert!(matches!(send_first(Vec::new()).await.1, Err(HandshakeError::TimedOut(_))));
 }
 
 #[tokio::test]
-async fn frames_that_are_none_are_answered_and_in_the_end_not_endured() {
+async fn malformed_frames_get_errors_and_too_many_close_the_link() {
     let (mut here, mut there) = sockets();
     tokio::spawn(async move {
         let request = receive_connect(&mut there, Duration::from_secs(5)).await.unwrap();
@@ -440,9 +440,9 @@ async fn frames_that_are_none_are_answered_and_in_the_end_not_endured() {
     assert!(closed);
 }
 
-/// One thread for all, as a gateway on two cores has.
+/// The runtime has one worker thread, as a gateway on two cores has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn nobody_waits_while_a_large_request_is_worked_on() {
+async fn large_request_does_not_block_other_links() {
     let (busy, _, _busy, _) = linked(LinkOptions::default()).await;
     let (other, _, _other, _) = linked(LinkOptions::default()).await;
     let large = raw(&"x".repeat(2 << 20));
@@ -451,7 +451,7 @@ async fn nobody_waits_while_a_large_request_is_worked_on() {
     let mut slowest = Duration::ZERO;
     while began.elapsed() < Duration::from_millis(900) {
         let asked = Instant::now();
-        // In a task of its own, as the runtime's one thread is what is in question.
+        // The request runs in its own task, because the test is about the single worker thread.
         let other = other.clone();
         let echo = tokio::spawn(async move { other.request("echo", raw(&1), None).await.map(|_| ()) });
         echo.await.unwrap().unwrap();
@@ -462,9 +462,9 @@ async fn nobody_waits_while_a_large_request_is_worked_on() {
     answered.await.unwrap().unwrap();
 }
 
-/// Its link is nobody's any more: who asks over it must not wait for ever.
+/// No task serves the link any more, so callers must not wait forever.
 #[tokio::test]
-async fn a_link_whose_task_panics_is_closed() {
+async fn link_is_closed_when_its_task_panics() {
     struct Fragile;
     impl Service for Fragile {
         fn request(self: Arc<Self>, _link: Link, request: Request) -> ServeFuture {
@@ -496,15 +496,15 @@ async fn a_link_whose_task_panics_is_closed() {
     assert!(link.is_closed() && !link.try_event("late", raw(&0)));
 }
 
-/// Answers to pings are not counted with what waits to be written; who does not take them is not read from either.
+/// Pongs do not count against the queue, so the link stops reading from a peer that does not read them.
 #[tokio::test]
-async fn a_peer_that_pings_and_does_not_read_is_not_heard_for_ever() {
+async fn reading_stops_when_a_peer_pings_and_does_not_read() {
     let (mut here, there) = sockets();
     let (link, running) = Link::new(there, Arc::new(Echo::default()), LinkOptions::default());
     tokio::spawn(running);
     let mut sent = 0;
     let pinging = async {
-        // Several times what the cable holds in both directions.
+        // Several times what the pipe holds in both directions.
         while sent < 30_000 {
             here.send(Message::ping(vec![b'x'; 100])).await.unwrap();
             sent += 1;
@@ -512,7 +512,7 @@ async fn a_peer_that_pings_and_does_not_read_is_not_heard_for_ever() {
     };
     assert!(tokio::time::timeout(Duration::from_secs(5), pinging).await.is_err(), "{sent} pings were taken");
     assert!(!link.is_closed());
-    // Once it reads, all goes on.
+    // Reading resumes once the peer reads.
     let read = async {
         let mut pongs = 0;
         while pongs < sent {
@@ -522,10 +522,10 @@ async fn a_peer_that_pings_and_does_not_read_is_not_heard_for_ever() {
     tokio::time::timeout(Duration::from_secs(5), read).await.unwrap();
 }
 
-/// Pings that were answered, and the answers taken, are no reason to stop reading: two ends that both write a lot would wait for each
-/// other.
+/// Pongs that the peer has read must not stop the link from reading. Otherwise two ends that both write a lot
+/// would deadlock.
 #[tokio::test]
-async fn pings_of_long_ago_do_not_keep_a_link_that_writes_from_reading() {
+async fn flushed_pongs_do_not_stop_reading() {
     let (mut here, there) = sockets();
     let service = Arc::new(Echo::default());
     let (link, running) = Link::new(there, service.clone(), LinkOptions::default());
@@ -536,7 +536,7 @@ async fn pings_of_long_ago_do_not_keep_a_link_that_writes_from_reading() {
         assert!(link.try_event("written", raw(&number)));
         while !here.next().await.unwrap().unwrap().is_text() {}
     }
-    // More than the cable holds, and nobody reads it.
+    // More than the pipe holds, and the peer does not read it.
     assert!(link.try_event("large", raw(&"x".repeat(4 << 20))));
     tokio::time::sleep(Duration::from_millis(100)).await;
     here.send(Message::ping(vec![b'x'; 10])).await.unwrap();
@@ -546,7 +546,7 @@ async fn pings_of_long_ago_do_not_keep_a_link_that_writes_from_reading() {
 }
 
 #[tokio::test]
-async fn a_link_whose_task_is_dropped_before_it_began_is_closed() {
+async fn link_is_closed_when_its_task_is_dropped_unpolled() {
     let (_here, there) = sockets();
     let (link, running) = Link::new(there, Arc::new(Echo::default()), LinkOptions::default());
     drop(running);

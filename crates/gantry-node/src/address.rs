@@ -1,4 +1,4 @@
-//! Which gateways may be dialled.
+//! Checks which gateways a node may dial.
 
 use gantry_net::GatewayUrl;
 
@@ -11,7 +11,7 @@ pub enum AddressError {
     NotEncrypted(String),
 }
 
-/// Without encryption only to this very machine, unless the operator insists.
+/// Allows unencrypted connections only to this machine, unless the operator passes `--insecure`.
 pub fn check_address(url: &GatewayUrl, insecure: bool) -> Result<(), AddressError> {
     if url.secure || url.is_loopback() || insecure {
         return Ok(());
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_stays_on_the_machine() {
+    fn unencrypted_addresses_are_local_only() {
         let check = |text: &str, insecure| check_address(&GatewayUrl::parse(text).unwrap(), insecure).is_ok();
         assert!(check("ws://127.0.0.1:7770", false) && check("http://localhost:1", false));
         assert!(check("wss://gantry.example.com", false) && check("ws://[::1]:7770", false));

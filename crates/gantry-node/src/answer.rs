@@ -1,17 +1,17 @@
-//! What came of a call, as it goes over the wire.
+//! Converts the outcome of a call to its wire form.
 
 use gantry_protocol::{ErrorCode, MAX_FRAME_BYTES, WireError, raw};
 use gantry_tool::Outcome;
 use serde_json::json;
 
-/// A frame has more than the result in it.
+/// Leaves room for the rest of the frame.
 const MAX_RESULT_BYTES: usize = MAX_FRAME_BYTES - 64 * 1024;
 
 pub(crate) fn answer(outcome: Outcome) -> crate::calls::Answer {
     let result = raw(&outcome.into_wire()?);
     let bytes = result.get().len();
     if bytes > MAX_RESULT_BYTES {
-        // A larger frame would end the connection, and again after every reconnect.
+        // A larger frame would close the connection, and again after every reconnect.
         let message = format!("the result has {bytes} bytes, and at most {MAX_RESULT_BYTES} can be sent");
         let mut error = WireError::new(ErrorCode::TooLarge, message);
         error.details =
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_can_hold_is_an_error_and_no_lost_connection() {
+    fn result_over_the_frame_limit_is_an_error() {
         assert!(said("x".into()).is_ok());
         assert_eq!(said("x".repeat(MAX_FRAME_BYTES)).unwrap_err().code, ErrorCode::TooLarge);
     }

@@ -1,16 +1,16 @@
-//! How long to wait before dialling again.
+//! Computes how long to wait before dialling again.
 
 use std::time::Duration;
 
-/// Full jitter: any time up to a bound that doubles with every failure. Many nodes that lost one gateway must not come
-/// back in step.
+/// Full jitter: a random time up to a bound that doubles with every failure. It keeps many nodes that lost one
+/// gateway from reconnecting at the same moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// The first bound.
     pub first: Duration,
     /// The last bound.
     pub slowest: Duration,
-    /// A connection that lived this long has not failed: a network that breaks now and then is not a gateway that is away.
+    /// A connection that lived this long resets the bound: an unstable network does not mean that the gateway is down.
     pub steady: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Backoff {
         Backoff { pace, failures: 0 }
     }
 
-    /// After a connection that lived this long, or none at all.
+    /// Returns the wait after a connection that lived for `lived`, zero if none was made.
     pub(crate) fn after(&mut self, lived: Duration) -> Duration {
         if lived >= self.pace.steady {
             self.failures = 0;
@@ -45,14 +45,14 @@ impl Backoff {
         bound.mul_f64(random())
     }
 
-    /// When trying again is not likely to help before somebody does something.
+    /// Returns the wait when a retry is unlikely to help before a person acts.
     pub(crate) fn slow(&mut self) -> Duration {
         self.failures = self.failures.max(6);
         self.pace.slowest.mul_f64(0.5 + random() / 2.0)
     }
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random() -> f64 {
     let bits = uuid::Uuid::new_v4().as_u128() >> 96;
     bits as f64 / f64::from(u32::MAX)
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_double_up_to_the_slowest_and_fall_back_after_a_steady_connection() {
+    fn bounds_double_up_to_the_maximum_and_reset_after_a_stable_connection() {
         let bound = |failures| longest(|| Backoff { pace: Pace::default(), failures }.after(Duration::ZERO));
         for (failures, seconds) in
             [(0, 1.0), (1, 2.0), (3, 8.0), (5, 32.0), (6, 60.0), (60, 60.0), (u32::MAX, 60.0)]
@@ -77,14 +77,14 @@ mod tests {
         }
         let mut backoff = Backoff { pace: Pace::default(), failures: 9 };
         assert!(backoff.after(Duration::from_secs(2)) <= Duration::from_secs(1));
-        // One that is closed as soon as it is there is no better than none.
+        // A connection that closes at once counts as a failure.
         let brief =
             longest(|| Backoff { pace: Pace::default(), failures: 3 }.after(Duration::from_millis(900)));
         assert!(brief > Duration::from_secs(7), "{brief:?}");
     }
 
     #[test]
-    fn the_slow_pace_is_never_a_tight_loop() {
+    fn slow_wait_is_never_a_tight_loop() {
         let mut backoff = Backoff::new(Pace::default());
         for _ in 0..200 {
             let wait = backoff.slow();

@@ -1,5 +1,5 @@
-//! The second socket, for streams only, so that calls never wait behind bulk data. What the streams carry is a
-//! [`StreamSink`]'s to know.
+//! The bulk connection, a second socket for streams only, so that calls never wait behind bulk data. A
+//! [`StreamSink`] interprets the streams.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use gantry_protocol::{ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
 
 use crate::connection::Dialled;
 
-/// Takes the pieces of streams, and what is asked about them.
+/// Takes stream frames and answers requests about them.
 pub trait StreamSink: Send + Sync + 'static {
     /// Must not block.
     fn take(&self, link: &Link, frame: StreamFrame);
@@ -17,13 +17,13 @@ pub trait StreamSink: Send + Sync + 'static {
     fn request(&self, bulk: Option<Link>, request: Request) -> ServeFuture;
 }
 
-/// Turns every stream away, with a reason.
+/// Aborts every stream with a reason.
 #[derive(Debug, Default)]
 pub struct NoTransfers;
 
 impl StreamSink for NoTransfers {
     fn take(&self, link: &Link, frame: StreamFrame) {
-        // An abort is never answered with one, or two ends would go on for ever.
+        // An abort is never answered with an abort, or two ends would loop forever.
         if frame.kind() != StreamKind::Abort {
             link.try_stream(StreamFrame::abort(frame.stream(), "no transfer of this number is known here"));
         }
@@ -34,18 +34,18 @@ impl StreamSink for NoTransfers {
     }
 }
 
-/// The second socket, once it is asked for.
+/// The bulk connection, once the gateway requests it.
 pub(crate) struct Bulk {
     sink: Arc<dyn StreamSink>,
     opened: Mutex<Option<Opened>>,
-    /// One opening at a time: the gateway knows one bulk socket a node.
+    /// Allows one opening at a time: the gateway keeps one bulk connection per node.
     opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
 struct Opened {
     link: Link,
-    /// The connection that asked for it.
+    /// The connection over which it was requested.
     main: Link,
 }
 
@@ -63,8 +63,8 @@ impl Bulk {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the socket, unless it is open. It is closed with the connection that asked for it: who asks over another does not
-    /// get one that is about to go.
+    /// Opens the bulk connection unless it is open. It is closed with the connection over which it was requested, so
+    /// a request over another connection does not get one that is about to close.
     pub(crate) async fn open<F>(
         &self,
         main: &Link,

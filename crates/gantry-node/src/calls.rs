@@ -1,7 +1,7 @@
-//! Calls by their ids, apart from any connection: a call that is cut off goes on, its result is held until it is
-//! acknowledged, and an id runs once.
+//! The table of calls by id, independent of connections: a call survives a lost connection, its result is held until
+//! it is acknowledged, and an id runs only once.
 
-mod over;
+mod finished_ids;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,27 +11,27 @@ use gantry_protocol::{ErrorCode, MAX_LISTED_CALLS, RawJson, WireError};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use over::Over;
+use finished_ids::FinishedIds;
 
-/// Calls that wait for their turn.
+/// How many calls may wait to run.
 const MAX_WAITING: usize = 1_024;
 
-/// Results that wait to be acknowledged.
+/// How many results may wait to be acknowledged.
 const MAX_HELD: usize = 1_024;
 const MAX_HELD_BYTES: usize = 256 * 1024 * 1024;
 
-/// After its deadline nobody waits for a call; its result is held this much longer all the same.
+/// How long a result is held after the deadline of its call.
 const HELD_PAST_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Ids longer than this are refused: all of them have to fit into one `connect`.
+/// Longer ids are rejected, because all ids have to fit into one `connect`.
 const MAX_ID_BYTES: usize = 64;
 
-/// What `connect` may tell of calls; the rest of it needs room too.
+/// The bytes that call ids may take in `connect`, which has a size limit.
 const MAX_LISTED_BYTES: usize = 40 * 1024;
 
 pub(crate) type Answer = Result<RawJson, WireError>;
 
-/// A handle to the table; clones are the same table.
+/// A handle to the table. Clones share the table.
 #[derive(Clone)]
 pub(crate) struct Calls {
     inner: Arc<Inner>,
@@ -39,24 +39,24 @@ pub(crate) struct Calls {
 
 struct Inner {
     table: Mutex<Table>,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     max_running: usize,
-    /// Told whenever a call is over.
+    /// Counts changes of the table.
     changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Table {
     calls: HashMap<String, Entry>,
-    /// Calls without an answer yet, those that wait for their turn included.
+    /// Calls without an answer, both running and waiting.
     unfinished: usize,
     held: usize,
     held_bytes: usize,
-    /// Numbers held results in the order they came.
+    /// The number of the next held result; numbers give their order.
     next: u64,
-    over: Over,
+    finished: FinishedIds,
     stopping: bool,
-    /// Results that were let go before anybody acknowledged them, since the last look.
+    /// Ids whose results were dropped unacknowledged since the last [`Calls::take_dropped`].
     dropped: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ struct Entry {
     deadline: Option<Instant>,
     answer: watch::Receiver<Option<Arc<Answer>>>,
     held: Option<Held>,
-    /// Nobody will ask for the answer: only that the id was used is worth keeping.
+    /// The gateway does not want the answer. Only the id is kept, so that it does not run again.
     unwanted: bool,
 }
 
@@ -74,7 +74,7 @@ struct Held {
     bytes: usize,
 }
 
-/// How a call is attached to: the answer comes here, once or as often as somebody asks.
+/// Waits for the answer of a call. Several may be attached to one call.
 #[derive(Debug)]
 pub(crate) struct Attached {
     answer: watch::Receiver<Option<Arc<Answer>>>,
@@ -87,7 +87,7 @@ impl Attached {
                 Some(answer) => answer.clone(),
                 None => Err(WireError::new(ErrorCode::Internal, "the call has no answer")),
             },
-            Err(_) => Err(WireError::new(ErrorCode::Internal, "the call came to no end")),
+            Err(_) => Err(WireError::new(ErrorCode::Internal, "the call ended without an answer")),
         }
     }
 }
@@ -97,14 +97,14 @@ impl Calls {
         let max_running = max_running.clamp(1, Semaphore::MAX_PERMITS);
         let inner = Inner {
             table: Mutex::default(),
-            turns: Arc::new(Semaphore::new(max_running)),
+            slots: Arc::new(Semaphore::new(max_running)),
             max_running,
             changed: watch::Sender::new(0),
         };
         Calls { inner: Arc::new(inner) }
     }
 
-    /// Attaches to the call of that id; one that is not known is started, in turn.
+    /// Attaches to the call with this id, and starts the call if the id is new.
     pub(crate) fn attach<F, Fut>(
         &self,
         id: &str,
@@ -116,7 +116,7 @@ impl Calls {
         Fut: Future<Output = Answer> + Send + 'static,
     {
         let mut table = self.table();
-        table.let_go_of_stale();
+        table.drop_expired();
         if let Some(entry) = table.calls.get(id) {
             return Ok(Attached { answer: entry.answer.clone() });
         }
@@ -129,8 +129,8 @@ impl Calls {
         table.unfinished += 1;
         drop(table);
         let work = start(cancel.clone());
-        let ending = Ending { calls: self.clone(), id: id.to_owned(), answered: Some(answered) };
-        tokio::spawn(in_turn(Arc::clone(&self.inner.turns), cancel, deadline, work, ending));
+        let guard = AnswerGuard { calls: self.clone(), id: id.to_owned(), answered: Some(answered) };
+        tokio::spawn(run_in_slot(Arc::clone(&self.inner.slots), cancel, deadline, work, guard));
         Ok(Attached { answer })
     }
 
@@ -139,8 +139,8 @@ impl Calls {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return refused(ErrorCode::BadParams, format!("a call id has 1 to {MAX_ID_BYTES} bytes"));
         }
-        if table.over.contains(id) {
-            let message = "this call is over, and its result is no longer held; it is not run again";
+        if table.finished.contains(id) {
+            let message = "this call has ended and its result is no longer held; it does not run again";
             return refused(ErrorCode::Conflict, message.into());
         }
         if table.stopping {
@@ -152,7 +152,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Their results have arrived.
+    /// Releases results that have arrived at the gateway.
     pub(crate) fn acknowledge(&self, ids: &[String]) {
         let mut table = self.table();
         for id in ids {
@@ -164,7 +164,7 @@ impl Calls {
         self.inner.changed.send_modify(|changes| *changes += 1);
     }
 
-    /// Ends a call that nobody waits for any more.
+    /// Cancels a call that the gateway no longer waits for.
     pub(crate) fn cancel(&self, id: &str) {
         let mut table = self.table();
         let Some(entry) = table.calls.get_mut(id) else { return };
@@ -175,10 +175,10 @@ impl Calls {
         }
     }
 
-    /// What a new connection says of calls: those without an answer first, then the newest results, as many as fit.
+    /// Returns the ids that a new connection lists: unfinished calls first, then the newest results, as many as fit.
     pub(crate) fn listed(&self) -> Vec<String> {
         let mut table = self.table();
-        table.let_go_of_stale();
+        table.drop_expired();
         let mut calls: Vec<(&String, &Entry)> =
             table.calls.iter().filter(|(_, entry)| !entry.unwanted).collect();
         calls.sort_by_key(|(_, entry)| {
@@ -186,14 +186,14 @@ impl Calls {
         });
         let mut room = MAX_LISTED_BYTES;
         let fits = |(id, _): &(&String, &Entry)| {
-            // Control characters would be spelled with six bytes each.
+            // JSON escapes control characters with six bytes each.
             let bytes = serde_json::to_string(id).map_or(usize::MAX, |json| json.len() + 1);
             room.checked_sub(bytes).inspect(|rest| room = *rest).is_some()
         };
         calls.into_iter().take(MAX_LISTED_CALLS).take_while(fits).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Of those that were listed, only these are still waited for. Gives how many were ended.
+    /// Cancels the listed calls that are not in `wanted`. Returns how many.
     pub(crate) fn keep_only(&self, listed: &[String], wanted: &[String]) -> usize {
         let wanted: std::collections::HashSet<&str> = wanted.iter().map(String::as_str).collect();
         let unwanted: Vec<_> = listed.iter().filter(|id| !wanted.contains(id.as_str())).collect();
@@ -201,7 +201,7 @@ impl Calls {
         unwanted.len()
     }
 
-    /// Lets calls finish and their results arrive until then, and starts no more. What is left is ended.
+    /// Starts no more calls, waits `finish` for running ones, cancels the rest and waits `end` for them.
     pub(crate) async fn drain(&self, finish: Duration, end: Duration) {
         self.table().stopping = true;
         let _ = tokio::time::timeout(finish, self.wait_for(|table| table.unfinished == 0)).await;
@@ -218,7 +218,7 @@ impl Calls {
         self.table().unfinished == 0
     }
 
-    /// Ids of results that were let go unacknowledged since the last look.
+    /// Returns the ids whose results were dropped unacknowledged since the last call.
     pub(crate) fn take_dropped(&self) -> Vec<String> {
         std::mem::take(&mut self.table().dropped)
     }
@@ -250,17 +250,17 @@ impl Calls {
         if unwanted {
             table.forget(id);
         }
-        table.let_go_of_stale();
-        table.let_go_of_surplus();
+        table.drop_expired();
+        table.drop_surplus();
         drop(table);
-        // Held before anybody hears of it: an acknowledgement must find it.
+        // The result is held before it is sent, so that an acknowledgement finds it.
         answered.send_replace(Some(Arc::new(answer)));
         self.inner.changed.send_modify(|changes| *changes += 1);
     }
 }
 
 impl Table {
-    /// The id stays known, so that it is never run again.
+    /// Removes a call and remembers its id, so that it never runs again.
     fn forget(&mut self, id: &str) {
         if let Some(entry) = self.calls.remove(id)
             && let Some(held) = entry.held
@@ -268,10 +268,10 @@ impl Table {
             self.held -= 1;
             self.held_bytes -= held.bytes;
         }
-        self.over.add(id);
+        self.finished.add(id);
     }
 
-    fn let_go_of_stale(&mut self) {
+    fn drop_expired(&mut self) {
         let now = Instant::now();
         let stale = |entry: &Entry| {
             let until = entry.deadline.and_then(|deadline| deadline.checked_add(HELD_PAST_DEADLINE));
@@ -282,7 +282,7 @@ impl Table {
         ids.iter().for_each(|id| self.forget(id));
     }
 
-    fn let_go_of_surplus(&mut self) {
+    fn drop_surplus(&mut self) {
         while self.held > MAX_HELD || self.held_bytes > MAX_HELD_BYTES {
             let oldest = self.calls.iter().filter_map(|(id, entry)| Some((entry.held.as_ref()?.number, id)));
             let Some(id) = oldest.min().map(|(_, id)| id.clone()) else { return };
@@ -292,29 +292,29 @@ impl Table {
     }
 }
 
-/// Runs when it is its turn, unless it is over before.
-async fn in_turn(
-    turns: Arc<Semaphore>,
+/// Waits for a free slot and runs the call, unless it is cancelled or its deadline passes first.
+async fn run_in_slot(
+    slots: Arc<Semaphore>,
     cancel: CancellationToken,
     deadline: Option<Instant>,
     work: impl Future<Output = Answer> + Send,
-    mut ending: Ending,
+    mut guard: AnswerGuard,
 ) {
-    let turn = tokio::select! {
-        // What is over before its turn does not begin, also when both come at once.
+    let slot = tokio::select! {
+        // Cancellation and deadline win over a slot that becomes free at the same time.
         biased;
         () = cancel.cancelled() => {
-            return ending.with(Err(WireError::new(ErrorCode::Cancelled, "cancelled before it was its turn")));
+            return guard.answer(Err(WireError::new(ErrorCode::Cancelled, "cancelled before it started")));
         }
         () = passed(deadline) => {
-            let message = "the call's deadline passed before it was its turn";
-            return ending.with(Err(WireError::new(ErrorCode::Deadline, message)));
+            let message = "the deadline passed before the call started";
+            return guard.answer(Err(WireError::new(ErrorCode::Deadline, message)));
         }
-        turn = turns.acquire_owned() => turn,
+        slot = slots.acquire_owned() => slot,
     };
     let answer = work.await;
-    drop(turn);
-    ending.with(answer);
+    drop(slot);
+    guard.answer(answer);
 }
 
 async fn passed(deadline: Option<Instant>) {
@@ -324,27 +324,27 @@ async fn passed(deadline: Option<Instant>) {
     }
 }
 
-/// Whatever happens, a panic included, a call has an answer in the end.
-struct Ending {
+/// Guarantees that a call gets an answer, even if it panics.
+struct AnswerGuard {
     calls: Calls,
     id: String,
     answered: Option<watch::Sender<Option<Arc<Answer>>>>,
 }
 
-impl Ending {
-    fn with(&mut self, answer: Answer) {
+impl AnswerGuard {
+    fn answer(&mut self, answer: Answer) {
         if let Some(answered) = self.answered.take() {
             self.calls.finish(&self.id, answer, &answered);
         }
     }
 }
 
-impl Drop for Ending {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         if self.answered.is_some() {
             tracing::error!(call = self.id, "internalError");
         }
-        self.with(Err(WireError::new(ErrorCode::Internal, "an internal error; the node's log has more")));
+        self.answer(Err(WireError::new(ErrorCode::Internal, "an internal error; the node's log has more")));
     }
 }
 

@@ -1,4 +1,4 @@
-//! One connection to the gateway: dialled, upgraded, introduced.
+//! Opens a connection to the gateway: dials, upgrades to WebSocket, sends `connect`.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use gantry_tool::{Registry, Tool};
 use crate::run::NodeOptions;
 use crate::token::TokenError;
 
-/// For the upgrade, and again for the answer to `connect`. Dialling has its own limit.
+/// The timeout of the upgrade, and of the answer to `connect`. Dialling has its own.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(15);
 
-/// A socket on which the gateway has let us in.
+/// A socket after the gateway accepted `connect`.
 pub(crate) struct Dialled {
     pub(crate) socket: Socket<Stream>,
     pub(crate) welcome: ConnectResult,
@@ -34,7 +34,7 @@ pub(crate) enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether trying again soon cannot help: somebody has to do something first.
+    /// Whether a retry cannot help before a person fixes something.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             ConnectError::Token(_) => true,
@@ -70,7 +70,7 @@ pub(crate) async fn dial_gateway(
     Ok(Dialled { socket, welcome })
 }
 
-/// What the node says of its tools in `connect`.
+/// The node's part of `connect`.
 pub(crate) fn hello(registry: &Registry, instance: &str, calls: Vec<String>) -> NodeHello {
     let ids = |tool: &Tool| tool.capability_ids().iter().map(|id| id.id().to_owned()).collect::<Vec<_>>();
     let tools: std::collections::BTreeMap<_, _> =
@@ -81,7 +81,7 @@ pub(crate) fn hello(registry: &Registry, instance: &str, calls: Vec<String>) -> 
     NodeHello { instance: instance.to_owned(), bulk: false, tools, host_capabilities, calls }
 }
 
-/// What it says right after.
+/// The tools that the node offers after `connect`.
 pub(crate) fn tools(registry: &Registry) -> NodeTools {
     NodeTools { tools: registry.entries().iter().map(|tool| tool.to_wire()).collect() }
 }

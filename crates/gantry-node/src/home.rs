@@ -1,4 +1,4 @@
-//! The folder of one node on its machine: who may enter, what lies where, and which process is the node now.
+//! The folder of one node on its machine: its permissions, its files, and the lock that says which process is the node.
 #![expect(clippy::disallowed_methods, reason = "the node's own folder, which no caller names")]
 
 use std::fs::{DirBuilder, File, Permissions};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use gantry_protocol::{NameError, check_node_id};
 use rustix::fs::{FlockOperation, flock};
 
-/// Who holds the lock is a number; more than this is not ours.
+/// The lock file holds a process id; a longer file is not ours.
 const MAX_LOCK_BYTES: u64 = 64;
 const MAX_BADGE_BYTES: u64 = 256;
 
-/// Somebody who only looks whether the lock is held has it for a moment.
+/// A process that only checks the lock holds it for a moment.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Where a node keeps its own; nothing is made by naming it.
+/// The folder of a node. Creating this value creates no folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeHome {
     id: String,
@@ -38,13 +38,13 @@ pub enum HomeError {
 }
 
 impl NodeHome {
-    /// `data_dir` is Gantry's own directory, closed to every tool.
+    /// `data_dir` is the data directory, which no tool can access.
     pub fn new(data_dir: &Path, id: &str) -> Result<NodeHome, NameError> {
         check_node_id(id)?;
         Ok(NodeHome { id: id.to_owned(), folder: data_dir.join("nodes").join(id) })
     }
 
-    /// The ids of all nodes that ever ran from this data directory, sorted.
+    /// Returns the ids of all nodes that ever ran from this data directory, sorted.
     pub fn all(data_dir: &Path) -> Vec<NodeHome> {
         let entries = std::fs::read_dir(data_dir.join("nodes")).into_iter().flatten().flatten();
         let mut homes: Vec<NodeHome> =
@@ -66,12 +66,12 @@ impl NodeHome {
         self.folder.is_dir()
     }
 
-    /// Sessions and their output.
+    /// Holds process sessions and their output.
     pub fn processes(&self) -> PathBuf {
         self.folder.join("processes")
     }
 
-    /// Files in the making.
+    /// Holds temporary files.
     pub fn pending(&self) -> PathBuf {
         self.folder.join("pending")
     }
@@ -84,7 +84,7 @@ impl NodeHome {
         self.folder.join("state.json")
     }
 
-    /// Says under which token the node was started, in a form that tells nothing of it: a node that is renamed keeps its token.
+    /// Holds the badge, which identifies the token without revealing it. A renamed node keeps its token.
     fn badge_file(&self) -> PathBuf {
         self.folder.join("badge")
     }
@@ -93,47 +93,47 @@ impl NodeHome {
         NodeHome::read(&self.badge_file(), MAX_BADGE_BYTES).ok()
     }
 
-    /// Wears a badge, so that the node is known again under another id.
+    /// Writes the badge, so that the node is recognised under another id.
     pub fn wear(&self, badge: &str) -> Result<(), HomeError> {
         let path = self.badge_file();
         self.replace(&path, badge).map_err(|source| HomeError::Io { path, source })
     }
 
-    /// Whether a node with another token has been here.
+    /// Whether a node with another token used this folder.
     pub fn is_of_another(&self, badge: &str) -> bool {
         self.badge_of_another(badge).is_some()
     }
 
-    /// Whether this badge is worn here.
+    /// Whether this folder has this badge.
     pub fn is_of(&self, badge: &str) -> bool {
         self.badge().as_deref() == Some(badge)
     }
 
-    /// The badge that is worn here, if it is another one.
+    /// Returns the badge of this folder if it differs from `badge`.
     pub fn badge_of_another(&self, badge: &str) -> Option<String> {
         self.badge().filter(|worn| worn != badge)
     }
 
-    /// Sessions that the wearer of a badge left under this id, once another node has got the id.
+    /// Holds the sessions that the node with this badge left before another node got the id.
     pub fn left_by(&self, badge: &str) -> PathBuf {
-        // A badge is hexadecimal. What is none is nobody's, and leads nowhere else.
+        // A badge is hexadecimal. Any other text maps to one fixed name, so that it cannot name another path.
         let is_badge = !badge.is_empty() && badge.bytes().all(|byte| byte.is_ascii_alphanumeric());
         self.left().join(if is_badge { badge } else { "-" })
     }
 
-    /// Whether something is kept for the wearer of a badge, be it only that it was here.
+    /// Whether this folder keeps anything for the node with this badge.
     pub fn has_left_by(&self, badge: &str) -> bool {
         self.left_by(badge).is_dir()
     }
 
-    /// Sessions that nodes left under this id before it was another's.
+    /// Returns the folders of all nodes that left sessions under this id before another node got it.
     pub fn left_by_all(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.left()).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 
-    /// Nothing is left there any more, and nobody is known by it again.
+    /// Removes the left sessions and the record of their badge.
     pub fn forget_left_by(&self, badge: &str) {
-        // What stays is empty, and only looked through once more.
+        // A folder that cannot be removed is empty and only scanned again.
         let _ = std::fs::remove_dir_all(self.left_by(badge));
     }
 
@@ -141,15 +141,15 @@ impl NodeHome {
         self.folder.join("left")
     }
 
-    /// The homes that this node had under other ids, in the same data directory: those with the same badge.
+    /// Returns the folders that this node had under other ids in the same data directory: those with the same badge.
     pub fn former(&self, data_dir: &Path, badge: &str) -> Vec<NodeHome> {
         let is_former = |home: &NodeHome| home.id != self.id && home.is_of(badge);
         NodeHome::all(data_dir).into_iter().filter(is_former).collect()
     }
 
-    /// Nobody is known by it again.
+    /// Removes the badge.
     pub fn take_off_badge(&self) {
-        // A badge that stays only means that the home is looked through once more.
+        // If the badge cannot be removed, the folder is only scanned again.
         let _ = std::fs::remove_file(self.badge_file());
     }
 
@@ -157,7 +157,7 @@ impl NodeHome {
         self.folder.join("lock")
     }
 
-    /// Makes the folder, for its owner only, and becomes the node; or names the process that is.
+    /// Creates the folder with mode 0700 and takes the lock. Fails with the process id if another process holds it.
     pub fn take(&self) -> Result<NodeLock, HomeError> {
         let failed = |source| HomeError::Io { path: self.folder.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
@@ -184,7 +184,7 @@ impl NodeHome {
         Ok(NodeLock { file })
     }
 
-    /// The process that is this node now, if one is.
+    /// Returns the process that holds the lock, if there is one.
     pub fn running(&self) -> Option<u32> {
         let file = File::open(self.lock_file()).ok()?;
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -193,7 +193,7 @@ impl NodeHome {
         }
     }
 
-    /// Asks the process that is this node to stop. False when there is none.
+    /// Asks the process that holds the lock to stop. Returns false when there is none.
     pub fn ask_to_stop(&self) -> io::Result<bool> {
         let pid = self.running().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
         let Some(pid) = pid else { return Ok(false) };
@@ -201,7 +201,7 @@ impl NodeHome {
         Ok(true)
     }
 
-    /// Replaces a small file of the node's own; a reader finds the old or the new one, whole.
+    /// Replaces a small file atomically.
     pub(crate) fn replace(&self, path: &Path, text: &str) -> io::Result<()> {
         let temp = path.with_extension("tmp");
         let mut options = File::options();
@@ -217,7 +217,7 @@ impl NodeHome {
     }
 }
 
-/// Held as long as the node runs.
+/// Held while the node runs.
 #[derive(Debug)]
 pub struct NodeLock {
     file: File,
@@ -225,7 +225,7 @@ pub struct NodeLock {
 
 impl Drop for NodeLock {
     fn drop(&mut self) {
-        // Emptied before the lock goes, so that the next holder is never taken for this one.
+        // The file is emptied before the lock is released, so that the next holder is never reported as this process.
         let _ = self.file.set_len(0);
     }
 }
@@ -241,14 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_process_is_the_node_and_others_are_told_which() {
+    fn second_process_is_rejected_with_the_id_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let home = NodeHome::new(folder.path(), "laptop").unwrap();
         assert_eq!(home.running(), None);
         let lock = home.take().unwrap();
         assert_eq!(home.running(), Some(std::process::id()));
-        let told = home.take().unwrap_err().to_string();
-        assert!(told.contains(&format!("process {}", std::process::id())), "{told}");
+        let message = home.take().unwrap_err().to_string();
+        assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
         let mode = std::fs::metadata(home.folder()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         drop(lock);
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_cannot_lead_out_of_the_data_directory() {
+    fn id_cannot_escape_the_data_directory() {
         for id in ["..", "a/b", "", "gsv", "A", "a\0b"] {
             assert!(NodeHome::new(Path::new("/data"), id).is_err(), "{id:?}");
         }
     }
 
     #[test]
-    fn a_node_is_known_again_by_its_badge_alone() {
+    fn node_is_recognised_by_its_badge_alone() {
         let folder = tempfile::tempdir().unwrap();
         let home = |id: &str| NodeHome::new(folder.path(), id).unwrap();
         for (id, badge) in [("old", Some("x")), ("other", Some("y")), ("none", None), ("new", Some("x"))] {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_under_an_id_lies_in_its_home() {
+    fn left_sessions_are_in_the_folder_of_their_id() {
         let folder = tempfile::tempdir().unwrap();
         let home = NodeHome::new(folder.path(), "laptop").unwrap();
         for badge in ["a1", "", "..", "/", "../../other", "of another gateway"] {

@@ -1,7 +1,7 @@
 //! A node: a machine that joins a gateway and contributes its tools.
 //!
-//! [`run`] dials, introduces itself, serves calls through the node's own gate, and dials again when the connection is
-//! lost; calls do not notice. What the tools are, and where things lie, is the caller's to say.
+//! [`run`] dials the gateway, sends `connect`, serves calls through the node's own gate, and dials again when the
+//! connection is lost. Running calls continue meanwhile. The caller provides the tools and the paths.
 
 mod address;
 mod answer;
@@ -25,7 +25,7 @@ pub use backoff::Pace;
 pub use bulk::{NoTransfers, StreamSink};
 pub use home::{HomeError, NodeHome, NodeLock};
 pub use log::{Follow, Level, LogTail, MAX_FILE_BYTES, MAX_FILES, NodeLog, bounded, tail};
-pub use run::{Comeback, DEFAULT_MAX_CALLS, Node, NodeOptions, Over, run};
+pub use run::{DEFAULT_MAX_CALLS, ExitReason, Node, NodeOptions, Rejoin, run};
 pub use state::{NodeState, Phase};
 pub use token::{Token, TokenError, TokenSource};
 pub use transfer::Transfers;

@@ -20,16 +20,16 @@ use serde_json::{Map, Value, json};
 
 pub use tail::{Follow, LogTail, tail};
 
-/// A file is put aside when it is this long.
+/// A file is rotated at this length.
 pub const MAX_FILE_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Files in all, the one that is written to included.
+/// The number of files, including the current one.
 pub const MAX_FILES: usize = 5;
 
-/// Lines that need not be on disk at once are there this long after they were written.
+/// Lines without a sync are on disk after this time.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
 
-/// Of one field that somebody else chose.
+/// The longest logged value of a field that comes from outside.
 const MAX_FIELD_CHARS: usize = 2_000;
 
 const CURRENT: &str = "node.log";
@@ -53,7 +53,7 @@ impl Level {
     }
 }
 
-/// A handle to the log; clones are the same log.
+/// A handle to the log. Clones share the log.
 #[derive(Clone)]
 pub struct NodeLog {
     inner: Arc<Inner>,
@@ -64,7 +64,7 @@ struct Inner {
     folder: PathBuf,
     max_file_bytes: u64,
     open: Mutex<Open>,
-    /// Number of the last line written, and of the last known to be on disk.
+    /// The number of the last written line, and of the last line known to be on disk.
     written: AtomicU64,
     synced: Mutex<u64>,
     syncing_soon: AtomicBool,
@@ -111,7 +111,7 @@ impl NodeLog {
         self.sync_soon();
     }
 
-    /// The last lines, oldest first, over all files.
+    /// Returns the last lines of all files, oldest first.
     pub fn tail(&self, lines: usize) -> io::Result<LogTail> {
         tail(&self.inner.folder, lines)
     }
@@ -157,7 +157,7 @@ impl AuditSink for NodeLog {
 }
 
 impl Inner {
-    /// Gives the line's number.
+    /// Returns the line's number.
     fn write(&self, level: Level, event: &str, fields: Value) -> io::Result<u64> {
         let mut line = Map::new();
         line.insert(
@@ -176,13 +176,13 @@ impl Inner {
 
         let mut open = self.open();
         if open.bytes > 0 && open.bytes + line.len() as u64 > self.max_file_bytes {
-            // What was put aside is on disk before anybody is told that a later line is.
+            // The rotated file is synced before a later line is reported as synced.
             open.file.sync_data()?;
             rotate(&self.folder)?;
             *open = Open::current(&self.folder)?;
         }
         if let Err(err) = (&*open.file).write_all(line.as_bytes()) {
-            // Half a line must not stay: the next one would be glued to it.
+            // A partial line is removed, so that the next line is not appended to it.
             open.file.set_len(open.bytes)?;
             return Err(err);
         }
@@ -190,7 +190,7 @@ impl Inner {
         Ok(self.written.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Returns when the line of that number is on disk. Whoever waits meanwhile is served by the same sync.
+    /// Returns when the line with this number is on disk. Concurrent callers share one sync.
     fn sync(&self, number: u64) -> io::Result<()> {
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
         if *synced >= number {
@@ -216,7 +216,7 @@ impl Open {
         options.append(true).create(true).mode(0o600);
         let file = options.open(folder.join(CURRENT))?;
         let mut bytes = file.metadata()?.len();
-        // A crash may have left half a line.
+        // A crash may have left a partial line.
         if bytes > 0 && !tail::ends_with_newline(&folder.join(CURRENT), bytes)? {
             (&file).write_all(b"\n")?;
             bytes += 1;
@@ -225,7 +225,7 @@ impl Open {
     }
 }
 
-/// The files of a log, newest first, whether or not they are there.
+/// The paths of a log's files, newest first, whether or not they exist.
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let folder = folder.to_owned();
     (0..MAX_FILES).map(move |age| match age {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_and_say_who_and_when() {
+    fn lines_are_json_with_node_and_time() {
         let folder = tempfile::tempdir().unwrap();
         let log = NodeLog::open(folder.path(), "laptop").unwrap();
         info(&log, "connected", json!({"gateway": "http://x", "ts": "not this one"}));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn files_rotate_and_the_oldest_goes() {
+    fn files_rotate_and_the_oldest_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let log = NodeLog::with_limit(folder.path(), "n", 2_000).unwrap();
         for number in 0..200 {
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(sizes.len(), MAX_FILES);
         assert!(sizes.iter().all(|size| *size <= 2_000), "{sizes:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), MAX_FILES);
-        // Over the borders of files, nothing is missing among the newest lines.
+        // No line is missing where one file ends and the next begins.
         let numbers: Vec<i64> = lines(&log, 40).iter().map(|line| line["number"].as_i64().unwrap()).collect();
         assert_eq!(numbers, (160..200).collect::<Vec<_>>());
         let all = log.tail(1_000).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_of_a_crash_does_not_spoil_the_next() {
+    fn partial_line_after_a_crash_does_not_damage_the_next() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(CURRENT), "{\"event\":\"wh").unwrap();
         let log = NodeLog::open(folder.path(), "n").unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_many_threads_are_whole_and_on_disk_when_told() {
+    fn concurrent_records_are_complete_and_synced() {
         let folder = tempfile::tempdir().unwrap();
         let log = NodeLog::open(folder.path(), "n").unwrap();
         let record = AuditRecord {

@@ -1,4 +1,4 @@
-//! Reports of progress go to whichever connection there is, ten a second for a call.
+//! Sends progress reports over the current connection, at most ten per second and call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use gantry_tool::{Progress, ProgressSink};
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The connection of the moment, if there is one.
+/// The current connection, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
     link: Arc<Mutex<Option<Link>>>,
@@ -34,7 +34,7 @@ pub(crate) fn sink(current: Current, call_id: String) -> ProgressSink {
         }
         let Some(link) = current.get() else { return };
         let Progress { done, total, message } = progress;
-        // Nobody waits for a report of progress: the next one tells more.
+        // A report that does not fit into the queue is dropped; the next one is newer.
         link.try_event(
             event::CALL_PROGRESS,
             raw(&CallProgress { call: call_id.clone(), done, total, message }),

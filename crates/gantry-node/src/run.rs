@@ -1,4 +1,4 @@
-//! The life of a node: dial, serve, lose the connection, wait, dial again, until it is stopped.
+//! [`run`] is the main loop of a node: it dials, serves until the connection is lost, waits, and dials again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::home::NodeHome;
 use crate::log::NodeLog;
 use crate::progress::Current;
 use crate::service::NodeService;
-use crate::state::{Keeper, Phase};
+use crate::state::{Phase, StateFile};
 use crate::token::TokenSource;
 
 pub const DEFAULT_MAX_CALLS: usize = 64;
 
-/// How long calls may go on when the node is stopped, and how long they may take to end when they are told to.
+/// How long calls may run on when the node is stopped, and how long they may take to end after cancellation.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long the gateway may take to say that the last results have arrived, and to hear the goodbye.
+/// How long the gateway may take to acknowledge the last results, and how long closing may take.
 const ACKNOWLEDGE_LIMIT: Duration = Duration::from_millis(500);
-const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 
@@ -48,76 +48,77 @@ pub struct NodeOptions {
     pub token: TokenSource,
     /// Where relative paths of calls start.
     pub workspace: PathBuf,
-    /// Calls that run at once; more wait.
+    /// How many calls run at once; more wait.
     pub max_calls: usize,
     pub pace: Pace,
 }
 
-/// What a node is made of. Its gate has the tools it offers, under their bare names.
+/// The parts of a node. Its gate holds the tools it offers, under their plain names.
 pub struct Node {
     pub home: NodeHome,
     pub options: NodeOptions,
     pub gate: Arc<Gate>,
-    /// The engine of its tools, whose background processes outlive the node.
+    /// The process engine of its tools. Background processes outlive the node.
     pub processes: Processes,
     pub log: NodeLog,
     pub streams: Arc<dyn StreamSink>,
 }
 
-/// Why a connection is over.
-enum Ended {
-    /// The node is to stop.
+/// Why a connection ended.
+enum Disconnect {
+    /// The node was stopped.
     Stopped,
-    /// Trying again may help.
+    /// The connection failed; retrying may help.
     Lost { reason: String, lived: Duration },
-    /// Trying again will not help before somebody does something.
+    /// Retrying does not help until a person fixes something.
     Refused { reason: String },
-    /// The token is not this node's, or no longer.
+    /// The token is not, or no longer, this node's.
     Unauthorized { reason: String },
-    /// Another process has the node's id and token; the gateway lets this one in again when that one is gone.
+    /// Another process uses the node's id and token. The gateway accepts this one again when the other is gone.
     Replaced,
 }
 
-/// Why a node is over.
+/// Why a node ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Over {
+pub enum ExitReason {
     Stopped,
-    /// The gateway does not take its token: revoked, renewed, or of another node. Somebody has to bring another one.
+    /// The gateway rejects the token: it was revoked or renewed, or belongs to another node. The operator has
+    /// to provide another one.
     Unauthorized {
         reason: String,
-        comeback: Comeback,
+        rejoin: Rejoin,
     },
 }
 
-/// How a node that was sent away may come back.
+/// How a rejected node may join again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Comeback {
-    /// The gateway does not expect it.
+pub enum Rejoin {
+    /// The gateway does not expect it again.
     Unexpected,
-    /// As what it was; there is a new token for it.
+    /// Under the same id, with a new token.
     WithNewToken,
-    /// With the token it has.
+    /// Under this id, with the same token.
     UnderId(String),
 }
 
-impl Comeback {
-    fn told_by(reason: &str) -> Comeback {
+impl Rejoin {
+    fn from_reason(reason: &str) -> Rejoin {
         if reason.starts_with(RENEWED) {
-            return Comeback::WithNewToken;
+            return Rejoin::WithNewToken;
         }
         let id = reason.strip_prefix(RENAMED).and_then(|rest| rest.split(';').next());
         match id.filter(|id| check_node_id(id).is_ok()) {
-            Some(id) => Comeback::UnderId(id.to_owned()),
-            None => Comeback::Unexpected,
+            Some(id) => Rejoin::UnderId(id.to_owned()),
+            None => Rejoin::Unexpected,
         }
     }
 }
 
-/// Runs until `stop` fires, or the gateway does not know the node's token. `abort` cuts the time short that calls have to finish.
-pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) -> Over {
+/// Runs until `stop` fires or the gateway rejects the node's token. `abort` ends the time that calls get to finish.
+pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) -> ExitReason {
     let Node { home, options, gate, processes, log, streams } = node;
     let state =
-        Keeper::new(home.clone(), options.gateway.to_string(), options.workspace.display().to_string());
+        StateFile::new(home.clone(), options.gateway.to_string(), options.workspace.display().to_string());
     let service = Arc::new(NodeService {
         id: home.id().to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
@@ -141,31 +142,31 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     let over = loop {
         state.enter(Phase::Connecting);
         let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
-            Ended::Stopped => break Over::Stopped,
-            Ended::Unauthorized { reason } => {
-                // What it was told when it was sent away says more than what a stranger is told.
+            Disconnect::Stopped => break ExitReason::Stopped,
+            Disconnect::Unauthorized { reason } => {
+                // The gateway's reason for closing says more than its answer to an unknown token.
                 let reason = dismissed.take().unwrap_or(reason);
                 state.failed(&reason);
                 tracing::error!(reason, "unauthorized");
-                let comeback = Comeback::told_by(&reason);
-                break Over::Unauthorized { reason, comeback };
+                let rejoin = Rejoin::from_reason(&reason);
+                break ExitReason::Unauthorized { reason, rejoin };
             }
-            Ended::Lost { reason, lived } => {
+            Disconnect::Lost { reason, lived } => {
                 dismissed = dismissal(&reason).map(str::to_owned);
                 (reason, backoff.after(lived))
             }
-            Ended::Refused { reason } => (reason, backoff.slow()),
-            Ended::Replaced => (REPLACED.to_owned(), backoff.slow()),
+            Disconnect::Refused { reason } => (reason, backoff.slow()),
+            Disconnect::Replaced => (REPLACED.to_owned(), backoff.slow()),
         };
         state.failed(&reason);
         let event = if reason == REPLACED { "replaced" } else { "disconnected" };
         tracing::warn!(reason, retryInMs = wait.as_millis() as u64, "{event}");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = stop.cancelled() => break Over::Stopped,
+            () = stop.cancelled() => break ExitReason::Stopped,
         }
     };
-    // Nobody can be answered any more.
+    // No connection is left to answer remaining calls over.
     if !service.calls.is_idle() {
         service.calls.drain(Duration::ZERO, END_LIMIT).await;
     }
@@ -176,19 +177,19 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
     over
 }
 
-/// One connection from beginning to end.
+/// Runs one connection from dialling to its end.
 async fn connection(
     service: &Arc<NodeService>,
     processes: &Processes,
-    state: &Keeper,
+    state: &StateFile,
     stop: &CancellationToken,
     abort: &CancellationToken,
-) -> Ended {
+) -> Disconnect {
     let listed = service.calls.listed();
     let hello = hello(service.gate.registry(), &service.instance, listed.clone());
     let dialled = tokio::select! {
         dialled = dial_gateway(&service.id, &service.options, hello) => dialled,
-        () = stop.cancelled() => return Ended::Stopped,
+        () = stop.cancelled() => return Disconnect::Stopped,
     };
     let Dialled { socket, welcome } = match dialled {
         Ok(dialled) => dialled,
@@ -204,29 +205,31 @@ async fn connection(
     let ended = tokio::select! {
         ended = serve(service, processes, state, &link, since) => ended,
         () = stop.cancelled() => {
-            say_goodbye(service, &link, abort).await;
-            Ended::Stopped
+            finish_and_close(service, &link, abort).await;
+            Disconnect::Stopped
         }
     };
     service.current.set(None);
     link.close("the node closes the connection");
-    let _ = tokio::time::timeout(GOODBYE_LIMIT, running).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, running).await;
     ended
 }
 
-/// Offers the tools, then waits for the end; the link's own task does the rest.
+/// Offers the tools and waits until the connection ends. The link's own task serves requests.
 async fn serve(
     service: &NodeService,
     processes: &Processes,
-    state: &Keeper,
+    state: &StateFile,
     link: &Link,
     since: Instant,
-) -> Ended {
+) -> Disconnect {
     let offer = raw(&tools(service.gate.registry()));
     match link.request_within(method::NODE_TOOLS, offer, TOOLS_LIMIT).await {
         Ok(_) => {}
         Err(LinkError::Remote(error)) if !error.retryable => {
-            return Ended::Refused { reason: format!("the gateway does not take the node's tools: {error}") };
+            return Disconnect::Refused {
+                reason: format!("the gateway does not take the node's tools: {error}"),
+            };
         }
         Err(err) => return closed(err.to_string(), since),
     }
@@ -235,37 +238,38 @@ async fn serve(
     tracing::info!(gateway = %service.options.gateway, "connected");
     tokio::select! {
         reason = link.closed() => closed(reason, since),
-        never = ends::tell(processes, link) => match never {},
+        never = ends::report(processes, link) => match never {},
     }
 }
 
-fn failed(err: &ConnectError) -> Ended {
+fn failed(err: &ConnectError) -> Disconnect {
     let reason = err.to_string();
     match err {
         ConnectError::Handshake(HandshakeError::Refused(error)) if error.code == ErrorCode::Unauthorized => {
-            Ended::Unauthorized { reason }
+            Disconnect::Unauthorized { reason }
         }
-        err if err.is_lasting() => Ended::Refused { reason },
-        _ => Ended::Lost { reason, lived: Duration::ZERO },
+        err if err.is_lasting() => Disconnect::Refused { reason },
+        _ => Disconnect::Lost { reason, lived: Duration::ZERO },
     }
 }
 
-/// A node that was replaced by another with its token must not fight for its place.
-fn closed(reason: String, since: Instant) -> Ended {
+/// A node that was replaced by another process with its token must not try to replace that one in turn.
+fn closed(reason: String, since: Instant) -> Disconnect {
     if reason.contains("replaced by a newer connection") {
-        return Ended::Replaced;
+        return Disconnect::Replaced;
     }
-    Ended::Lost { reason, lived: since.elapsed() }
+    Disconnect::Lost { reason, lived: since.elapsed() }
 }
 
-/// What the gateway said when it sent the node away, if it did. The node asks once more: its token's file may hold a new one by now.
+/// Returns the reason if the gateway dismissed the node. The node then retries once, because its token file may hold
+/// a new token by now.
 fn dismissal(reason: &str) -> Option<&str> {
     let at = ["the node's token was", "the node was"].iter().find_map(|beginning| reason.find(beginning))?;
     reason.get(at..)
 }
 
-/// Calls may finish, and their results are delivered, before the connection is closed with a reason.
-async fn say_goodbye(service: &NodeService, link: &Link, abort: &CancellationToken) {
+/// Lets calls finish and delivers their results before it closes the connection.
+async fn finish_and_close(service: &NodeService, link: &Link, abort: &CancellationToken) {
     tracing::info!("stopping");
     let drain = service.calls.drain(DRAIN_LIMIT, END_LIMIT);
     tokio::select! {

@@ -1,4 +1,4 @@
-//! What the gateway may ask of a node.
+//! [`NodeService`] answers the requests of the gateway.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::run::NodeOptions;
 
 pub(crate) struct NodeService {
     pub(crate) id: String,
-    /// Of this start of the node.
+    /// Identifies this process of the node.
     pub(crate) instance: String,
     pub(crate) options: NodeOptions,
     pub(crate) gate: Arc<Gate>,
@@ -54,7 +54,7 @@ impl Service for NodeService {
         }
     }
 
-    /// Streams have a socket of their own.
+    /// Rejects stream frames, which belong on the bulk connection.
     fn stream(&self, link: &Link, frame: StreamFrame) {
         if frame.kind() != StreamKind::Abort {
             link.try_stream(StreamFrame::abort(frame.stream(), "streams go over the bulk connection"));
@@ -63,12 +63,12 @@ impl Service for NodeService {
 }
 
 impl NodeService {
-    /// Starts the call or joins it. The gateway's cancelling ends it; a lost connection does not.
+    /// Starts the call or joins it. A cancellation by the gateway ends it; a lost connection does not.
     async fn tool_call(&self, link: &Link, request: &Request) -> Result<RawJson, WireError> {
         let NodeCallParams { call_id, tool, input, caller } = request.parse()?;
         let mut call = Call::on_behalf(&caller, self.options.workspace.clone())?;
         call.autonomy_judged = true;
-        // Results are whole: only the gateway knows for whom they have to be shortened.
+        // Results are not shortened here: only the gateway knows the limit of the caller.
         call.surface = Surface::Websocket;
         call.id.clone_from(&call_id);
         call.deadline = request.deadline;

@@ -1,4 +1,4 @@
-//! What a node tells about itself to `gantry node status`: a small file that is replaced with every change.
+//! The status file of a node, which `gantry node status` reads. It is replaced with every change.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct NodeState {
     pub gateway: String,
     pub workspace: String,
     pub phase: Phase,
-    /// Since when it is in this phase.
+    /// When the node entered this phase.
     pub since: jiff::Timestamp,
     #[serde(default)]
     pub last_error: Option<String>,
@@ -30,27 +30,27 @@ pub struct NodeState {
 pub enum Phase {
     Connecting,
     Connected,
-    /// Until it dials again.
+    /// Waiting to dial again.
     Waiting,
     Stopped,
 }
 
 impl NodeState {
-    /// What the node wrote last; `None` if it never ran.
+    /// Returns the last written status, or `None` if the node never ran.
     pub fn read(home: &NodeHome) -> Option<NodeState> {
         let text = NodeHome::read(&home.state_file(), MAX_STATE_BYTES).ok()?;
         serde_json::from_str(&text).ok()
     }
 }
 
-/// Keeps the file as the node is.
-pub(crate) struct Keeper {
+/// Writes the status file whenever the node's state changes.
+pub(crate) struct StateFile {
     home: NodeHome,
     state: Mutex<NodeState>,
 }
 
-impl Keeper {
-    pub(crate) fn new(home: NodeHome, gateway: String, workspace: String) -> Keeper {
+impl StateFile {
+    pub(crate) fn new(home: NodeHome, gateway: String, workspace: String) -> StateFile {
         let state = NodeState {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -61,7 +61,7 @@ impl Keeper {
             last_error: None,
             last_error_at: None,
         };
-        Keeper { home, state: Mutex::new(state) }
+        StateFile { home, state: Mutex::new(state) }
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_says_how_the_node_is() {
+    fn status_file_follows_the_node() {
         let folder = tempfile::tempdir().unwrap();
         let home = NodeHome::new(folder.path(), "n").unwrap();
         assert_eq!(NodeState::read(&home), None);
         let _lock = home.take().unwrap();
-        let keeper = Keeper::new(home.clone(), "http://g".into(), "/w".into());
-        keeper.failed("no route");
-        keeper.enter(Phase::Connected);
+        let file = StateFile::new(home.clone(), "http://g".into(), "/w".into());
+        file.failed("no route");
+        file.enter(Phase::Connected);
         let state = NodeState::read(&home).unwrap();
         assert_eq!((state.phase, state.pid), (Phase::Connected, std::process::id()));
         assert_eq!(state.last_error.as_deref(), Some("no route"));

@@ -1,4 +1,4 @@
-//! The node's token: from a file that only its owner can read, or given. Never shown.
+//! The node's token, from a private file or given directly. It is never printed.
 #![expect(clippy::disallowed_methods, reason = "the operator names the token's file")]
 
 use std::fmt;
@@ -13,7 +13,7 @@ const MAX_TOKEN_BYTES: usize = 1_024;
 pub struct Token(String);
 
 impl Token {
-    /// White space around it is not part of it.
+    /// White space around the token is removed.
     pub fn new(text: &str) -> Result<Token, TokenError> {
         let text = text.trim();
         let sound = |byte: u8| byte.is_ascii_graphic();
@@ -36,17 +36,17 @@ impl fmt::Debug for Token {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("that is no token: it must be one word of at most {MAX_TOKEN_BYTES} characters")]
+    #[error("invalid token: it must be one word of at most {MAX_TOKEN_BYTES} characters")]
     Form,
     #[error("there is no token in {}", .0.display())]
     Empty(PathBuf),
-    #[error("the token file {path} can be read by others (mode {mode:03o}); `chmod 600 {path}` mends that", path = path.display())]
+    #[error("the token file {path} can be read by others (mode {mode:03o}); run `chmod 600 {path}`", path = path.display())]
     Open { path: PathBuf, mode: u32 },
     #[error("cannot read the token file {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Where the token comes from. A file is read anew with every connection, so that a renewed token is taken up.
+/// Where the token comes from. A file is read again for every connection, so that a renewed token is used.
 #[derive(Debug, Clone)]
 pub enum TokenSource {
     Given(Token),
@@ -67,7 +67,7 @@ fn read_file(path: &Path) -> Result<Token, TokenError> {
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(failed(io::Error::other("it is no regular file")));
+        return Err(failed(io::Error::other("not a regular file")));
     }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_private_file_is_believed() {
+    fn only_a_private_file_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let check = |content: &str, mode: u32| {
@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(check("gtn_abc\n", 0o600).unwrap().expose(), "gtn_abc");
         assert!(check("gtn_abc", 0o400).is_ok());
         for mode in [0o640, 0o604, 0o644, 0o660] {
-            let told = check("gtn_abc", mode).unwrap_err().to_string();
-            assert!(told.contains("chmod 600") && !told.contains("gtn_abc"), "{told}");
+            let message = check("gtn_abc", mode).unwrap_err().to_string();
+            assert!(message.contains("chmod 600") && !message.contains("gtn_abc"), "{message}");
         }
         assert!(matches!(check(" \n", 0o600), Err(TokenError::Empty(_))));
         assert!(matches!(check("two words", 0o600), Err(TokenError::Form)));

@@ -1,16 +1,16 @@
-//! This node's part in transfers: a desk answers, and its frames go over the second socket.
+//! Connects the node to its transfer service, whose frames go over the bulk connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use gantry_link::{Link, Request, ServeFuture};
 use gantry_protocol::StreamFrame;
-use gantry_transfer::{Ask, Desk, FrameFuture, FrameOut, Gone};
+use gantry_transfer::{Ask, FrameFuture, FrameOut, Gone, TransferService};
 
 use crate::bulk::StreamSink;
 
-/// Streams that belong to the transfers of a desk.
-pub struct Transfers(pub Arc<Desk>);
+/// Passes streams and requests to a transfer service.
+pub struct Transfers(pub Arc<TransferService>);
 
 impl StreamSink for Transfers {
     fn take(&self, link: &Link, frame: StreamFrame) {

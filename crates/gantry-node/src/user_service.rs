@@ -1,4 +1,4 @@
-//! A node as a service of its user: what the system's service manager is told. Talking to it is the caller's.
+//! The service file that runs a node as a user service. The caller talks to the service manager.
 #![expect(clippy::disallowed_methods, reason = "service files, whose places the system prescribes")]
 
 use std::fs::{DirBuilder, File};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// With this a node ends whose token the gateway does not take; its service is then not started again.
+/// The exit code of a node whose token the gateway rejects. The service manager does not restart it then.
 pub const UNAUTHORIZED_EXIT: u8 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,34 +16,34 @@ pub enum ServiceManager {
 }
 
 impl ServiceManager {
-    /// This system's.
+    /// Returns this system's service manager.
     pub fn current() -> ServiceManager {
         if cfg!(target_os = "macos") { ServiceManager::Launchd } else { ServiceManager::Systemd }
     }
 }
 
-/// One node's service. There is no token in it: the arguments name the token's file.
+/// The service of one node. It holds no token: the arguments name the token file.
 #[derive(Debug, Clone)]
 pub struct UserService {
     pub manager: ServiceManager,
     pub id: String,
-    /// Absolute.
+    /// An absolute path.
     pub program: PathBuf,
     pub args: Vec<String>,
-    /// What programs are looked for in, as in a login shell.
+    /// The `PATH` of the service, as in a login shell.
     pub path: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    #[error("a service cannot be given {0:?}: it has a line break or another control character")]
+    #[error("a service file cannot hold {0:?}: it contains a control character")]
     Unspeakable(String),
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
 impl UserService {
-    /// `gantry-node-laptop`, or in the manner of launchd.
+    /// The name of the service, such as `gantry-node-laptop` or its launchd form.
     pub fn name(manager: ServiceManager, id: &str) -> String {
         match manager {
             ServiceManager::Systemd => format!("gantry-node-{id}.service"),
@@ -51,7 +51,7 @@ impl UserService {
         }
     }
 
-    /// Where the service manager looks for it.
+    /// The path at which the service manager expects the file.
     pub fn file(manager: ServiceManager, id: &str, home: &Path, config_home: Option<&Path>) -> PathBuf {
         let name = UserService::name(manager, id);
         match manager {
@@ -63,7 +63,7 @@ impl UserService {
         }
     }
 
-    /// The file's text.
+    /// Returns the text of the service file.
     pub fn text(&self) -> Result<String, ServiceError> {
         let program = self.program.to_string_lossy().into_owned();
         let words: Vec<&String> = [&program].into_iter().chain(&self.args).chain([&self.path]).collect();
@@ -77,7 +77,7 @@ impl UserService {
         })
     }
 
-    /// Writes the file, for its owner only.
+    /// Writes the file, readable by its owner only.
     pub fn write(&self, file: &Path) -> Result<(), ServiceError> {
         let text = self.text()?;
         let failed = |source| ServiceError::Write { path: file.to_owned(), source };
@@ -91,7 +91,7 @@ impl UserService {
         written.and_then(|()| std::fs::rename(&temp, file)).map_err(failed)
     }
 
-    /// False when there was none.
+    /// Returns false when there was no file.
     pub fn remove(file: &Path) -> io::Result<bool> {
         match std::fs::remove_file(file) {
             Ok(()) => Ok(true),
@@ -105,7 +105,7 @@ impl UserService {
     }
 }
 
-/// `KillMode=process`: what runs in the background outlives the node, and the next start takes it over.
+/// `KillMode=process` lets background processes outlive the node; the next start adopts them.
 fn systemd<'a>(id: &str, command: impl Iterator<Item = &'a String>, path: &str) -> String {
     let command: Vec<String> = command.map(|word| systemd_word(word)).collect();
     format!(
@@ -128,7 +128,7 @@ fn systemd<'a>(id: &str, command: impl Iterator<Item = &'a String>, path: &str) 
     )
 }
 
-/// Quoted, and nothing in it is a variable or a specifier.
+/// Quotes a word so that systemd expands no variable or specifier in it.
 fn systemd_word(word: &str) -> String {
     let mut quoted = String::from("\"");
     for c in word.chars() {
@@ -143,7 +143,7 @@ fn systemd_word(word: &str) -> String {
     quoted
 }
 
-/// `AbandonProcessGroup`: as `KillMode=process`.
+/// `AbandonProcessGroup` has the effect of `KillMode=process`.
 fn launchd<'a>(id: &str, command: impl Iterator<Item = &'a String>, path: &str) -> String {
     let command: String = command.map(|word| format!("    <string>{}</string>\n", xml_text(word))).collect();
     format!(
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_quotes_restarts_and_leaves_background_processes_alone() {
+    fn systemd_unit_quotes_restarts_and_keeps_background_processes() {
         let text = service(ServiceManager::Systemd).text().unwrap();
         let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
         assert_eq!(
             line("ExecStart="),
             r#""/opt/my tools/gantry" "node" "--workspace" "/home/me/100%% \"$$HOME\" & <co>""#
         );
-        assert_eq!(line("RestartPreventExitStatus="), "5", "a token that is refused is not tried for ever");
+        assert_eq!(line("RestartPreventExitStatus="), "5", "a rejected token is not retried forever");
         assert_eq!(line("Environment="), r#""PATH=/usr/bin:/home/me/b$n""#);
         assert_eq!(
             (&*line("KillMode="), &*line("Restart="), &*line("RestartSec=")),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_of_launchd_says_the_same() {
+    fn launchd_agent_is_equivalent() {
         let text = service(ServiceManager::Launchd).text().unwrap();
         for part in [
             "<string>dev.gantry.node.laptop</string>",
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_break_cannot_add_a_line() {
+    fn line_break_is_rejected() {
         let mut service = service(ServiceManager::Systemd);
         service.args.push("x\nExecStartPre=/bin/evil".into());
         assert!(matches!(service.text(), Err(ServiceError::Unspeakable(_))));
     }
 
     #[test]
-    fn files_are_where_the_manager_looks() {
+    fn files_are_at_the_paths_of_the_manager() {
         let file = |manager, config: Option<&str>| {
             UserService::file(manager, "a", Path::new("/home/me"), config.map(Path::new))
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_whole_and_removed() {
+    fn file_is_written_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a/b/x.service");
         let service = service(ServiceManager::Systemd);

@@ -1,4 +1,4 @@
-//! The files of the audit log: `audit.log`, which grows, and the full ones before it.
+//! The files of the audit log: `audit.log`, the current one, and the full files before it.
 //!
 //! A full file is named after the number of its last line: `audit-000000001234.log`.
 
@@ -34,7 +34,7 @@ fn stem(log: &Path) -> std::borrow::Cow<'_, str> {
     log.file_stem().unwrap_or_default().to_string_lossy()
 }
 
-/// The full files of a log, the oldest first.
+/// Returns the full files of a log, oldest first.
 pub(crate) fn rotated_files(log: &Path) -> io::Result<Vec<RotatedFile>> {
     let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = match std::fs::read_dir(folder) {
@@ -57,7 +57,7 @@ pub(crate) fn rotated_files(log: &Path) -> io::Result<Vec<RotatedFile>> {
     Ok(files)
 }
 
-/// Where the last whole line ends.
+/// Returns the offset at which the last complete line ends.
 pub(crate) fn end_of_last_line(log: &File, length: u64) -> io::Result<u64> {
     let mut end = length;
     while end > 0 {
@@ -71,7 +71,7 @@ pub(crate) fn end_of_last_line(log: &File, length: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The last line of a file that ends with a whole one.
+/// Returns the last line of a file that ends with a complete line.
 pub(crate) fn last_line(log: &File, length: u64) -> io::Result<Option<(Link, Option<Timestamp>)>> {
     #[derive(serde::Deserialize)]
     struct Ends {
@@ -93,7 +93,7 @@ pub(crate) fn last_line(log: &File, length: u64) -> io::Result<Option<(Link, Opt
     Ok(Some((Link { seq: ends.seq, mac: ends.mac }, ends.at)))
 }
 
-/// The last line of a full file.
+/// Returns the last line of a full file.
 pub(crate) fn last_line_of(path: &Path) -> io::Result<Option<(Link, Option<Timestamp>)>> {
     let file = crate::data_dir::open_file(path)?;
     let length = file.metadata()?.len();
@@ -106,7 +106,7 @@ fn read_at(log: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes new names in the log's folder last.
+/// Syncs the log's folder, so that new file names survive a crash.
 pub(crate) fn sync_folder(log: &Path) -> io::Result<()> {
     match log.parent() {
         Some(folder) => File::open(folder)?.sync_all(),

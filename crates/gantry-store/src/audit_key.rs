@@ -1,4 +1,4 @@
-//! The secret of the audit log's chain, and what is made with it: hashes of lines, the sealed head, the sealed start.
+//! The key of the audit log's hash chain. It makes the hashes of lines, the sealed head and the sealed start.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::clock::Clock;
-
-/// The head is one record well below a disk sector, written in place: it is old or new, never half of each.
+/// The head is written in place. It is smaller than a disk sector, so a crash leaves the old or the new record.
 const HEAD_BYTES: usize = 256;
 
 pub(crate) const NO_MAC: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -22,17 +20,17 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// What the first line follows.
+    /// The link before the first line.
     pub(crate) fn none() -> Link {
         Link { seq: 0, mac: NO_MAC.to_owned() }
     }
 }
 
-/// The record is missing, or not sealed with this key.
+/// The record is missing or not sealed with this key.
 #[derive(Debug)]
 pub(crate) struct SealBroken;
 
-/// What a line begins with, and the hash of the one before it.
+/// The number and time of a line, and the hash of the line before it.
 pub(crate) struct LineHead<'a> {
     pub(crate) seq: u64,
     pub(crate) previous: &'a str,
@@ -59,7 +57,7 @@ impl Key {
         Ok(Key(bytes))
     }
 
-    /// The key, and whether it was made just now.
+    /// Returns the key, and whether it was created just now.
     pub(crate) fn load_or_make(log: &Path) -> io::Result<(Key, bool)> {
         match Key::load(log) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
@@ -72,19 +70,13 @@ impl Key {
         }
     }
 
-    /// Adds the line for a record and returns its hash, which covers the line before it. `fields` is a JSON object that is
-    /// not empty.
-    pub(crate) fn line(
-        &self,
-        head: LineHead<'_>,
-        clock: &mut Clock,
-        fields: &str,
-        lines: &mut Vec<u8>,
-    ) -> String {
+    /// Appends the line of a record to `lines` and returns its hash, which covers the previous line. `fields` is a
+    /// non-empty JSON object.
+    pub(crate) fn line(&self, head: LineHead<'_>, fields: &str, lines: &mut Vec<u8>) -> String {
         let LineHead { seq, previous, at } = head;
         let start = lines.len();
-        let (mut number, at) = (itoa::Buffer::new(), clock.spell(at));
-        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", at, "\",", &fields[1..]] {
+        let (mut number, at) = (itoa::Buffer::new(), at.to_string());
+        for part in ["{\"seq\":", number.format(seq), ",\"at\":\"", &at, "\",", &fields[1..]] {
             lines.extend_from_slice(part.as_bytes());
         }
         let mac = self.mac(previous, &lines[start..]);
@@ -95,21 +87,21 @@ impl Key {
         mac
     }
 
-    /// The hash of a line's body (the object without its `mac`) after the line whose hash is `previous`.
+    /// Hashes a line's body (the object without its `mac`) together with `previous`, the hash of the line before.
     pub(crate) fn mac(&self, previous: &str, body: impl AsRef<[u8]>) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(previous.as_bytes()).update(body.as_ref());
         hex(hasher.finalize().as_bytes())
     }
 
-    /// The line that the sealed head vouches for.
+    /// Reads the sealed head: the newest line known to be on disk.
     pub(crate) fn read_head(&self, head: &File) -> Result<Link, SealBroken> {
         let mut bytes = [0; HEAD_BYTES];
         head.read_exact_at(&mut bytes, 0).map_err(|_| SealBroken)?;
         self.unsealed("head", std::str::from_utf8(&bytes).map_err(|_| SealBroken)?)
     }
 
-    /// Moves the head up, never down.
+    /// Moves the head forward, never back.
     pub(crate) fn advance_head(&self, head: &File, seq: u64, mac: &str) -> io::Result<()> {
         match self.read_head(head) {
             Ok(current) if current.seq >= seq => Ok(()),
@@ -123,7 +115,7 @@ impl Key {
         head.write_all_at(&record, 0)
     }
 
-    /// The last line that retention has removed; the log goes on behind it.
+    /// Reads the sealed start: the last line that retention removed. The log begins after it.
     pub(crate) fn read_start(&self, log: &Path) -> Result<Link, SealBroken> {
         let path = log.with_extension("start");
         match std::fs::read_to_string(path) {
@@ -155,13 +147,13 @@ impl Key {
     }
 }
 
-/// The hash's own way to spell itself takes as long as hashing a line.
+/// Formats bytes as hexadecimal. The `to_hex` of blake3 takes as long as hashing a line.
 fn hex(bytes: &[u8; 32]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 64];
     for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
         *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
-    // Digits are always text.
+    // Hexadecimal digits are always valid UTF-8.
     std::str::from_utf8(&text).unwrap_or_default().to_owned()
 }

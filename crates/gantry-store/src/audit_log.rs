@@ -1,9 +1,8 @@
 //! The append-only audit log: numbered lines chained by a keyed hash, one writer at a time.
 //!
-//! Beside the log lies a sealed head: the number and hash of a line known to be on disk. The log may be longer than
-//! the head says, never shorter; that is how a cut tail is found. A full file gets a name of its own and the chain goes
-//! on in a new one (`audit_rotation`); retention removes old files (`audit_retention`). Reading and verifying is
-//! `audit_read`.
+//! A sealed head next to the log holds the number and hash of a line known to be on disk. The log may be longer than
+//! the head says, never shorter; this reveals a truncated log. A full file is renamed and the chain continues in a
+//! new one (`audit_rotation`). Retention removes old files (`audit_retention`). `audit_read` reads and verifies.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,25 +21,24 @@ use rustix::fs::{FlockOperation, flock};
 use crate::audit_files::{end_of_last_line, last_line, sync_folder};
 use crate::audit_key::{Key, LineHead, Link, SealBroken};
 use crate::audit_rotation::FileId;
-use crate::clock::Clock;
 
-/// Lines that need not be on disk at once are there this long after they were written, plus one sync.
+/// Lines with `Durability::Soon` are on disk after this time plus one sync.
 const SYNC_WITHIN: Duration = Duration::from_millis(30);
-/// Lines that need not be written at once are written this long after.
+/// Deferred lines are written after this time.
 const WRITE_WITHIN: Duration = Duration::from_millis(5);
-/// More than this does not wait to be written.
+/// The most bytes of lines that may wait to be written.
 const MAX_UNWRITTEN: usize = 1 << 16;
-/// More records than this do not wait to be made into lines.
+/// The most records that may wait to be formatted as lines.
 const MAX_PUT_OFF: usize = 64;
-/// After this process has let go of the lock, it takes it for single lines only for this long, so that others get it too.
+/// After releasing the lock, this process takes it for single lines only for this long, so that others get it too.
 const REST: Duration = Duration::from_millis(2);
-/// How often old files are looked for.
+/// How often retention looks for old files.
 const RETENTION_PAUSE: Duration = Duration::from_secs(3600);
 
-/// How large the files of the log get, and how long they are kept.
+/// The size limit of the log's files, and how long they are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditLimits {
-    /// A file that has reached this is closed, and a new one begun.
+    /// A file of this size is closed, and a new one is started.
     pub max_file_bytes: u64,
     /// A full file whose last line is older is removed; `None` keeps all.
     pub keep: Option<Duration>,
@@ -52,7 +50,7 @@ impl Default for AuditLimits {
     }
 }
 
-/// The writer. Opening it makes the key (mode 0600) and the log at first use.
+/// The writer. Opening it creates the key (mode 0600) and the log if they are missing.
 pub struct AuditLog {
     shared: Arc<Shared>,
     wake: Option<SyncSender<()>>,
@@ -66,14 +64,14 @@ pub(crate) struct Shared {
     lock: File,
     pub(crate) key: Key,
     tail: Mutex<Tail>,
-    /// The syncing thread knows that there is something to sync.
+    /// The sync thread was notified of unsynced lines.
     due: AtomicBool,
 }
 
-/// Where the log ends, as far as this process has seen.
+/// The end of the log, as far as this process has read it.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// The file that grows, as this process knows it.
+    /// The current file, as this process knows it.
     pub(crate) log: Arc<File>,
     pub(crate) file: FileId,
     pub(crate) length: u64,
@@ -81,24 +79,23 @@ pub(crate) struct Tail {
     pub(crate) mac: String,
     /// The newest line known to be on disk.
     pub(crate) synced: u64,
-    /// A file shorter than this is not closed: above the limit after an attempt that failed.
+    /// A file shorter than this is not closed. It exceeds the limit after a failed attempt.
     pub(crate) rotate_from: u64,
-    /// A file was closed since old ones were last looked for.
+    /// A file was closed since retention last ran.
     pub(crate) rotated: bool,
-    /// Records that wait to be made into lines, before all that comes after them. Only while the lock is kept.
+    /// Records that wait to be formatted as lines, ahead of all later records. Only while the lock is kept.
     put_off: Vec<(Timestamp, AuditRecord)>,
-    clock: Clock,
-    /// Lines that wait to be written with the next one. Only while the lock is kept: their numbers are taken.
+    /// Lines that wait to be written with the next one. Only while the lock is kept, because their numbers are assigned.
     unwritten: Vec<u8>,
-    /// Some of what waits says that a call begins: it is written before any call is said to have ended.
+    /// A waiting line records the begin of a call. It is written before any end is accepted.
     begins: bool,
-    /// What waits could not be written when it was last tried: nothing more is put off.
+    /// Writing the waiting lines failed, so no more lines are deferred.
     stuck: bool,
     /// The lock is kept between lines, until the next sync.
     pub(crate) held: bool,
-    /// Not before then is it kept again.
+    /// The lock is not kept again before this time.
     rest_until: Instant,
-    /// Why nothing may be appended any more: after a failed sync nobody knows what is on disk.
+    /// Why appending is refused: after a failed sync the state on disk is unknown.
     pub(crate) broken: Option<String>,
 }
 
@@ -133,7 +130,6 @@ impl AuditLog {
                 rotate_from: limits.max_file_bytes,
                 rotated: false,
                 put_off: Vec::new(),
-                clock: Clock::default(),
                 unwritten: Vec::new(),
                 begins: false,
                 stuck: false,
@@ -145,7 +141,7 @@ impl AuditLog {
             due: AtomicBool::new(false),
         };
         if made {
-            // From here on a head that is missing or empty was taken away.
+            // A head that is missing or empty after this point was removed by somebody.
             shared.key.write_head(&shared.head, none.seq, &none.mac)?;
             sync_folder(path)?;
         }
@@ -170,16 +166,16 @@ impl AuditSink for AuditLog {
             Durability::Now | Durability::Soon => Some(record),
         };
         if let Some(record) = left {
-            // Made before the lock is taken, so that it is held for as short as can be.
+            // Formatted before the lock is taken, to hold the lock as briefly as possible.
             self.shared.append(&record.to_text(), durability).map_err(failed)?;
         }
         match durability {
             Durability::Now => self.shared.sync().map_err(failed),
-            // One wake-up a window: a thread that is woken by every call costs every call a switch.
+            // One wake-up per window: waking the thread for every call would cost every call a context switch.
             _ if self.shared.due.swap(true, Ordering::AcqRel) => Ok(()),
             Durability::Soon | Durability::Later => match self.wake.as_ref().map(|wake| wake.try_send(())) {
                 Some(Ok(()) | Err(TrySendError::Full(()))) => Ok(()),
-                // The syncing thread is gone: then this line is synced here.
+                // The sync thread has ended, so this line is synced here.
                 Some(Err(TrySendError::Disconnected(()))) | None => {
                     self.shared.let_go().and_then(|()| self.shared.sync()).map_err(failed)
                 }
@@ -191,7 +187,7 @@ impl AuditSink for AuditLog {
         let mut tail = self.shared.tail();
         settle(&self.shared.key, &mut tail);
         if tail.begins {
-            // What cannot be written is tried again, and told, when the call ends.
+            // A failed write is retried when the call ends, and reported then.
             let _ = self.shared.write_out(&mut tail);
         }
     }
@@ -211,7 +207,7 @@ impl Drop for AuditLog {
 }
 
 impl Shared {
-    /// Keeps a record for later, where that may be; else it is given back.
+    /// Defers a record if that is allowed; otherwise returns it.
     fn put_off(&self, record: AuditRecord) -> io::Result<Option<AuditRecord>> {
         let mut tail = self.tail();
         let room = tail.put_off.len() < MAX_PUT_OFF && tail.unwritten.len() < MAX_UNWRITTEN;
@@ -237,7 +233,7 @@ impl Shared {
             .catch_up(&mut tail)
             .and_then(|()| self.rotate_if_full(&mut tail))
             .and_then(|()| self.write_line(&mut tail, fields));
-        // A line that is synced soon is rarely the last before that: the syncing thread lets go for all of them.
+        // More lines usually follow before the next sync, so the sync thread releases the lock for all of them.
         let keep = durability != Durability::Now && appended.is_ok();
         tail.held = tail.held || keep && Instant::now() >= tail.rest_until;
         if !tail.held {
@@ -246,7 +242,7 @@ impl Shared {
         appended
     }
 
-    /// Does something to the end of the log while nobody else appends.
+    /// Runs `work` on the end of the log while no other process appends.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Tail) -> io::Result<T>) -> io::Result<T> {
         let mut tail = self.tail();
         if !tail.held {
@@ -259,11 +255,11 @@ impl Shared {
         done
     }
 
-    /// Others may append.
+    /// Releases the lock, so that other processes may append.
     fn let_go(&self) -> io::Result<()> {
         let mut tail = self.tail();
         let written = self.write_out(&mut tail);
-        // Lines that could not be written keep their numbers, and so the lock: the next append tries again.
+        // Lines that could not be written keep their numbers and therefore the lock; the next append retries.
         if written.is_ok() && std::mem::take(&mut tail.held) {
             tail.rest_until = Instant::now() + REST;
             flock(&self.lock, FlockOperation::Unlock)?;
@@ -271,7 +267,7 @@ impl Shared {
         written
     }
 
-    /// Appends a line and what waited before it. A line that cannot be written is as if it had never been.
+    /// Appends a line after all deferred ones. A line that cannot be written leaves no trace.
     pub(crate) fn write_line(&self, tail: &mut Tail, fields: &str) -> io::Result<()> {
         settle(&self.key, tail);
         let before = (tail.unwritten.len(), tail.seq, tail.mac.clone());
@@ -292,7 +288,7 @@ impl Shared {
         let written = (&*tail.log).write_all(&tail.unwritten);
         tail.stuck = written.is_err();
         if let Err(err) = written {
-            // Half a line must not stay: the next one would be glued to it.
+            // A partial line is removed, so that the next line is not appended to it.
             tail.log.set_len(tail.length)?;
             return Err(err);
         }
@@ -302,20 +298,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads on when the log is not as this process left it: others append, and some do worse.
+    /// Catches up when the log is not as this process left it: others may have appended or damaged it.
     ///
-    /// A last line without its end is what a crash left of a line nobody was told about: it is removed, and the log says
-    /// so. A log shorter than its head says was cut: numbering goes on behind the head, so that the gap stays to be seen.
+    /// A partial last line comes from a crash before its append returned. It is removed, and the log records that. A
+    /// log shorter than its head was truncated: numbering continues after the head, so that the gap stays visible.
     fn catch_up(&self, tail: &mut Tail) -> io::Result<()> {
         if let Some(reason) = &tail.broken {
             return Err(io::Error::other(reason.clone()));
         }
         if !tail.unwritten.is_empty() {
-            // Numbers are taken: what happened to the file meanwhile is looked at after they are written.
+            // Numbers are assigned already; changes of the file are checked after these lines are written.
             return Ok(());
         }
         let length = match tail.held {
-            // Nobody else can have closed the file meanwhile.
+            // No other process can have closed the file meanwhile.
             true => tail.log.metadata()?.len(),
             false => self.follow_rotation(tail)?,
         };
@@ -334,7 +330,7 @@ impl Shared {
         match self.key.read_head(&self.head) {
             Ok(head) if head.seq > tail.seq => (tail.seq, tail.mac) = (head.seq, head.mac),
             Ok(_) => {}
-            // Without a genuine head nobody can say what is missing; a number left out says that something may be.
+            // Without a valid head it is unknown what is missing; a skipped number marks that something may be.
             Err(SealBroken) => {
                 tail.seq = tail.seq.saturating_add(1);
                 self.key.write_head(&self.head, tail.seq, &tail.mac)?;
@@ -347,7 +343,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts the log on disk, then moves the head up to what is there.
+    /// Syncs the log, then moves the head to the last synced line.
     fn sync(&self) -> io::Result<()> {
         let (seq, mac, log) = {
             let mut tail = self.tail();
@@ -355,7 +351,7 @@ impl Shared {
             if tail.synced >= tail.seq {
                 return Ok(());
             }
-            // A file that is closed meanwhile is on disk by then.
+            // A file that is closed meanwhile was synced before.
             (tail.seq, tail.mac.clone(), tail.log.clone())
         };
         if let Err(err) = log.sync_data() {
@@ -380,14 +376,14 @@ impl Shared {
             let _ = woken.recv_timeout(WRITE_WITHIN);
             let _ = self.write_out(&mut self.tail());
             let _ = woken.recv_timeout(SYNC_WITHIN - WRITE_WITHIN);
-            // Before the sync: a line that comes during it needs the next one.
+            // Cleared before the sync: a line that arrives during the sync needs the next one.
             self.due.store(false, Ordering::Release);
-            // A failing disk shows at the next append, which is refused; there is nobody to tell here.
+            // A sync error makes the next append fail; this thread has no caller to report it to.
             let _ = self.let_go();
             let _ = self.sync();
             let is_due = retained.is_none_or(|at| at.elapsed() >= RETENTION_PAUSE);
             if std::mem::take(&mut self.tail().rotated) || is_due {
-                // What cannot be removed now is tried again.
+                // A failed removal is retried later.
                 let _ = self.remove_old_files(Timestamp::now());
                 let _ = self.sync();
                 retained = Some(Instant::now());
@@ -401,7 +397,7 @@ impl Shared {
     }
 }
 
-/// Makes lines of the records that were put off.
+/// Formats the deferred records as lines.
 fn settle(key: &Key, tail: &mut Tail) {
     let mut put_off = std::mem::take(&mut tail.put_off);
     for (at, record) in put_off.drain(..) {
@@ -413,10 +409,10 @@ fn settle(key: &Key, tail: &mut Tail) {
 fn add_line(key: &Key, tail: &mut Tail, at: Timestamp, fields: &str) {
     tail.seq = tail.seq.saturating_add(1);
     let head = LineHead { seq: tail.seq, previous: &tail.mac, at };
-    tail.mac = key.line(head, &mut tail.clock, fields, &mut tail.unwritten);
+    tail.mac = key.line(head, fields, &mut tail.unwritten);
 }
 
-/// Why a log is not written any more.
+/// The error of a log that accepts no more lines.
 pub(crate) fn unsynced(err: &io::Error) -> String {
     format!("it could not be put on disk earlier: {err}")
 }

@@ -1,5 +1,5 @@
-//! Reading the audit log: filtered listing, and verification of the whole chain, over all of its files. Streams; never
-//! writes.
+//! Reads the audit log over all of its files: filtered listing, and verification of the whole chain. It streams and
+//! never writes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,11 +17,11 @@ use crate::audit_rotation::FileId;
 /// Problems beyond this many are counted, not described.
 const DESCRIBED_PROBLEMS: usize = 100;
 
-/// A writer finishes a line in far less.
+/// How long to wait for a writer, which finishes a line much faster.
 const WRITER_LIMIT: Duration = Duration::from_secs(2);
 const WRITER_PAUSE: Duration = Duration::from_millis(1);
 
-/// Which lines to list. Absent fields let everything through.
+/// Which lines to list. A missing field matches everything.
 #[derive(Debug, Default, Clone)]
 pub struct AuditFilter {
     /// Part of the tool's name.
@@ -31,15 +31,15 @@ pub struct AuditFilter {
     pub agent: Option<String>,
     pub status: Option<String>,
     pub call: Option<String>,
-    /// RFC 3339; lines before it are left out.
+    /// RFC 3339. Earlier lines are skipped.
     pub since: Option<jiff::Timestamp>,
-    /// The newest this many.
+    /// How many of the newest lines to list.
     pub limit: usize,
 }
 
 pub type AuditLine = Value;
 
-/// The newest lines that pass the filter, oldest first. Files are read from the newest back, no further than needed.
+/// Returns the newest lines that match the filter, oldest first. Reads files from the newest back, as far as needed.
 pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
     let mut newest = VecDeque::new();
     for file in LogFiles::open(log)?.all.into_iter().rev() {
@@ -61,7 +61,7 @@ pub fn list(log: &Path, filter: &AuditFilter) -> io::Result<Vec<AuditLine>> {
 fn list_file(file: File, filter: &AuditFilter, limit: usize) -> io::Result<VecDeque<AuditLine>> {
     let mut newest = VecDeque::new();
     for line in BufReader::new(file).split(b'\n') {
-        // A line that does not parse is shown as such: verification says what is wrong with it.
+        // An invalid line is listed as it is; verification reports what is wrong with it.
         let line = line?;
         let value = serde_json::from_slice(&line)
             .unwrap_or_else(|_| serde_json::json!({"damaged": String::from_utf8_lossy(&line)}));
@@ -75,7 +75,7 @@ fn list_file(file: File, filter: &AuditFilter, limit: usize) -> io::Result<VecDe
     Ok(newest)
 }
 
-/// The files of a log, opened so that a rotation meanwhile hides none of them.
+/// The open files of a log. A rotation during opening hides none of them.
 struct LogFiles {
     /// The oldest first.
     all: Vec<LogFile>,
@@ -84,12 +84,12 @@ struct LogFiles {
 struct LogFile {
     file: File,
     path: PathBuf,
-    /// `None` for the file that grows.
+    /// `None` for the current file.
     rotated: Option<RotatedFile>,
 }
 
 impl LogFiles {
-    /// The file that grows is opened first: when it is closed meanwhile, it is found again under its new name.
+    /// Opens the current file first. If it is closed meanwhile, it is found again under its new name.
     fn open(log: &Path) -> io::Result<LogFiles> {
         let growing = open_regular(log)?;
         let growing_id =
@@ -97,7 +97,7 @@ impl LogFiles {
         let mut all = Vec::new();
         let mut was_closed = false;
         for rotated in rotated_files(log)? {
-            // Retention may have removed it meanwhile; the sealed start is read later, and says so.
+            // Retention may have removed it meanwhile. The sealed start is read later and records that.
             let Some(file) = open_regular(&rotated.path)? else { continue };
             was_closed |= Some(FileId::of(&file.metadata()?)) == growing_id;
             all.push(LogFile { file, path: rotated.path.clone(), rotated: Some(rotated) });
@@ -109,7 +109,7 @@ impl LogFiles {
     }
 }
 
-/// The log, if there is one. A pipe or a device in its place would be read for ever.
+/// Opens the log, if there is one. Pipes and devices are rejected, because reading them would never end.
 fn open_regular(log: &Path) -> io::Result<Option<File>> {
     match std::fs::metadata(log) {
         Ok(metadata) if metadata.is_file() => {}
@@ -141,7 +141,7 @@ impl AuditFilter {
     }
 }
 
-/// What a check of the whole log found.
+/// The result of verifying the whole log.
 #[derive(Debug, Default)]
 pub struct Verification {
     pub lines: u64,
@@ -149,12 +149,12 @@ pub struct Verification {
     pub files: usize,
     /// The last line that retention has removed.
     pub removed_to: u64,
-    /// Bytes of a last line without its end, as a crash leaves them. The next writer removes them and records that.
+    /// The bytes of a partial last line after a crash. The next writer removes them and records that.
     pub torn_bytes: u64,
     /// The newest line known to have been on disk.
     pub head: Option<u64>,
     pub problems: Vec<Problem>,
-    /// Problems beyond the described ones.
+    /// The number of problems that are not described.
     pub further_problems: u64,
 }
 
@@ -178,7 +178,7 @@ impl Verification {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The name of a full file; empty for the one that grows, and for a problem of the whole log.
+    /// The name of a full file; empty for the current file and for a problem of the whole log.
     pub file: String,
     /// Counted from 1 in the file as it is; 0 for a problem of the whole log.
     pub line: u64,
@@ -209,7 +209,7 @@ pub enum ProblemKind {
     Appended { bytes: u64 },
 }
 
-/// Whether there is neither a file of the log nor a sealed head.
+/// Whether neither a file of the log nor a sealed head exists.
 fn never_written(log: &Path) -> io::Result<bool> {
     let has_head = log.with_extension("head").exists();
     Ok(!has_head && !log.exists() && rotated_files(log)?.is_empty())
@@ -226,10 +226,10 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
             return Err(io::Error::new(err.kind(), text));
         }
     };
-    // The head first: lines may be added while we read, and then the log is longer than the head says.
+    // The head is read first: lines may be added while we read, and a log may be longer than its head.
     let head =
         File::open(log.with_extension("head")).map_err(|_| SealBroken).and_then(|head| key.read_head(&head));
-    // The start last: whoever removes a file has moved the start before.
+    // The start is read last: retention moves it before it removes a file.
     let files = LogFiles::open(log)?;
     let start = key.read_start(log).unwrap_or_else(|SealBroken| {
         found.report(0, ProblemKind::StartForged);
@@ -239,7 +239,7 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
     let mut chain = Chain::after(start, head.as_ref().ok().map(|head| head.seq));
     let last = files.all.len().saturating_sub(1);
     for (number, file) in files.all.into_iter().enumerate() {
-        // Left by a removal that was interrupted.
+        // An interrupted removal left this file.
         if file.rotated.as_ref().is_some_and(|rotated| rotated.last <= found.removed_to) {
             continue;
         }
@@ -269,7 +269,7 @@ pub fn verify(log: &Path) -> io::Result<Verification> {
     Ok(found)
 }
 
-/// The last line of a full file, if all of it follows `before` and nothing is wrong with it.
+/// Returns the last line of a full file if the whole file is valid and follows `before`.
 pub(crate) fn ends_intact(key: &Key, file: &RotatedFile, before: &Link) -> io::Result<Option<Link>> {
     let Some(opened) = open_regular(&file.path)? else { return Ok(None) };
     let (mut found, mut chain) = (Verification::default(), Chain::after(before.clone(), None));
@@ -278,12 +278,12 @@ pub(crate) fn ends_intact(key: &Key, file: &RotatedFile, before: &Link) -> io::R
     Ok(is_intact.then_some(chain.last))
 }
 
-/// How far the chain was followed.
+/// The position in the chain during verification.
 struct Chain {
     last: Link,
-    /// Lines read of the file at hand.
+    /// How many lines of the current file were read.
     lines: u64,
-    /// The line that the sealed head is about, and its hash once it was read.
+    /// The line that the sealed head names, and its hash once it was read.
     head: Option<u64>,
     mac_at_head: Option<String>,
 }
@@ -295,7 +295,7 @@ impl Chain {
     }
 }
 
-/// Follows the chain through one file. `lock` is given for the last one, whose last line may be in the making.
+/// Follows the chain through one file. `lock` is given for the last file, whose last line may be incomplete.
 fn follow_chain(
     key: &Key,
     file: File,
@@ -346,12 +346,12 @@ fn follow_chain(
         if chain.head == Some(parsed.seq) {
             chain.mac_at_head = Some(parsed.mac.clone());
         }
-        // The stated hash goes on, so that one bad line is one problem and not all that follow.
+        // The chain continues with the stated hash, so that one bad line is one problem.
         chain.last = Link { seq: parsed.seq, mac: parsed.mac };
     }
 }
 
-/// Waits until nobody is writing a line; false if somebody is all the time. Writers hold the lock exclusively.
+/// Waits until no writer holds the lock. Returns false if that takes too long.
 fn wait_for_writer(lock: &Path) -> bool {
     let Ok(lock) = File::open(lock) else { return true };
     let until = Instant::now() + WRITER_LIMIT;
@@ -364,7 +364,7 @@ fn wait_for_writer(lock: &Path) -> bool {
     true
 }
 
-/// A crash leaves the beginning of the next line. Anything else was put there.
+/// Whether the bytes are the start of the next line, as a crash leaves it. Other bytes are tampering.
 fn report_torn(line: &[u8], name: &str, chain: &Chain, found: &mut Verification) {
     let bytes = line.len() as u64;
     let next = format!("{{\"seq\":{},\"at\":\"", chain.last.seq.saturating_add(1)).into_bytes();
@@ -377,7 +377,7 @@ fn report_torn(line: &[u8], name: &str, chain: &Chain, found: &mut Verification)
 struct Parsed {
     seq: u64,
     mac: String,
-    /// The object as it was hashed: without `mac`, which is always last.
+    /// The object as it was hashed: without `mac`, which is always the last field.
     body: String,
 }
 

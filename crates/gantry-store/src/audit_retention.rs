@@ -1,6 +1,6 @@
-//! Removing files of the audit log that are past their time.
+//! Removes old files of the audit log.
 //!
-//! The sealed start says which line was removed last, so that verification knows where the log legitimately begins.
+//! The sealed start records which line was removed last, so that verification knows where the log begins.
 //! It is written before a file is removed. A file that does not verify is never removed.
 
 use std::io;
@@ -13,16 +13,16 @@ use crate::audit_log::Shared;
 use crate::audit_read::ends_intact;
 
 impl Shared {
-    /// Removes the oldest full files whose last line is past its time, and records that.
+    /// Removes full files whose last line is too old, oldest first, and records that.
     pub(crate) fn remove_old_files(&self, now: Timestamp) -> io::Result<()> {
         let Some(keep) = self.limits.keep else { return Ok(()) };
         let Ok(cutoff) = now.checked_sub(keep) else { return Ok(()) };
-        // A forged start is for verification to report.
+        // Verification reports a forged start.
         let Ok(start) = self.key.read_start(&self.path) else { return Ok(()) };
         let (mut last, mut old) = (start.clone(), Vec::new());
         for file in rotated_files(&self.path)? {
             if file.last <= start.seq {
-                // A crash came between the new start and the removal.
+                // A crash happened between writing the new start and the removal.
                 old.push(file);
                 continue;
             }
@@ -38,7 +38,7 @@ impl Shared {
         self.locked(|tail| {
             match self.key.read_start(&self.path) {
                 Ok(found) if found == start => {}
-                // Another process has done it.
+                // Another process removed it.
                 Ok(_) | Err(SealBroken) => return Ok(()),
             }
             if last != start {
@@ -57,11 +57,11 @@ impl Shared {
         })
     }
 
-    /// The last line of a file that may be removed.
+    /// Returns the last line of the file if the file may be removed.
     fn is_old(&self, file: &RotatedFile, cutoff: Timestamp, before: &Link) -> io::Result<Option<Link>> {
         match last_line_of(&file.path) {
             Ok(Some((_, Some(at)))) if at < cutoff => ends_intact(&self.key, file, before),
-            // What is damaged stays, for verification to report.
+            // A damaged file stays, so that verification reports it.
             Ok(_) | Err(_) => Ok(None),
         }
     }

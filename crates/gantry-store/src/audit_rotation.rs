@@ -1,8 +1,8 @@
-//! Closing a full file of the audit log and going on in a new one.
+//! Closes a full file of the audit log and continues in a new one.
 //!
-//! The lock of the log is held throughout. The order makes every crash harmless: the lines are on disk, then the head
-//! vouches for the last of them, then the file gets its new name. A log without `audit.log` goes on where the newest
-//! full file or the head ends.
+//! The log's lock is held throughout. The order makes every crash harmless: first the lines are synced, then the head
+//! names the last of them, then the file is renamed. A log without `audit.log` continues after the newest full file
+//! or the head.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -14,7 +14,7 @@ use crate::audit_files::{last_line_of, rotated_files, rotated_path, sync_folder}
 use crate::audit_key::{Link, NO_MAC, SealBroken};
 use crate::audit_log::{Shared, Tail, unsynced};
 
-/// Identifies a file, also when another one later has its name.
+/// Identifies a file, even after another file took its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -26,7 +26,7 @@ impl FileId {
         FileId { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// Opens the file that grows, or makes it. A new name is on disk before a line is.
+    /// Opens or creates the current file. A new name is synced before the first line.
     pub(crate) fn open(path: &Path) -> io::Result<(File, FileId)> {
         let mut options = File::options();
         let file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -39,7 +39,7 @@ impl FileId {
 }
 
 impl Shared {
-    /// The length of the file that grows. When another process has closed the one that is open here, this goes over to
+    /// Returns the length of the current file. If another process closed the file that is open here, this switches to
     /// the new one.
     pub(crate) fn follow_rotation(&self, tail: &mut Tail) -> io::Result<u64> {
         match std::fs::metadata(&self.path) {
@@ -53,17 +53,17 @@ impl Shared {
         Ok(length)
     }
 
-    /// What the first line of an empty file follows, as far as the other files say.
+    /// Returns the link before the first line of an empty file, according to the other files.
     pub(crate) fn before_the_file(&self) -> io::Result<Link> {
         let Some(newest) = rotated_files(&self.path)?.pop() else {
             return Ok(self.key.read_start(&self.path).unwrap_or_else(|SealBroken| Link::none()));
         };
-        // A damaged end is for verification to report; the numbers go on.
+        // Verification reports a damaged end; numbering continues.
         let known = last_line_of(&newest.path).ok().flatten().map(|(last, _)| last);
         Ok(known.unwrap_or_else(|| Link { seq: newest.last, mac: NO_MAC.to_owned() }))
     }
 
-    /// A file that cannot be closed grows on; the next attempt is made when it is half as large again.
+    /// Closes a full file. If that fails, the file grows on, and the next attempt comes at 1.5 times the size.
     pub(crate) fn rotate_if_full(&self, tail: &mut Tail) -> io::Result<()> {
         if tail.length < tail.rotate_from || tail.length == 0 {
             return Ok(());

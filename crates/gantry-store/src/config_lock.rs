@@ -1,6 +1,6 @@
-//! One change of a configuration file at a time: who reads it to write it again holds this.
+//! A lock for changing a configuration file: a process holds it from reading the file to writing it.
 //!
-//! The folder is locked, not the file, which is another one after every change; nothing is left lying about.
+//! The folder is locked, not the file, because every change replaces the file. No lock file is left behind.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// A change takes milliseconds.
+/// How long to wait for the lock. A change takes milliseconds.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Free again when dropped, or when its process ends.
+/// Released when dropped, or when its process ends.
 #[derive(Debug)]
 pub struct ConfigLock {
     _folder: File,
 }
 
 impl ConfigLock {
-    /// Waits until nobody else changes the file.
+    /// Waits until no other process changes the file.
     pub fn take(file: &Path) -> io::Result<ConfigLock> {
         let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -31,7 +31,7 @@ impl ConfigLock {
         let until = Instant::now() + WAIT_LIMIT;
         loop {
             match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-                // A file system without locks on folders: nothing is lost by trying.
+                // The file system has no locks on folders; the change goes on without one.
                 Ok(()) | Err(Errno::BADF | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL | Errno::NOSYS) => {
                     return Ok(ConfigLock { _folder: opened });
                 }

@@ -1,4 +1,4 @@
-//! The data directory: who may enter (its owner), and what lies where.
+//! [`DataDir`] is the data directory: its permissions and the paths in it. Only its owner may access it.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::token::PlainToken;
 
-/// Files that hold tokens, keys, or what was said and done.
+/// Files that hold tokens, keys, or records of conversations and calls.
 const PRIVATE: &[&str] = &[
     "operator.token",
     "audit.key",
@@ -23,10 +23,10 @@ const PRIVATE: &[&str] = &[
 
 const OPERATOR_PREFIX: &str = "gto_";
 
-/// Files that are about to get their name begin with this.
+/// The prefix of temporary files before they are renamed.
 const TEMP_PREFIX: &str = ".gantry-";
 
-/// A data directory that may not exist yet. [`DataDir::create`] makes it.
+/// A data directory that may not exist yet. [`DataDir::create`] creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir {
     root: PathBuf,
@@ -46,13 +46,13 @@ impl From<DataDirError> for io::Error {
 }
 
 impl DataDir {
-    /// `root` must be absolute: tools are kept out of it wherever they start from.
+    /// `root` must be absolute, because tools with any working directory are denied access to it.
     pub fn new(root: PathBuf) -> DataDir {
         DataDir { root }
     }
 
-    /// Makes the directory, for its owner only. One that is open to others is closed if it is ours or empty; somebody
-    /// else's is refused, since closing it would lock them out.
+    /// Creates the directory with mode 0700. An existing directory that is open to others is closed if it is Gantry's or
+    /// empty. Any other is rejected, because closing it would lock its users out.
     pub fn create(&self) -> Result<(), DataDirError> {
         let failed = |cause| DataDirError { path: self.root.clone(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(failed)?;
@@ -67,8 +67,8 @@ impl DataDir {
             .iter()
             .any(|name| self.root.join(name).exists());
         if !empty && !ours {
-            // Another process that starts at the same time closes the directory before it puts anything into it, so
-            // its files may be what was found.
+            // A process that starts at the same time closes the directory before it creates files in it, so these files
+            // may be its own.
             if self.is_closed().map_err(failed)? {
                 return Ok(());
             }
@@ -79,14 +79,14 @@ impl DataDir {
         std::fs::set_permissions(&self.root, Permissions::from_mode(0o700)).map_err(failed)
     }
 
-    /// Whether nobody but the owner may enter.
+    /// Whether only the owner has access.
     fn is_closed(&self) -> io::Result<bool> {
         Ok(std::fs::metadata(&self.root)?.permissions().mode() & 0o077 == 0)
     }
 
-    /// As [`DataDir::create`], and gives the directory and its private files their modes back: whoever runs as the same
-    /// user can change those, confined or not. The configuration is closed to others who would write it. Gives what had to be changed, and the mode it had. Files that belong to
-    /// somebody else than this user and root are refused: their owner can open them again at any time.
+    /// Creates the directory and restores the modes of the directory and its private files, which any process of the same
+    /// user can change. Removes write access of others to the configuration. Returns each changed path with its previous
+    /// mode. Files of another user than this one and root are rejected, because their owner can open them again.
     pub fn restore(&self) -> Result<Vec<(PathBuf, u32)>, DataDirError> {
         let own = rustix::process::geteuid().as_raw();
         let private = self.private_files();
@@ -124,13 +124,14 @@ impl DataDir {
     }
 
     fn private_files(&self) -> Vec<PathBuf> {
-        // A directory that cannot be listed has none that others can read either.
+        // If the directory cannot be listed, there are no rotated files to restore.
         let rotated = crate::audit_files::rotated_files(&self.audit_log()).unwrap_or_default();
         let named = PRIVATE.iter().map(|name| self.root.join(name));
         named.chain(rotated.into_iter().map(|file| file.path)).collect()
     }
 
-    /// Whoever can write the configuration says what is allowed. Who may read it is the operator's to say.
+    /// Removes write access of others to the configuration, which decides what is allowed. The operator decides who may
+    /// read it.
     fn close_config(&self) -> Result<Option<(PathBuf, u32)>, DataDirError> {
         const WRITE_OF_OTHERS: u32 = 0o022;
         let path = self.config_file();
@@ -144,7 +145,7 @@ impl DataDir {
         let closed = Permissions::from_mode(mode & !WRITE_OF_OTHERS);
         match std::fs::set_permissions(&path, closed) {
             Ok(()) => Ok(Some((path, mode))),
-            // Somebody else's to close, as a file of root's is: that is told, and no reason not to start.
+            // The file belongs to somebody else, such as root. The binary warns about it; starting is still allowed.
             Err(err)
                 if matches!(
                     err.kind(),
@@ -166,7 +167,7 @@ impl DataDir {
         self.root.join("gantry.toml")
     }
 
-    /// The configuration as text; `None` when there is no such file. A link may lead to it, but it is a file.
+    /// Reads the configuration, or returns `None` if the file is missing. The path may be a link to a regular file.
     pub fn read_config(path: &Path) -> io::Result<Option<String>> {
         match read_text(path) {
             Ok(text) => Ok(Some(text)),
@@ -177,13 +178,13 @@ impl DataDir {
 
     /// Writes the configuration so that a crash leaves the old or the new file, readable by its owner only.
     ///
-    /// A link to the file stays one: what it leads to is replaced.
+    /// If the path is a link, the file it points to is replaced.
     pub fn write_config(path: &Path, text: &str) -> io::Result<()> {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         replace_private(&real, text.as_bytes())
     }
 
-    /// Keeps a copy of a file that a command is about to change, where no tool can read it. Returns the copy's path.
+    /// Copies a file that a command is about to change to where no tool can read it. Returns the copy's path.
     pub fn keep_copy(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         self.create()?;
         let folder = self.root.join("replaced-files");
@@ -197,7 +198,7 @@ impl DataDir {
         Ok(copy)
     }
 
-    /// The operator's token, made at first use.
+    /// Returns the operator's token, which is created at first use.
     pub fn operator_token(&self) -> io::Result<String> {
         self.create()?;
         let path = self.operator_token_file();
@@ -205,12 +206,12 @@ impl DataDir {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {}
             read => return read,
         }
-        // The token of whoever is first stays: two starts at once must not hand out two.
+        // Two processes that start at once must agree on one token, so the first one wins.
         make_private(&path, PlainToken::make(OPERATOR_PREFIX)?.expose().as_bytes())?;
         read_operator_token(&path)
     }
 
-    /// The operator's token, if there is one already.
+    /// Returns the operator's token if it exists.
     pub fn known_operator_token(&self) -> Option<String> {
         read_operator_token(&self.operator_token_file()).ok()
     }
@@ -219,19 +220,19 @@ impl DataDir {
         self.root.join("operator.token")
     }
 
-    /// The gateway's state.
+    /// The gateway's database.
     pub fn database(&self) -> PathBuf {
         self.root.join("gateway.db")
     }
 
-    /// Whether somebody has emptied the gateway's state; a new one is made then.
+    /// Whether the database file was emptied. A new database is created then.
     pub fn is_database_emptied(&self) -> bool {
         let is_empty = |path: &Path| std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
         let log = self.root.join("gateway.db-wal");
         is_empty(&self.database()) && (is_empty(&log) || !log.exists())
     }
 
-    /// Who is the gateway of this directory.
+    /// The lock file of the running gateway.
     pub fn gateway_lock(&self) -> PathBuf {
         self.root.join("gateway.lock")
     }
@@ -240,12 +241,12 @@ impl DataDir {
         self.root.join("audit.log")
     }
 
-    /// Temporary files in the making, so that the next start can sweep what a crash left.
+    /// Records of temporary files, so that the next start can remove what a crash left.
     pub fn pending(&self) -> PathBuf {
         self.root.join("pending")
     }
 
-    /// What is written down of parts of files that come to this machine.
+    /// Records of part files of transfers to this machine.
     pub fn parts(&self) -> PathBuf {
         self.root.join("parts")
     }
@@ -255,7 +256,7 @@ impl DataDir {
         self.root.join("processes")
     }
 
-    /// What the gateway itself reports.
+    /// The gateway's own log.
     pub fn gateway_log(&self) -> PathBuf {
         self.root.join("gateway-log")
     }
@@ -265,26 +266,27 @@ impl DataDir {
     }
 }
 
-/// Every write makes a new file, so these tell one version from another.
+/// `FileVersion` differs between two versions of a file, whether the file was replaced or written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileVersion {
+pub struct FileVersion {
     inode: u64,
     size: u64,
     changed: (i64, i64),
 }
 
 impl FileVersion {
-    pub(crate) fn of(meta: &std::fs::Metadata) -> FileVersion {
+    pub fn of(meta: &std::fs::Metadata) -> FileVersion {
         FileVersion { inode: meta.ino(), size: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) }
     }
 
-    /// `None` while there is no such file.
+    /// Returns `None` if the file is missing.
     pub(crate) fn of_file(path: &Path) -> Option<FileVersion> {
         std::fs::metadata(path).ok().map(|meta| FileVersion::of(&meta))
     }
 }
 
-/// Half a token would be one that is soon guessed, and a link lets somebody else say who the operator is.
+/// Reads the operator's token. Rejects a partial token, which could be guessed, and a link, which would let another
+/// user choose the token.
 fn read_operator_token(path: &Path) -> io::Result<String> {
     let refused = |why: &str| {
         let todo = "put the whole token back, or remove the file to have a new one made";
@@ -295,7 +297,7 @@ fn read_operator_token(path: &Path) -> io::Result<String> {
         false => read_text(path),
     };
     let text = match text {
-        // It was removed meanwhile.
+        // The file was removed meanwhile.
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Err(err),
         Err(err) => return Err(refused(&format!("cannot be used ({err})"))),
         Ok(text) => text,
@@ -307,8 +309,8 @@ fn read_operator_token(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Opens a small file to read it. What is no file (a pipe, a device, a folder) is refused at once: to open a pipe would
-/// wait for somebody to write into it.
+/// Opens a regular file for reading. Pipes, devices and folders are rejected without blocking; opening a pipe normally
+/// blocks until another process writes to it.
 pub(crate) fn open_file(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -326,12 +328,12 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Replaces a small file of our own: temp, fsync, rename, fsync of the folder; mode 0600.
+/// Replaces a small file with mode 0600: temporary file, fsync, rename, fsync of the folder.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_private_with(path, |file| file.write_all(bytes))
 }
 
-/// As [`replace_private`], with what `write` writes.
+/// Like [`replace_private`], with the content that `write` writes.
 pub(crate) fn replace_private_with(
     path: &Path,
     write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
@@ -339,7 +341,7 @@ pub(crate) fn replace_private_with(
     put_private(path, write, |temp| std::fs::rename(temp, path))
 }
 
-/// As [`replace_private`], but a file that is there stays as it is.
+/// Like [`replace_private`], but keeps an existing file.
 pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let write = |file: &mut std::fs::File| file.write_all(bytes);
     put_private(path, write, |temp| {
@@ -351,7 +353,7 @@ pub(crate) fn make_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes a temp file, syncs it, names it with `name` and syncs the folder.
+/// Writes and syncs a temporary file, renames it with `name` and syncs the folder.
 fn put_private(
     path: &Path,
     write: impl FnOnce(&mut std::fs::File) -> io::Result<()>,
@@ -378,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_that_somebody_changed_are_restored_and_told() {
+    fn changed_modes_are_restored_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         assert_eq!(data.restore().unwrap(), []);
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_start_at_once_share_an_empty_directory_that_was_open() {
+    fn concurrent_commands_share_an_open_empty_directory() {
         for _ in 0..200 {
             let folder = tempfile::tempdir().unwrap();
             let data = DataDir::new(folder.path().join("data"));
@@ -435,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_somebody_else_is_refused() {
+    fn directory_with_foreign_files_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().to_owned());
         std::fs::write(folder.path().join("theirs"), "").unwrap();
@@ -445,24 +447,24 @@ mod tests {
     }
 
     #[test]
-    fn files_of_somebody_else_are_refused() {
+    fn files_of_another_user_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         data.operator_token().unwrap();
         std::fs::write(data.config_file(), "").unwrap();
         for path in [data.operator_token_file(), data.config_file()] {
-            // Only root can give files away; for others this says that their own are taken.
+            // Only root can change owners; for other users this checks that their own files are accepted.
             let given = std::os::unix::fs::chown(&path, Some(65_534), None).is_ok();
             let refused = data.restore().map_err(|err| err.to_string());
             assert_eq!(refused.is_err(), given, "{refused:?}");
-            assert!(refused.err().is_none_or(|told| told.contains("user 65534")));
+            assert!(refused.err().is_none_or(|error| error.contains("user 65534")));
             std::os::unix::fs::chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
         }
         data.restore().unwrap();
     }
 
     #[test]
-    fn the_operators_token_is_made_once_and_private() {
+    fn operator_token_is_created_once_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         let tokens: Vec<String> = std::thread::scope(|scope| {
@@ -477,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_token_in_a_file_is_the_operators() {
+    fn partial_or_linked_operator_token_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         let (token, path) = (data.operator_token().unwrap(), data.operator_token_file());
         let refused = |why: &str| {
-            let told = data.operator_token().unwrap_err().to_string();
-            assert!(told.contains(why) && told.contains("remove the file"), "{told}");
+            let error = data.operator_token().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("remove the file"), "{error}");
             assert_eq!(data.known_operator_token(), None);
         };
         for (text, why) in [
@@ -512,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_is_a_file_or_a_link_to_one() {
+    fn configuration_must_be_a_file_or_a_link_to_one() {
         let folder = tempfile::tempdir().unwrap();
         let (file, path) = (folder.path().join("real.toml"), folder.path().join("gantry.toml"));
         assert_eq!(DataDir::read_config(&path).unwrap(), None);
@@ -529,8 +531,8 @@ mod tests {
         )
         .unwrap();
         for odd in [&path, Path::new("/dev/zero"), folder.path()] {
-            let told = DataDir::read_config(odd).unwrap_err().to_string();
-            assert!(told.contains("not a regular file"), "{told}");
+            let error = DataDir::read_config(odd).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
         }
     }
 }

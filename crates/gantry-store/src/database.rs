@@ -1,7 +1,7 @@
-//! The gateway's state in one SQLite file: who may come in, which machines there are, what was answered.
+//! [`Database`] is the gateway's state in one SQLite file: tokens, nodes, sessions, transfers and kept answers.
 //!
-//! One connection writes, a few read. What a method returned is on disk (WAL, synchronous FULL). All times are milliseconds since
-//! 1970. Several processes may use the file at once; each method is one transaction.
+//! One connection writes, a few read. A write is on disk when its method returns (WAL, synchronous FULL). All times are
+//! milliseconds since 1970. Several processes may use the file at once; each method is one transaction.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub(crate) mod client_tokens;
 pub(crate) mod idempotency;
 pub(crate) mod inspection;
 pub(crate) mod journal;
-pub(crate) mod marks;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod process_ends;
 pub(crate) mod retention;
 pub(crate) mod spending;
+pub(crate) mod taint_marks;
 pub(crate) mod transfers;
 
-/// How long a statement waits for another process that writes.
+/// How long a statement waits for another process's write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const READERS: u32 = 4;
 
-/// Each entry takes the schema one version up. Entries are never changed, only added.
+/// Each entry migrates the schema by one version. Statements of existing entries never change.
 const MIGRATIONS: [&str; 8] = [
     include_str!("database/1.sql"),
     include_str!("database/2.sql"),
@@ -62,21 +62,21 @@ pub enum DatabaseError {
     Query { doing: &'static str, cause: sqlx::Error },
     #[error("cannot {doing}: what the database holds does not parse: {cause}")]
     Damaged { doing: &'static str, cause: serde_json::Error },
-    /// An append that shared its transaction with others; all of them failed.
+    /// The transaction that this append shared with others failed.
     #[error("{0}")]
     Journal(String),
     #[error("cannot make a token: {0}")]
     Random(std::io::Error),
-    /// The caller can mend this.
+    /// The caller can fix this.
     #[error("{0}")]
     Refused(String),
 }
 
-/// SQLite's codes for a file that is damaged, and one that is no database.
+/// SQLite's codes for a damaged file and for a file that is not a database.
 const DAMAGED: [&str; 2] = ["11", "26"];
 
 impl DatabaseError {
-    /// Whether the file itself is of no more use.
+    /// Whether the file itself is unusable.
     pub fn is_damage(&self) -> bool {
         match self {
             DatabaseError::Open { cause: sqlx::Error::Database(err), .. }
@@ -89,14 +89,14 @@ impl DatabaseError {
 }
 
 impl Database {
-    /// Opens the database of a data directory, making it or bringing it up to date where needed.
+    /// Opens the database of a data directory. Creates or migrates it if needed.
     pub async fn open(data: &DataDir) -> Result<Database, DatabaseError> {
         let path = data.database();
         data.create().map_err(|err| DatabaseError::Make { path: path.clone(), cause: err.into() })?;
         make_private(&path).map_err(|cause| DatabaseError::Make { path: path.clone(), cause })?;
         let options =
             SqliteConnectOptions::new().filename(&path).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
-        // Counts when the file is made: so that it can get smaller later.
+        // Takes effect when the file is created, and lets the file shrink later.
         let writing = (options.clone().auto_vacuum(SqliteAutoVacuum::Incremental))
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full);
@@ -105,12 +105,12 @@ impl Database {
         let mut connection = writer.acquire().await.map_err(failed)?;
         migrate(&mut connection, &path).await?;
         drop(connection);
-        // Readers connect when the first one is needed: a start does not wait for them.
+        // Readers connect on first use, so that the start does not wait for them.
         let readers = pool(READERS).connect_lazy_with(options.read_only(true));
         Ok(Database { writer, readers })
     }
 
-    /// Opens the database if there is one, for those who only ask.
+    /// Opens the database if it exists, for commands that only read.
     pub async fn open_existing(data: &DataDir) -> Result<Option<Database>, DatabaseError> {
         match data.database().exists() {
             true => Database::open(data).await.map(Some),
@@ -118,16 +118,16 @@ impl Database {
         }
     }
 
-    /// Ends every connection, after what is under way.
+    /// Closes every connection after its current statement.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 
-    /// A transaction that holds the write lock from its beginning, so that it never fails half-way for another writer.
+    /// Begins a transaction that holds the write lock from the start, so that another writer cannot make it fail midway.
     async fn write(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, DatabaseError> {
         let begun = match self.writer.begin_with("BEGIN IMMEDIATE").await {
-            // SQLite gives a transaction up by itself when the disk is full, and the connection goes on counting it.
+            // SQLite rolls a transaction back by itself when the disk is full, but the connection still counts it as open.
             Err(sqlx::Error::InvalidSavePointStatement) => {
                 let mut connection = self.writer.acquire().await.map_err(query_error(doing))?;
                 connection.close_on_drop();
@@ -169,7 +169,7 @@ fn pool(connections: u32) -> PoolOptions<Sqlite> {
         .max_lifetime(None)
 }
 
-/// Makes the file for its owner only; SQLite gives the files beside it the same mode.
+/// Creates the file with mode 0600. SQLite gives its companion files the same mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::File::options().append(true).create(true).mode(0o600).open(path).map(drop)
@@ -183,7 +183,7 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), D
     if found == known {
         return Ok(());
     }
-    // Asked again under the write lock: another process may be doing the same.
+    // The version is read again under the write lock, because another process may be migrating too.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let found: i64 = sqlx::query_scalar(version).fetch_one(&mut *transaction).await.map_err(failed)?;
     if found > known {
@@ -199,7 +199,7 @@ fn query_error(doing: &'static str) -> impl Fn(sqlx::Error) -> DatabaseError {
     move |cause| DatabaseError::Query { doing, cause }
 }
 
-/// Lists are kept as JSON text.
+/// Lists are stored as JSON text.
 fn to_json(doing: &'static str, value: &impl serde::Serialize) -> Result<String, DatabaseError> {
     serde_json::to_string(value).map_err(|cause| DatabaseError::Damaged { doing, cause })
 }
@@ -212,7 +212,7 @@ fn from_json<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) ->
 pub(crate) mod testing {
     use super::*;
 
-    /// A database in a temporary directory.
+    /// Opens a database in a temporary directory.
     pub(crate) async fn database() -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(&DataDir::new(folder.path().join("data"))).await.unwrap();
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn files_are_private_and_what_was_returned_is_synced() {
+    async fn files_are_private_and_writes_are_synced() {
         let (folder, database) = testing::database().await;
         database.add_node("box", &[], 1).await.unwrap();
         for name in ["gateway.db", "gateway.db-wal", "gateway.db-shm"] {
@@ -241,9 +241,9 @@ mod tests {
         assert_eq!((full, journal.as_str()), (2, "wal"));
     }
 
-    /// As after a commit that found the disk full: what went wrong once does not stay so.
+    /// Simulates a commit on a full disk: the next transaction works again.
     #[tokio::test]
-    async fn a_transaction_that_sqlite_gave_up_is_over() {
+    async fn transaction_rolled_back_by_sqlite_does_not_block_the_next() {
         let (_folder, database) = testing::database().await;
         let mut transaction = database.write("fill the disk").await.unwrap();
         sqlx::raw_sql("ROLLBACK").execute(&mut *transaction).await.unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_newer_database_is_left_alone() {
+    async fn newer_database_is_rejected_unchanged() {
         let (folder, database) = testing::database().await;
         sqlx::raw_sql("PRAGMA user_version = 99").execute(&database.writer).await.unwrap();
         database.close().await;
@@ -268,7 +268,7 @@ mod tests {
         assert!(sqlx::raw_sql("DELETE FROM nodes").execute(&database.readers).await.is_err());
     }
 
-    /// Two processes that make the same database at once both get a whole one.
+    /// Two processes that create the same database at once both get a complete one.
     #[tokio::test(flavor = "multi_thread")]
     async fn openers_at_once_agree() {
         let folder = tempfile::tempdir().unwrap();

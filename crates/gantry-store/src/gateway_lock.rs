@@ -1,6 +1,6 @@
-//! Which gateway runs on a data directory: one at a time, known by a lock that dies with its process.
+//! The lock of the gateway that runs on a data directory. It ends with its process, so only one gateway runs at a time.
 //!
-//! The file's content counts only while the lock is held, so nothing stale can be believed.
+//! The file's content is valid only while the lock is held, so stale content is never used.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::DataDir;
 
-/// A look at the lock takes it for a moment, and a gateway writes who it is a moment after it took it.
+/// A check holds the lock for a moment, and a gateway writes its identity a moment after it takes the lock.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 const MAX_INFO_BYTES: u64 = 64 * 1024;
 
-/// A gateway at work.
+/// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
     pub pid: u32,
-    /// Where it listens; empty until it does.
+    /// The address it listens on; empty until it does.
     pub url: String,
     /// Milliseconds since 1970.
     pub started: i64,
-    /// The fingerprint of its certificate, by which commands on this directory know it again.
+    /// The fingerprint of its certificate, which commands on this directory check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
 }
 
-/// Held by a gateway as long as it runs.
+/// Held by a gateway while it runs.
 #[derive(Debug)]
 pub struct GatewayLock {
     file: File,
@@ -50,7 +50,7 @@ pub enum GatewayLockError {
 }
 
 impl GatewayLock {
-    /// Takes the lock, or names who has it.
+    /// Takes the lock, or returns the gateway that holds it.
     pub fn take(data: &DataDir, running: Running) -> Result<GatewayLock, GatewayLockError> {
         let path = data.gateway_lock();
         let failed = |cause| GatewayLockError::Io { path: path.clone(), cause };
@@ -76,14 +76,14 @@ impl GatewayLock {
         Err(GatewayLockError::Starting)
     }
 
-    /// Says where the gateway listens, and with which certificate.
+    /// Writes the address and the certificate of the gateway.
     pub fn announce(&mut self, url: &str, certificate: Option<String>) -> io::Result<()> {
         url.clone_into(&mut self.running.url);
         self.running.certificate = certificate;
         self.write()
     }
 
-    /// The gateway that runs on a data directory, if one does.
+    /// Returns the gateway that runs on a data directory, if there is one.
     pub fn running(data: &DataDir) -> Option<Running> {
         for _ in 0..TRIES {
             match look(data) {
@@ -96,7 +96,7 @@ impl GatewayLock {
         None
     }
 
-    /// One write of one line, the rest cut after it: a reader finds a whole object, or none.
+    /// Writes one line with one write and truncates after it, so that a reader finds a complete object or none.
     fn write(&self) -> io::Result<()> {
         let text = serde_json::to_string(&self.running)?;
         self.file.set_len(0)?;
@@ -106,15 +106,15 @@ impl GatewayLock {
 
 impl Drop for GatewayLock {
     fn drop(&mut self) {
-        // Emptied before the lock goes, so that the next holder is never taken for this one.
+        // Emptied before the lock is released, so that the next holder is never mistaken for this one.
         let _ = self.file.set_len(0);
     }
 }
 
-/// What one look at the lock tells.
+/// The result of one check of the lock.
 enum Look {
     Free,
-    /// By one that may not have said yet who it is.
+    /// Held by a gateway that may not have written its identity yet.
     Held(Option<Running>),
 }
 
@@ -127,14 +127,14 @@ fn look(data: &DataDir) -> Look {
     if file.take(MAX_INFO_BYTES).read_to_string(&mut text).is_err() {
         return Look::Held(None);
     }
-    // What is read before the holder has written may be from one that died.
+    // Content read before the holder has written may come from a dead gateway.
     let running = serde_json::from_str::<Running>(&text).ok();
     Look::Held(running.filter(|running| is_alive(running.pid)))
 }
 
 fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    // A process of another user answers EPERM, and is alive.
+    // EPERM means that the process is alive and belongs to another user.
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_and_the_second_is_told_who() {
+    fn second_gateway_is_rejected_with_the_identity_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         assert_eq!(GatewayLock::running(&data), None);
@@ -168,9 +168,9 @@ mod tests {
         GatewayLock::take(&data, me("")).unwrap();
     }
 
-    /// What a killed gateway left says nothing: neither while nobody holds the lock, nor before the next one has spoken.
+    /// The content of a killed gateway is ignored, both while the lock is free and before the next holder has written.
     #[test]
-    fn what_a_dead_gateway_left_is_not_believed() {
+    fn content_of_a_dead_gateway_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         data.create().unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_does_not_keep_anyone_out() {
+    fn checking_the_lock_does_not_block_a_gateway() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         data.create().unwrap();

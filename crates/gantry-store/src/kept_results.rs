@@ -1,4 +1,4 @@
-//! Kept results: one private file each, for 7 days, at most 1 GiB in all.
+//! Stores results, one private file each, for 7 days and up to 1 GiB in total.
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,12 +27,12 @@ pub struct KeptResults {
 }
 
 impl KeptResults {
-    /// Uses the folder, which is made when the first result is kept.
+    /// Uses the folder, which is created with the first result.
     pub fn new(folder: PathBuf) -> KeptResults {
         KeptResults { folder, kept_for: KEPT_FOR, kept_bytes: KEPT_BYTES }
     }
 
-    /// Removes what is too old.
+    /// Removes expired results.
     pub fn sweep(&self) -> io::Result<()> {
         match self.make_room(0) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -40,7 +40,7 @@ impl KeptResults {
         }
     }
 
-    /// Removes what is too old, then the oldest until `needed` more bytes fit.
+    /// Removes expired results, then the oldest ones until `needed` more bytes fit.
     fn make_room(&self, needed: u64) -> io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -54,7 +54,7 @@ impl KeptResults {
         for (modified, bytes, path) in files {
             let expired = modified.elapsed().is_ok_and(|age| age > self.kept_for);
             if expired || total > self.kept_bytes {
-                // Another process may have made the same room.
+                // Another process may have removed the same file.
                 match fs::remove_file(path) {
                     Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
                     _ => total -= bytes,
@@ -148,7 +148,7 @@ fn page(text: &str, offset: usize, limit: usize) -> ResultPage {
     }
 }
 
-/// Each match with its surroundings. A kept result may be one long line, so lines are no unit here.
+/// Returns each match with the text around it. A result may be one long line, so lines are not used as units.
 fn passages(text: &str, pattern: &str, skip: usize, limit: usize) -> Result<ResultPage, ResultError> {
     let regex = RegexBuilder::new(pattern)
         .multi_line(true)
@@ -183,7 +183,7 @@ fn passages(text: &str, pattern: &str, skip: usize, limit: usize) -> Result<Resu
     })
 }
 
-/// A match and what is around it; of a long match only the beginning.
+/// A match with the text around it. A long match is cut.
 fn surroundings(text: &str, start: usize, end: usize) -> &str {
     let end = text[start..end].char_indices().nth(CONTEXT_CHARS).map_or(end, |(at, _)| start + at);
     let from = text[..start].char_indices().rev().nth(CONTEXT_CHARS - 1).map_or(0, |(at, _)| at);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_by_characters_for_the_owner_and_the_operator_only() {
+    fn only_owner_and_operator_can_read_pages() {
         let (_folder, results) = store();
         let kept = results.keep("agent:a", "T", "äbcdef").unwrap();
         let page = results.read("agent:a", &kept.handle, 0, 4, None).unwrap();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn greps_passages_and_reads_on() {
+    fn grep_returns_passages_and_continues() {
         let (_folder, results) = store();
         let text = format!("{}needle-1{}needle-2", "é".repeat(500), "x".repeat(500));
         let kept = results.keep("operator", "T", &text).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn old_results_go_and_the_whole_stays_bounded() {
+    fn old_results_are_removed_and_the_total_is_bounded() {
         let (_folder, mut results) = store();
         results.kept_bytes = 3_000;
         let first = results.keep("operator", "T", &"a".repeat(1_000)).unwrap();
@@ -251,7 +251,7 @@ mod tests {
         assert!(results.read("operator", &second.handle, 0, 1, None).is_ok());
         assert!(
             results.keep("operator", "T", &"d".repeat(3_000)).is_err(),
-            "too long to keep beside nothing"
+            "the result alone exceeds the limit"
         );
         assert!(results.read("operator", &second.handle, 0, 1, None).is_ok(), "and nothing went for it");
         results.kept_for = Duration::ZERO;

@@ -1,47 +1,42 @@
-//! The door to the data directory: the database, the audit log, kept results, and where everything else of
-//! Gantry's own lies.
+//! The only crate that works in the data directory: the database, the audit log, kept results, objects, secrets, and
+//! the paths of everything else in it. Domains keep their own records in a [`PrivateFolder`].
 //!
-//! Nothing here opens a path that an agent named; that is `gantry-files`.
+//! This crate never opens a path that an agent named; `gantry-files` does that.
 #![expect(clippy::disallowed_methods, reason = "this crate is the door to the data directory")]
 
-mod apis;
 mod audit_files;
 mod audit_key;
 mod audit_log;
 mod audit_read;
 mod audit_retention;
 mod audit_rotation;
-mod clock;
 mod config_lock;
 mod data_dir;
 mod database;
 mod gateway_lock;
 mod kept_results;
 mod objects;
+mod private_folder;
 mod secrets;
 mod server_records;
 mod staged;
 mod token;
 
-pub use apis::{
-    ApiFile, Apis, ApisError, Auth, AuthDraft, BrokenProfile, ClientStyle, Covering, Endpoint, Profile,
-    ProfileDraft, RateLimit, RateLimited, Saving, path_words,
-};
 pub use audit_log::{AuditLimits, AuditLog};
 pub use audit_read::{AuditFilter, AuditLine, Problem, ProblemKind, Verification, list, verify};
 pub use config_lock::ConfigLock;
-pub use data_dir::{DataDir, DataDirError};
+pub use data_dir::{DataDir, DataDirError, FileVersion};
 pub use database::client_tokens::{ClientCheck, ClientToken, NewClientToken};
 pub use database::idempotency::{Begun, MAX_KEPT_ANSWER, StoredAnswer};
 pub use database::inspection::DatabaseState;
 pub use database::journal::{
-    Append, Journal, JournalEvent, Kin, LoadedSession, MAX_EVENT_BYTES, NewEvent, SessionRow,
+    Append, Journal, JournalEvent, LoadedSession, MAX_EVENT_BYTES, NewEvent, Parentage, SessionRow,
 };
-pub use database::marks::Marks;
 pub use database::memory::{MAX_MEMORY_CHARS, Memories, Memory, Recalled, Remembered};
 pub use database::nodes::{NodeRow, SeenNode, TokenCheck, check_tag};
 pub use database::process_ends::ProcessEnd;
-pub use database::spending::{BELOW, Spending};
+pub use database::spending::{ACCOUNT_SEPARATOR, Spending};
+pub use database::taint_marks::TaintMarks;
 pub use database::transfers::{NewTransfer, TransferRow, TransferState};
 pub use database::{Database, DatabaseError};
 pub use gateway_lock::{GatewayLock, GatewayLockError, Running};
@@ -50,6 +45,7 @@ pub use objects::{
     Depth, ListedObject, MAX_LISTED, Object, ObjectError, ObjectInfo, ObjectListing, ObjectReader, Objects,
     S3Config, check_key, content_type,
 };
+pub use private_folder::{FolderLock, PrivateFolder};
 pub use secrets::{
     MAX_SECRET_BYTES, Reference, SHORTEST_MASTER_KEY, Secret, Secrets, SecretsError, references,
 };

@@ -1,7 +1,7 @@
-//! Objects: agents' workspaces as keys and bytes, in a folder of the data directory or in an S3-compatible store.
+//! [`Objects`] stores agents' files as keys and bytes, in a folder of the data directory or in an S3-compatible bucket.
 //!
-//! One interface, two homes. A put that returned is durable and was never half there. Keys look like paths, and there
-//! are no directories: a folder exists as long as a key lies below it.
+//! A put is durable when it returns, and readers never see a part of it. Keys look like paths, but there are no
+//! directories: a folder exists as long as a key below it exists.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub use key::{check_key, content_type};
 pub use s3::S3Config;
 use s3::{S3, S3Reader};
 
-/// A listing names at most so many keys.
+/// The most keys in one listing.
 pub const MAX_LISTED: usize = 100_000;
 
 /// The store. Cheap to clone.
@@ -43,9 +43,9 @@ pub struct ObjectInfo {
     /// Milliseconds since 1970.
     pub modified: i64,
     pub content_type: String,
-    /// Another one means other content.
+    /// Changes with the content.
     pub etag: String,
-    /// The permission bits of the file it was before it came here, if they are known.
+    /// The permission bits of the original file, if they are known.
     pub mode: Option<u32>,
 }
 
@@ -55,13 +55,13 @@ pub struct Object {
     pub bytes: Bytes,
 }
 
-/// What lies directly below a prefix, sorted.
+/// The objects and prefixes directly below a prefix, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectListing {
     pub objects: Vec<ListedObject>,
-    /// Prefixes that hold more, each with its final slash. Empty when everything below was asked for.
+    /// Prefixes with further objects, each with its final slash. Empty for a recursive listing.
     pub prefixes: Vec<String>,
-    /// There is more than [`MAX_LISTED`].
+    /// Whether there are more than [`MAX_LISTED`].
     pub truncated: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct ListedObject {
     pub modified: i64,
 }
 
-/// How far a listing goes.
+/// The depth of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     One,
@@ -86,7 +86,7 @@ pub enum ObjectError {
     BadKey(String),
     #[error("there is no object {key:?}")]
     NotFound { key: String },
-    /// Part of the key is an object itself, or objects lie below it.
+    /// A prefix of the key is an object, or objects exist below the key.
     #[error("{key:?} cannot be an object: {why}")]
     Conflict { key: String, why: String },
     #[error("the object {key:?} has {size} bytes, at most {limit} can be read at once")]
@@ -102,7 +102,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// The store does not answer now, or says itself that it cannot: later it may.
+    /// The store does not answer or reports that it is unavailable. A retry may succeed.
     pub fn is_passing(&self) -> bool {
         let ObjectError::Store { cause, .. } = self else { return false };
         let mut link: Option<&(dyn std::error::Error + 'static)> = Some(&**cause);
@@ -112,14 +112,14 @@ impl ObjectError {
             }
             link = error.source();
         }
-        // The status is told in words only.
+        // The error has the status only as text.
         let text = cause.to_string();
         matches!(**cause, object_store::Error::Generic { .. })
             && ["status code: 5", "status code: 429"].iter().any(|status| text.contains(status))
     }
 }
 
-/// Reads an object block by block; always the version that was opened.
+/// Reads an object block by block, always in the version that was opened.
 #[derive(Debug)]
 pub struct ObjectReader {
     pub info: ObjectInfo,
@@ -133,7 +133,7 @@ enum ReaderInner {
 }
 
 impl ObjectReader {
-    /// The next block of at most a mebibyte or what the store sends at once; `None` at the end.
+    /// Returns the next block of at most one mebibyte or one chunk from the store; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ObjectError> {
         match &mut self.inner {
             ReaderInner::Folder(reader) => reader.next().await,
@@ -143,17 +143,17 @@ impl ObjectReader {
 }
 
 impl Objects {
-    /// Objects in a folder of the data directory, which is made when the first one is put.
+    /// Stores objects in a folder of the data directory, which is created with the first object.
     pub fn folder(data: &DataDir) -> Objects {
         Objects { home: Home::Folder(Arc::new(Folder::new(data.objects()))) }
     }
 
-    /// Objects in a bucket.
+    /// Stores objects in a bucket.
     pub fn s3(config: S3Config) -> Result<Objects, ObjectError> {
         Ok(Objects { home: Home::S3(Arc::new(S3::new(config)?)) })
     }
 
-    /// Where the objects are, in words that hold no secret.
+    /// Describes where the objects are stored, without secrets.
     pub fn place(&self) -> String {
         match &self.home {
             Home::Folder(folder) => folder.root().display().to_string(),
@@ -169,7 +169,7 @@ impl Objects {
         }
     }
 
-    /// The whole object, if it has at most `limit` bytes.
+    /// Returns the whole object if it has at most `limit` bytes.
     pub async fn get(&self, key: &str, limit: u64) -> Result<Option<Object>, ObjectError> {
         check_key(key)?;
         match &self.home {
@@ -178,7 +178,7 @@ impl Objects {
         }
     }
 
-    /// Opens an object to be read from an offset on. With the `etag` of an earlier look, another version is
+    /// Opens an object for reading from an offset. If `etag` is given and the object has another version, the result is
     /// [`ObjectError::Changed`].
     pub async fn open(
         &self,
@@ -196,7 +196,7 @@ impl Objects {
         }
     }
 
-    /// Makes or replaces an object. The mode of one that is replaced stays.
+    /// Creates or replaces an object. A replaced object keeps its mode.
     pub async fn put(
         &self,
         key: &str,
@@ -211,9 +211,9 @@ impl Objects {
         }
     }
 
-    /// Makes or replaces an object by a staged file of any size, which is gone afterwards. When it fails, the file stays.
-    /// The mode is kept beside it, where the file system of a folder can. On the way into a bucket `moved` hears of each part that
-    /// is there; the next try goes on after those.
+    /// Creates or replaces an object from a staged file of any size, and removes the file. On failure the file stays.
+    /// The mode is stored with the object, if a folder's file system supports that. `moved` is called for each uploaded
+    /// part; a retry continues after those parts.
     pub async fn put_staged(
         &self,
         key: &str,
@@ -231,7 +231,7 @@ impl Objects {
         }
     }
 
-    /// Removes a staged file, and what of it lies in a bucket already. When that fails, the file stays, to be tried again.
+    /// Removes a staged file and its uploaded parts. On failure the file stays, so that this can be retried.
     pub async fn discard_staged(&self, staged: Staged) -> Result<(), ObjectError> {
         if let Home::S3(s3) = &self.home {
             s3.discard_staged(&staged.id(), &staged).await?;
@@ -240,8 +240,9 @@ impl Objects {
         staged.discard().map_err(|cause| ObjectError::Io { doing: "remove the staged file of", key, cause })
     }
 
-    /// Changes an object as one step: `change` gets what is there and says what to put. It may be asked again when somebody else
-    /// was faster. Its own error changes nothing and is the inner one of the result. The object's mode stays.
+    /// Changes an object atomically: `change` gets the current content and returns the new one. It may be called again
+    /// after a concurrent change. If it returns an error, nothing changes and the inner result has the error. The object
+    /// keeps its mode.
     pub async fn update<T: Send + 'static, E: Send + 'static>(
         &self,
         key: &str,
@@ -267,7 +268,7 @@ impl Objects {
         }
     }
 
-    /// Copies an object inside the store, with its mode; returns its size.
+    /// Copies an object inside the store with its mode. Returns its size.
     pub async fn copy(&self, from: &str, to: &str) -> Result<u64, ObjectError> {
         check_key(from)?;
         check_key(to)?;
@@ -280,7 +281,7 @@ impl Objects {
         }
     }
 
-    /// What lies below a prefix: `""`, or one that ends with a slash. A prefix without objects has an empty listing.
+    /// Lists the objects below a prefix, which is `""` or ends with a slash. An unused prefix has an empty listing.
     pub async fn list(&self, prefix: &str, depth: Depth) -> Result<ObjectListing, ObjectError> {
         if !prefix.is_empty() {
             let folder = prefix.strip_suffix('/').ok_or_else(|| {
@@ -297,7 +298,7 @@ impl Objects {
     }
 }
 
-/// Runs file work off the asynchronous threads.
+/// Runs file work on a blocking thread.
 async fn in_folder<T: Send + 'static>(
     folder: &Arc<Folder>,
     key: &str,
@@ -311,7 +312,7 @@ async fn in_folder<T: Send + 'static>(
 }
 
 impl DataDir {
-    /// Objects, when they are kept in a folder.
+    /// The folder of the object store.
     pub fn objects(&self) -> PathBuf {
         self.root().join("objects")
     }

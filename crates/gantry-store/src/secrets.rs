@@ -1,6 +1,6 @@
-//! Secrets: values that tools send and never show, each with the hosts it may go to. Sealed on disk.
+//! [`Secrets`] stores values that tools send and never show, each with the hosts it may go to. The file is encrypted.
 //!
-//! Which host a request goes to is not known here; whoever attaches a secret asks [`Secret::hosts`].
+//! This module does not know the host of a request. Code that attaches a secret checks [`Secret::hosts`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,9 +28,10 @@ pub const MAX_SECRET_BYTES: usize = 64 * 1024;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SECRETS: usize = 1_000;
 const MAX_HOSTS: usize = 100;
-/// Of the sealed file: what is more was not written here.
+/// The largest sealed file that is read. This program never writes a larger one.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Who masks asks with every call; another process's new secret may go unknown for this long.
+/// How often the file is checked for changes. Masking asks with every call, so a secret that another process stores
+/// may be unknown for this long.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The secrets of a data directory. Cheap to clone; several processes may use them at once.
@@ -45,7 +46,7 @@ struct Inner {
     read: Mutex<Known>,
 }
 
-/// What was read last, and of which file.
+/// The secrets as last read, with the version of the file.
 #[derive(Default)]
 struct Known {
     version: Option<FileVersion>,
@@ -65,7 +66,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// The value itself: for the one request it goes out with.
+    /// Returns the value, to be sent with one request.
     pub fn expose(&self) -> &str {
         &self.value
     }
@@ -118,12 +119,12 @@ pub enum SecretsError {
 }
 
 impl Secrets {
-    /// Nothing is read or made yet. With a master key no key file is made; without one it lies in the data directory.
+    /// Reads and creates nothing yet. Without a master key, a key file in the data directory is used.
     pub fn new(data: &DataDir, master_key: Option<String>) -> Secrets {
         Secrets { inner: Arc::new(Inner { data: data.clone(), master_key, read: Mutex::default() }) }
     }
 
-    /// Stores a value with the hosts it may go to. True when it took the place of another.
+    /// Stores a value with the hosts it may go to. Returns true when it replaced another value.
     pub fn set(&self, name: &str, value: &str, hosts: &[String], now: i64) -> Result<bool, SecretsError> {
         check_name(name)?;
         check_value(name, value)?;
@@ -140,12 +141,12 @@ impl Secrets {
         })
     }
 
-    /// True when there was one.
+    /// Returns true when the secret existed.
     pub fn remove(&self, name: &str) -> Result<bool, SecretsError> {
         self.change(|secrets| Ok(secrets.remove(name).is_some()))
     }
 
-    /// All secrets by name, as they are on disk now.
+    /// Returns all secrets by name, as they are on disk now.
     pub fn all(&self) -> Result<Arc<BTreeMap<String, Secret>>, SecretsError> {
         let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.refresh(&mut read)?;
@@ -156,7 +157,7 @@ impl Secrets {
         Ok(self.all()?.get(name).cloned())
     }
 
-    /// Reads, changes and writes under a lock between processes.
+    /// Reads, changes and writes the file under a lock between processes.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, Secret>) -> Result<T, SecretsError>,
@@ -182,9 +183,9 @@ impl Secrets {
 impl SecretSource for Secrets {
     fn values(&self) -> Arc<[String]> {
         let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // What this process sends out it has read before, through `all`.
+        // This process reads every secret through `all` before it sends it.
         if read.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-            // What cannot be read cannot be sent either: what was known before stays known.
+            // A file that cannot be read cannot supply new secrets either, so the known values stay.
             let _ = self.inner.refresh(&mut read);
         }
         read.values.clone()
@@ -195,7 +196,7 @@ impl Inner {
     fn refresh(&self, read: &mut Known) -> Result<(), SecretsError> {
         let path = self.data.secrets();
         read.looked = Some(Instant::now());
-        // Mostly nothing has changed, and one look is enough.
+        // Usually the file is unchanged, and one metadata call is enough.
         if read.version.is_some()
             && read.version == std::fs::metadata(&path).ok().as_ref().map(FileVersion::of)
         {
@@ -262,7 +263,7 @@ fn check_name(name: &str) -> Result<(), SecretsError> {
 
 fn check_value(name: &str, value: &str) -> Result<(), SecretsError> {
     let why = if value.len() < SHORTEST_SECRET {
-        "is shorter than 8 characters: it could not be told from other text where it must not be shown"
+        "is shorter than 8 characters: it could not be distinguished from other text when output is masked"
     } else if value.len() > MAX_SECRET_BYTES {
         "is longer than 64 KiB"
     } else if value.contains('\0') {

@@ -1,7 +1,7 @@
-//! What is known of MCP servers: the definitions of tools that the operator has accepted, and those last offered.
+//! [`ServerRecords`] stores the accepted and the last offered tool definitions of MCP servers.
 //!
-//! One file a server, so that a list of tools needs no server to run, and so that what was held stays held. What a
-//! definition means, and whether two are the same, is not decided here.
+//! One file per server lets tools be listed without starting the server, and keeps blocked tools blocked. This module
+//! does not interpret or compare definitions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::DataDir;
 use crate::data_dir::{FileVersion, open_file, replace_private};
 
-/// What is more was not written here.
+/// The largest record that is read. This program never writes a larger one.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The records of a data directory. Several processes may use them at once.
@@ -28,17 +28,17 @@ pub struct ServerRecords {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServerRecord {
-    /// By the tool's name.
+    /// Accepted definitions by tool name.
     pub accepted: BTreeMap<String, Pin>,
-    /// Definitions as they were on the wire when the tools were listed last, in the server's order.
+    /// The definitions of the last tool list, unchanged and in the server's order.
     pub offered: Vec<Value>,
-    /// Milliseconds since 1970; 0 before the first time.
+    /// When the tools were listed, in milliseconds since 1970; 0 if never.
     pub listed: i64,
-    /// What the server calls itself, and the revision it spoke.
+    /// The server's name for itself, and its protocol revision.
     pub about: Option<Value>,
-    /// How its tokens are renewed; the tokens themselves are secrets.
+    /// How to renew its tokens. The tokens themselves are stored as secrets.
     pub login: Option<Value>,
-    /// What it said when it wanted another login than it was given.
+    /// The server's message when it rejected the login.
     pub wanted: Option<String>,
 }
 
@@ -46,14 +46,14 @@ pub struct ServerRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
-    /// Of the definition in its canonical form.
+    /// The hash of the canonical definition.
     pub hash: String,
     pub definition: Value,
     /// Milliseconds since 1970.
     pub accepted: i64,
 }
 
-/// Tells one state of a record from another.
+/// Differs between two states of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordVersion(Option<FileVersion>);
 
@@ -61,7 +61,7 @@ pub struct RecordVersion(Option<FileVersion>);
 pub enum RecordError {
     #[error("cannot use {}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{} is damaged: {reason}; `gantry mcp remove {name}` and `gantry mcp add` begin anew", .path.display())]
+    #[error("{} is damaged: {reason}; `gantry mcp remove {name}` and `gantry mcp add` start over", .path.display())]
     Damaged { path: PathBuf, name: String, reason: String },
 }
 
@@ -70,7 +70,7 @@ impl ServerRecords {
         ServerRecords { data: data.clone() }
     }
 
-    /// As it is on disk now; empty for a server that nothing is known of.
+    /// Returns the record as it is on disk now, or an empty one.
     pub fn read(&self, server: &str) -> Result<ServerRecord, RecordError> {
         let path = self.data.server_record(server);
         let failed = |cause| RecordError::Io { path: path.clone(), cause };
@@ -89,7 +89,7 @@ impl ServerRecords {
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 
-    /// Changes a record under a lock; what it returns is on disk.
+    /// Changes a record under a lock. The change is on disk when this returns.
     pub fn change<T>(
         &self,
         server: &str,
@@ -111,7 +111,7 @@ impl ServerRecords {
         Ok(changed)
     }
 
-    /// True when there was one.
+    /// Returns true when the record existed.
     pub fn remove(&self, server: &str) -> Result<bool, RecordError> {
         let path = self.data.server_record(server);
         let _lock = self.lock()?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_read_by_whoever_comes_next() {
+    fn changes_are_visible_to_later_reads() {
         let (_dir, records) = records();
         let before = records.version("a");
         assert_eq!(records.read("a").unwrap(), ServerRecord::default());
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_told_and_stays() {
+    fn damaged_record_is_reported_and_kept() {
         let (_dir, records) = records();
         records.change("a", |record| record.listed = 1).unwrap();
         std::fs::write(records.data.server_record("a"), "{").unwrap();

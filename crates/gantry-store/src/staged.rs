@@ -1,4 +1,4 @@
-//! A file that comes in pieces on its way to the object store, kept so that a crash loses nothing that came.
+//! [`Staged`] holds a file that arrives in pieces for the object store. A crash loses no received bytes.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -13,18 +13,18 @@ use crate::DataDir;
 const HASH_BLOCK: usize = 1 << 20;
 const MAX_ID_BYTES: usize = 64;
 
-/// What has come. Dropping it keeps it; one at a time may be open for each id.
+/// A partly received file. Dropping it keeps the bytes. Only one handle per id may exist.
 #[derive(Debug)]
 pub struct Staged {
     file: File,
     path: PathBuf,
-    /// What is known of its way into a bucket.
+    /// The record of its upload into a bucket.
     upload_record: PathBuf,
     length: u64,
 }
 
 impl Staged {
-    /// Opens what has come under an id, or begins anew.
+    /// Opens the staged file of an id, or creates it.
     pub fn open(data: &DataDir, id: &str) -> io::Result<Staged> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(allowed) {
@@ -44,7 +44,7 @@ impl Staged {
         Ok(Staged { file, path, upload_record: data.uploads().join(id), length })
     }
 
-    /// Removes staged files that nobody wrote for so long; returns how many.
+    /// Removes staged files that were not written for `older_than`. Returns how many.
     pub fn sweep(data: &DataDir, older_than: Duration) -> io::Result<usize> {
         let entries = match std::fs::read_dir(data.staging()) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -64,7 +64,7 @@ impl Staged {
         Ok(swept)
     }
 
-    /// The ids under which something is staged, or lies in a bucket half-way.
+    /// Returns the ids of staged files and of incomplete uploads.
     pub fn ids(data: &DataDir) -> io::Result<Vec<String>> {
         let mut ids = names_in(&data.staging())?;
         ids.extend(names_in(&data.uploads())?.into_iter().filter(|name| !name.contains('.')));
@@ -73,7 +73,7 @@ impl Staged {
         Ok(ids)
     }
 
-    /// How many bytes have come.
+    /// Returns the number of received bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -82,10 +82,10 @@ impl Staged {
         self.write_at(self.length, bytes)
     }
 
-    /// Writes at an offset, at most where the bytes that came end.
+    /// Writes at an offset, which must not exceed the length.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if offset > self.length {
-            let message = format!("bytes for offset {offset} came when only {} had come", self.length);
+            let message = format!("bytes for offset {offset} arrived when only {} had arrived", self.length);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         self.file.write_all_at(bytes, offset)?;
@@ -93,7 +93,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Forgets what came after the first `length` bytes.
+    /// Removes everything after the first `length` bytes.
     pub fn truncate(&mut self, length: u64) -> io::Result<()> {
         let length = length.min(self.length);
         self.file.set_len(length)?;
@@ -101,7 +101,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Hashes what has come, in bounded memory. The hasher goes on with what comes next.
+    /// Hashes the received bytes in bounded memory. The caller continues with the returned hasher.
     pub fn hash_prefix(&self) -> io::Result<blake3::Hasher> {
         let mut hasher = blake3::Hasher::new();
         let mut block = vec![0; HASH_BLOCK];
@@ -119,7 +119,7 @@ impl Staged {
         self.file.sync_data()
     }
 
-    /// Removes what has come, and what was written down of its way into a bucket.
+    /// Removes the file and the record of its upload.
     pub fn discard(self) -> io::Result<()> {
         match std::fs::remove_file(&self.upload_record) {
             Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
@@ -136,7 +136,7 @@ impl Staged {
         &self.upload_record
     }
 
-    /// When it was last written, in nanoseconds since 1970.
+    /// Returns when the file was last written, in nanoseconds since 1970.
     pub(crate) fn written(&self) -> io::Result<u128> {
         let modified = self.file.metadata()?.modified()?;
         Ok(modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos())
@@ -152,12 +152,12 @@ impl Staged {
 }
 
 impl DataDir {
-    /// Files on their way into the object store.
+    /// Holds staged files.
     pub fn staging(&self) -> PathBuf {
         self.root().join("staging")
     }
 
-    /// What is known of uploads into a bucket that are under way.
+    /// Holds the records of running uploads.
     pub fn uploads(&self) -> PathBuf {
         self.root().join("uploads")
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_is_there_after_a_restart() {
+    fn received_bytes_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         let mut staged = Staged::open(&data, "t-1").unwrap();

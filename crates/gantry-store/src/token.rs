@@ -1,4 +1,4 @@
-//! Tokens: 256 random bits as text with a prefix that says whose they are. Only hashes are kept.
+//! Tokens: 256 random bits as text, with a prefix for their kind. Only hashes are stored.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,10 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 const TOKEN_BYTES: usize = 32;
 
-/// Longer texts are no tokens, and are not hashed.
+/// Longer texts cannot be tokens and are not hashed.
 const MAX_TOKEN_CHARS: usize = 128;
 
-/// A token in plain text, to be shown once.
+/// A token in plain text, shown once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PlainToken(String);
 
@@ -22,7 +22,7 @@ impl PlainToken {
         Ok(PlainToken(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// Whether a text is all of a token with this prefix.
+    /// Whether a text is a complete token with this prefix.
     pub(crate) fn is_whole(prefix: &str, text: &str) -> bool {
         let bits = text.strip_prefix(prefix).map(|rest| URL_SAFE_NO_PAD.decode(rest));
         bits.is_some_and(|bits| bits.is_ok_and(|bits| bits.len() == TOKEN_BYTES))
@@ -39,14 +39,14 @@ impl fmt::Debug for PlainToken {
     }
 }
 
-/// The hash of a text that may be a token with this prefix; `None` if it cannot be one.
+/// Hashes a text that may be a token with this prefix. Returns `None` if it cannot be one.
 pub(crate) fn hash(prefix: &str, token: &str) -> Option<blake3::Hash> {
     (token.len() <= MAX_TOKEN_CHARS && token.starts_with(prefix)).then(|| blake3::hash(token.as_bytes()))
 }
 
-/// Whether a kept hash is this one, in constant time.
+/// Compares a stored hash with this one in constant time.
 pub(crate) fn is_same(kept: &[u8], hash: &blake3::Hash) -> bool {
-    // The comparison of `blake3::Hash` does not depend on where the two differ.
+    // `blake3::Hash` compares in constant time.
     blake3::Hash::from_slice(kept).is_ok_and(|kept| kept == *hash)
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_differ_fit_a_header_and_hide_from_logs() {
+    fn tokens_are_unique_header_safe_and_hidden_in_debug_output() {
         let (one, two) = (PlainToken::make("gtn_").unwrap(), PlainToken::make("gtn_").unwrap());
         assert_ne!(one, two);
         assert_eq!(one.expose().len(), 4 + 43);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_a_token_is_hashed() {
+    fn only_possible_tokens_are_hashed() {
         assert!(hash("gtn_", "gtc_abc").is_none());
         assert!(hash("gtn_", &format!("gtn_{}", "a".repeat(200))).is_none());
         let hash = hash("gtn_", "gtn_abc").unwrap();

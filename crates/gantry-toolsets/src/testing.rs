@@ -12,10 +12,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_net::{Client, ClientOptions};
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, DataDir, Depth, KeptResults, Memories, Objects, Secrets};
+use gantry_store::{DataDir, Depth, KeptResults, Memories, Objects, Secrets};
 use gantry_tool::testing::MemoryAudit;
 use gantry_tool::{Call, Gate, GateParts, Masker, Policy, Principal, Registry, SensitivePaths, Surface};
 use serde_json::Value;

@@ -11,7 +11,9 @@ use gantry_protocol::{
     TransferPrepare, TransferPrepared, WireError,
 };
 use gantry_tool::{Approver, Call, Consent, Gate, Registry, Tool, ToolError, ToolScope, Toolset, Touch};
-use gantry_transfer::{Books, BooksFuture, Desk, FileBooks, Landing, Origin, TransferError, Wanted};
+use gantry_transfer::{
+    BackendFuture, FileBackend, PartFile, SourceFile, TransferBackend, TransferError, TransferService, Wanted,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -41,8 +43,8 @@ pub fn transfer_desk(
     node: Option<&str>,
     workspace: PathBuf,
     parts: &PartsFolder,
-) -> Result<Arc<Desk>, FileError> {
-    let books = FileBooks::new(machine.part_records(&parts.root, &parts.owner)?);
+) -> Result<Arc<TransferService>, FileError> {
+    let books = FileBackend::new(machine.part_records(&parts.root, &parts.owner)?);
     let transfers = Arc::new(Transfers { machine: machine.clone(), books });
     let named = |tool: Tool| node.into_iter().fold(tool, |tool, node| tool.on_node(node));
     let offered = gate.registry().view(&ToolScope::default());
@@ -54,12 +56,12 @@ pub fn transfer_desk(
     }
     let prefix = node.map(|node| format!("{node}__")).unwrap_or_default();
     let (gate, is_gateways_own) = (gate.with_tools(registry), node.is_some());
-    Ok(Desk::new(Arc::new(JudgedBooks { gate, transfers, workspace, prefix, is_gateways_own })))
+    Ok(TransferService::new(Arc::new(JudgedBooks { gate, transfers, workspace, prefix, is_gateways_own })))
 }
 
 struct Transfers {
     machine: Arc<Machine>,
-    books: FileBooks,
+    books: FileBackend,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -211,14 +213,18 @@ impl JudgedBooks {
     }
 }
 
-impl Books for JudgedBooks {
-    fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
+impl TransferBackend for JudgedBooks {
+    fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
         let input = json!({"transfer": ask.transfer, "path": ask.path});
         let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };
         Box::pin(self.judged(READ, asking, input))
     }
 
-    fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
+    fn prepare(
+        &self,
+        ask: TransferPrepare,
+        cancel: CancellationToken,
+    ) -> BackendFuture<'_, TransferPrepared> {
         let directory = ask.kind == SentKind::Directory;
         let input = json!({"transfer": ask.transfer, "path": ask.path, "directory": directory,
             "mode": ask.mode, "source": ask.source});
@@ -230,12 +236,12 @@ impl Books for JudgedBooks {
         self.transfers.books.page(transfer)
     }
 
-    fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
-        self.transfers.books.origin(transfer, entry)
+    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
+        self.transfers.books.source_file(transfer, entry)
     }
 
-    fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
-        self.transfers.books.landing(transfer, entry)
+    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
+        self.transfers.books.part_file(transfer, entry)
     }
 
     fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {

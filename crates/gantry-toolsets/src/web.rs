@@ -6,8 +6,9 @@ pub(crate) mod untrusted;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_apis::Apis;
 use gantry_net::{Body, Client, HostPattern, NetError, ReadBody};
-use gantry_store::{Apis, Secrets};
+use gantry_store::Secrets;
 use gantry_tool::{Call, Masker, ToolError};
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How far a sender may go, waited for on a blocking thread.
+//! [`Credit`] is how far a sender may send. Its thread blocks until the receiver grants more.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ impl Credit {
         Credit { state: Mutex::new(State { granted, ended: None }), changed: Condvar::new() }
     }
 
-    /// Waits until more than `offset` may be sent; returns how far.
+    /// Blocks until the credit exceeds `offset`, and returns the credit.
     pub(crate) fn beyond(&self, offset: u64) -> Result<u64, TransferError> {
         let mut state = self.lock();
         loop {
@@ -35,7 +35,7 @@ impl Credit {
         }
     }
 
-    /// Why the stream is over, if it is.
+    /// Returns an error with the reason if the stream has ended.
     pub(crate) fn check(&self) -> Result<(), TransferError> {
         self.lock().ended.as_ref().map_or(Ok(()), |reason| Err(TransferError::Ended(reason.clone())))
     }
@@ -46,7 +46,7 @@ impl Credit {
         self.changed.notify_all();
     }
 
-    /// The first reason stays.
+    /// Ends the stream. Only the first reason is kept.
     pub(crate) fn end(&self, reason: &str) {
         self.lock().ended.get_or_insert_with(|| reason.to_owned());
         self.changed.notify_all();

@@ -1,11 +1,11 @@
-//! What can go wrong with a transfer, sorted by what the gateway does about it.
+//! The errors of a transfer. Their wire codes decide whether the gateway resumes, restarts or fails it.
 
 use std::io::ErrorKind;
 
 use gantry_files::FileError;
 use gantry_protocol::{ErrorCode, WireError};
 
-use crate::books::MAX_ENTRY_BYTES;
+use crate::backend::MAX_ENTRY_BYTES;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
@@ -17,13 +17,13 @@ pub enum TransferError {
     PrefixMismatch,
     #[error("what arrived is not what was sent: {0}")]
     NotWhole(String),
-    /// The other end gave up, or the way there is cut.
+    /// The other end aborted the stream, or the connection was lost.
     #[error("the stream ended early: {0}")]
     Ended(String),
-    #[error("the other end broke the rules of streams: {0}")]
+    #[error("the other end violated the stream protocol: {0}")]
     Violation(String),
-    /// Nobody honest says so: it is never tried again.
-    #[error("{0:?} is no path below a directory")]
+    /// Only a malicious or broken peer sends such a path, so it is never retried.
+    #[error("{0:?} is not a path below a directory")]
     BadEntry(String),
     #[error("its path is too long: {0} bytes, at most {MAX_ENTRY_BYTES}")]
     EntryTooLong(usize),
@@ -38,8 +38,8 @@ pub enum TransferError {
 }
 
 impl TransferError {
-    /// `unavailable` and `not_found`: try again from what is there; `prefix_mismatch` and `conflict`: begin anew;
-    /// `invalid_input`: the place cannot have that name, and never will.
+    /// Converts to a wire error. The code decides what the gateway does: `unavailable` and `not_found` resume,
+    /// `prefix_mismatch` and `conflict` restart from the first byte, `invalid_input` fails for good.
     pub fn to_wire(&self) -> WireError {
         let code = match self {
             TransferError::File(FileError::Closed { .. } | FileError::Sensitive { .. }) => ErrorCode::Denied,
@@ -61,7 +61,7 @@ impl TransferError {
     }
 }
 
-/// The system cannot have such a name there: too long, or of characters that it does not take.
+/// Whether the file system rejects the name itself: too long, or with invalid characters.
 fn is_about_a_name(error: &FileError) -> bool {
     match error {
         FileError::PathTooLong { .. } | FileError::NulInPath { .. } => true,

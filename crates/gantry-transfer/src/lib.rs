@@ -1,19 +1,20 @@
-//! Both ends of a file transfer, without any idea of links: what is opened, what has come, streams with credit.
+//! Both ends of a file transfer, independent of connections: open sources, part files, streams with credit.
 //!
-//! A [`Desk`] answers the requests of a transfer and takes its frames; what stands behind it, files or objects, are
-//! [`Books`]. [`FileBooks`] are those of files. A node, the gateway's own machine and its storage all sit behind a desk.
+//! A [`TransferService`] answers the requests of a transfer and takes its frames. Its [`TransferBackend`] reads and
+//! writes files or objects; [`FileBackend`] works on files. A node, the gateway's own machine and its storage
+//! each have one service.
 
-mod books;
+mod backend;
 mod credit;
-mod desk;
 mod error;
-mod file_books;
+mod file_backend;
 mod receiving;
 mod sending;
+mod service;
 mod streams;
 
-pub use books::{Books, BooksFuture, Landing, MAX_ENTRY_BYTES, Origin, check_entry};
-pub use desk::{Ask, Desk};
+pub use backend::{BackendFuture, MAX_ENTRY_BYTES, PartFile, SourceFile, TransferBackend, check_entry};
 pub use error::TransferError;
-pub use file_books::{Beneath, FileBooks, Wanted, part_name};
+pub use file_backend::{Beneath, FileBackend, Wanted, part_name};
+pub use service::{Ask, TransferService};
 pub use streams::{FrameFuture, FrameOut, Gone};

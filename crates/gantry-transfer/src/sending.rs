@@ -1,30 +1,30 @@
-//! Sends one file over a stream: on a blocking thread, block by block, no further than the receiver has granted.
+//! Sends one file over a stream, on a blocking thread, block by block, as far as the receiver has granted credit.
 
 use std::sync::Arc;
 
 use gantry_protocol::{MAX_PAYLOAD_BYTES, StreamFrame, TransferDone, TransferSend};
 use tokio::runtime::Handle;
 
-use crate::books::Origin;
+use crate::backend::SourceFile;
 use crate::credit::Credit;
 use crate::error::TransferError;
 use crate::streams::FrameOut;
 
-/// Blocks until everything is sent, or cannot be. A receiver that waits hears why.
+/// Blocks until the file is sent, or failed. A failure aborts the stream with the reason.
 pub(crate) fn run(
     order: &TransferSend,
-    origin: Result<Box<dyn Origin>, TransferError>,
+    source: Result<Box<dyn SourceFile>, TransferError>,
     credit: &Credit,
     out: &Arc<dyn FrameOut>,
     runtime: &Handle,
 ) -> Result<TransferDone, TransferError> {
-    let sent = origin.and_then(|origin| {
+    let sent = source.and_then(|source| {
         let send = |frame| {
             runtime
                 .block_on(out.send(frame))
                 .map_err(|_| TransferError::Ended("the connection was lost".into()))
         };
-        send_all(order, origin, credit, send)
+        send_all(order, source, credit, send)
     });
     if let Err(err) = &sent {
         let _ = runtime.block_on(out.send(StreamFrame::abort(order.stream, &err.to_string())));
@@ -34,24 +34,24 @@ pub(crate) fn run(
 
 fn send_all(
     order: &TransferSend,
-    mut origin: Box<dyn Origin>,
+    mut source: Box<dyn SourceFile>,
     credit: &Credit,
     send: impl Fn(StreamFrame) -> Result<(), TransferError>,
 ) -> Result<TransferDone, TransferError> {
-    let size = origin.size();
-    let mut hasher = hash_prefix(&mut *origin, order, credit)?;
+    let size = source.size();
+    let mut hasher = hash_prefix(&mut *source, order, credit)?;
     let mut offset = order.from;
     while offset < size {
         let granted = credit.beyond(offset)?;
         let most = usize::try_from(granted.min(size) - offset).unwrap_or(MAX_PAYLOAD_BYTES);
         let frame =
-            StreamFrame::data_with(order.stream, offset, most, |block| origin.read_at(offset, block))?;
+            StreamFrame::data_with(order.stream, offset, most, |block| source.read_at(offset, block))?;
         let Some(frame) = frame else { break };
         hasher.update(frame.payload());
         offset += frame.payload().len() as u64;
         send(frame)?;
     }
-    origin.check_unchanged()?;
+    source.check_unchanged()?;
     if offset != size {
         return Err(TransferError::Changed(format!("it has {offset} bytes instead of {size}")));
     }
@@ -60,9 +60,9 @@ fn send_all(
     Ok(TransferDone { bytes: size, hash: hash.to_hex().to_string() })
 }
 
-/// Hashes what the receiver has already, and makes sure that it is the same here.
+/// Hashes the bytes that the receiver already has, and checks that the source begins with them.
 fn hash_prefix(
-    origin: &mut dyn Origin,
+    source: &mut dyn SourceFile,
     order: &TransferSend,
     credit: &Credit,
 ) -> Result<blake3::Hasher, TransferError> {
@@ -70,7 +70,7 @@ fn hash_prefix(
     if order.from == 0 {
         return Ok(hasher);
     }
-    if order.from > origin.size() {
+    if order.from > source.size() {
         return Err(TransferError::PrefixMismatch);
     }
     let mut block = vec![0; MAX_PAYLOAD_BYTES];
@@ -78,7 +78,7 @@ fn hash_prefix(
     while offset < order.from {
         credit.check()?;
         let wanted = usize::try_from(order.from - offset).unwrap_or(MAX_PAYLOAD_BYTES).min(MAX_PAYLOAD_BYTES);
-        let read = origin.read_at(offset, &mut block[..wanted])?;
+        let read = source.read_at(offset, &mut block[..wanted])?;
         if read < wanted {
             return Err(TransferError::PrefixMismatch);
         }

@@ -1,4 +1,4 @@
-//! The streams that are open at one desk, and the way out for their frames.
+//! The open streams of one service, and [`FrameOut`], the way their frames leave.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,28 +12,28 @@ use tokio::sync::mpsc;
 use crate::credit::Credit;
 use crate::error::TransferError;
 
-/// Frames that may wait at one receiver. A sender of full ones stays far below; one of crumbs is turned away.
+/// How many frames may wait at one receiver. Full frames never reach this; a sender of tiny frames is aborted.
 const MAX_WAITING_FRAMES: usize = 256;
 
-/// Streams that one desk has open at once, in each direction.
+/// How many streams one service may have open in each direction.
 const MAX_STREAMS: usize = 256;
 
-/// The way out is closed.
+/// The connection for frames is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gone;
 
 pub type FrameFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send + 'a>>;
 
-/// Where a desk's frames go.
+/// Sends the frames of a service.
 pub trait FrameOut: Send + Sync + 'static {
-    /// Sends a frame; waits while there is no room.
+    /// Sends a frame, and waits while the queue is full.
     fn send(&self, frame: StreamFrame) -> FrameFuture<'_>;
 
-    /// Returns when nothing can be sent any more.
+    /// Returns when no more frames can be sent.
     fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Numbers name one stream in each direction: a machine may send to itself.
+/// The open streams by number. A number names one stream per direction, because a machine may send to itself.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     sending: Mutex<HashMap<u32, Arc<Credit>>>,
@@ -46,10 +46,10 @@ struct Incoming {
     shared: Arc<Shared>,
 }
 
-/// What a receiver's thread and its desk both know.
+/// State shared between a receiver's thread and its service.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Bytes before this offset may come.
+    /// The sender may send bytes before this offset.
     pub(crate) granted: AtomicU64,
     ended: Mutex<Option<String>>,
 }
@@ -92,12 +92,12 @@ impl Streams {
         Ok((ReceivingEntry { streams: self, stream, shared }, waiting))
     }
 
-    /// Takes a frame that came. Returns what to send back: an abort, when it cannot be taken.
+    /// Takes an incoming frame. Returns an abort to send back if the frame is rejected.
     pub(crate) fn take(&self, frame: StreamFrame) -> Option<StreamFrame> {
         let stream = frame.stream();
         match frame.kind() {
             StreamKind::Credit => {
-                // One that comes after everything was sent is no mistake: an abort would end what has just arrived.
+                // Credit after the last frame is valid. An abort would end a file that has just arrived.
                 if let Some(credit) = lock(&self.sending).get(&stream) {
                     credit.grant(frame.offset());
                 }
@@ -105,7 +105,7 @@ impl Streams {
             StreamKind::Abort => self.end(stream, &frame.reason()),
             StreamKind::Data | StreamKind::End => {
                 let Some(incoming) = lock(&self.receiving).get(&stream).cloned() else {
-                    return Some(no_such(stream));
+                    return Some(unknown_stream(stream));
                 };
                 let end = frame.offset().saturating_add(match frame.kind() {
                     StreamKind::Data => frame.payload().len() as u64,
@@ -127,27 +127,27 @@ impl Streams {
         None
     }
 
-    /// Ends a stream in both directions; whoever works on it hears the reason.
+    /// Ends a stream in both directions. Its threads get the reason.
     pub(crate) fn end(&self, stream: u32, reason: &str) {
         if let Some(credit) = lock(&self.sending).remove(&stream) {
             credit.end(reason);
         }
-        // With its last sender the channel is closed, which wakes the receiver.
+        // Dropping the last sender closes the channel, which wakes the receiver.
         if let Some(incoming) = lock(&self.receiving).remove(&stream) {
             incoming.shared.end(reason);
         }
     }
 }
 
-fn no_such(stream: u32) -> StreamFrame {
-    StreamFrame::abort(stream, "there is no such stream here")
+fn unknown_stream(stream: u32) -> StreamFrame {
+    StreamFrame::abort(stream, "unknown stream")
 }
 
 fn lock<T>(table: &Mutex<HashMap<u32, T>>) -> MutexGuard<'_, HashMap<u32, T>> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream that is being sent; over when dropped.
+/// A stream that is being sent. Dropping it ends the stream.
 pub(crate) struct SendingEntry<'a> {
     streams: &'a Streams,
     stream: u32,
@@ -157,11 +157,11 @@ pub(crate) struct SendingEntry<'a> {
 impl Drop for SendingEntry<'_> {
     fn drop(&mut self) {
         lock(&self.streams.sending).remove(&self.stream);
-        self.credit.end("the sender was called off");
+        self.credit.end("the sender was cancelled");
     }
 }
 
-/// A stream that is being received; over when dropped.
+/// A stream that is being received. Dropping it ends the stream.
 pub(crate) struct ReceivingEntry<'a> {
     streams: &'a Streams,
     stream: u32,
@@ -177,6 +177,6 @@ impl ReceivingEntry<'_> {
 
 impl Drop for ReceivingEntry<'_> {
     fn drop(&mut self) {
-        self.end("the receiver was called off");
+        self.end("the receiver was cancelled");
     }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
+use gantry_apis::Apis;
 use gantry_files::{Files, FilesOptions};
 use gantry_mcp::client::Servers;
 use gantry_process::{Processes, ProcessesOptions};
-use gantry_store::{Apis, AuditLimits, AuditLog, DataDir, KeptResults, Memories, Objects};
+use gantry_store::{AuditLimits, AuditLog, DataDir, KeptResults, Memories, Objects};
 use gantry_tool::{
     AuditError, AuditRecord, AuditSink, Call, Durability, Gate, GateParts, Masker, Policy, Principal,
     Registry, SensitivePaths, Surface, Tool, nearest,

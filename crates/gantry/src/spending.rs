@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_agent::Asker;
 use gantry_model::{Budgets, Model, Money, OverBudget, Request, Spent, most_it_costs};
-use gantry_store::{BELOW, Database, DatabaseError};
+use gantry_store::{ACCOUNT_SEPARATOR, Database, DatabaseError};
 use jiff::tz::TimeZone;
 
 pub(crate) struct Spending {
@@ -175,7 +175,7 @@ fn affordable(
 
 /// Whether what is spent on one account is spent on the other, too.
 fn is_beneath(account: &str, other: &str) -> bool {
-    account.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW))
+    account.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(ACCOUNT_SEPARATOR))
 }
 
 impl Drop for Allowed {

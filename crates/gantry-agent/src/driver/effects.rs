@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gantry_model::{Block, Reply, Request, StreamEvent};
-use gantry_store::{BELOW, DatabaseError};
+use gantry_store::{ACCOUNT_SEPARATOR, DatabaseError};
 use gantry_tool::{
     Answer as ToolAnswer, Approval, Approver, Autonomy, Call, Consent, Label, Outcome, Principal,
     ProgressSink, Refusal, RefusalCode, Reply as ToolReply, Surface, UserAnswers, UserAsker, UserQuestion,
@@ -136,7 +136,7 @@ impl Driver {
     /// On whose account a request is.
     pub(super) fn asker(&self, run: &str) -> Asker {
         let Payer { account, budgets } = self.payer(run);
-        let run = account.split(BELOW).next().unwrap_or_default().to_owned();
+        let run = account.split(ACCOUNT_SEPARATOR).next().unwrap_or_default().to_owned();
         Asker { agent: self.key.agent.clone(), run, account, budgets }
     }
 

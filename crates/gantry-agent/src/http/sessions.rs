@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_domain::http::{Named, Share, Taken, json_response, problem, read_body, refusal_response};
+use gantry_domain::http::{Named, Reservation, Taken, json_response, problem, read_body, refusal_response};
 use gantry_domain::{Identity, RequestContext};
 use gantry_tool::Refusal;
 use serde::Deserialize;
@@ -151,7 +151,7 @@ pub(super) async fn parsed<T: DeserializeOwned>(
     context: &RequestContext,
     identity: &Identity,
     request: Request,
-) -> Result<(T, HeaderMap, Option<Share>), Box<Response>> {
+) -> Result<(T, HeaderMap, Option<Reservation>), Box<Response>> {
     let (parts, body) = request.into_parts();
     let Taken { bytes, share } = read_body(&context.quota.of(identity), body).await?;
     let params = serde_json::from_slice(&bytes).map_err(|err| {

@@ -11,7 +11,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use gantry_link::{Account, FREE_BYTES, Share, WEIGHT};
+use gantry_link::{Account, FREE_BYTES, MEMORY_FACTOR, Reservation};
 use gantry_protocol::{MAX_VALUES, VALUE_BYTES, count_values};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
@@ -33,7 +33,7 @@ const PIECE: usize = 64 << 10;
 /// What was sent, and the room that it takes.
 pub struct Taken {
     pub bytes: Bytes,
-    pub share: Option<Share>,
+    pub share: Option<Reservation>,
 }
 
 pub async fn read_body(account: &Account, body: Body) -> Result<Taken, Box<Response>> {
@@ -81,17 +81,25 @@ async fn collect(account: &Account, mut body: Body) -> Result<Taken, Box<Respons
 }
 
 /// Sees to it that the share is enough for a body of this length.
-async fn make_room(account: &Account, share: &mut Option<Share>, length: usize) -> Result<(), Box<Response>> {
-    grow(account, share, length.saturating_sub(FREE_BYTES) * WEIGHT).await
+async fn make_room(
+    account: &Account,
+    share: &mut Option<Reservation>,
+    length: usize,
+) -> Result<(), Box<Response>> {
+    grow(account, share, length.saturating_sub(FREE_BYTES) * MEMORY_FACTOR).await
 }
 
-async fn grow(account: &Account, share: &mut Option<Share>, wanted: usize) -> Result<(), Box<Response>> {
-    let more = wanted.saturating_sub(share.as_ref().map_or(0, Share::bytes));
+async fn grow(
+    account: &Account,
+    share: &mut Option<Reservation>,
+    wanted: usize,
+) -> Result<(), Box<Response>> {
+    let more = wanted.saturating_sub(share.as_ref().map_or(0, Reservation::bytes));
     if more == 0 {
         return Ok(());
     }
     let message = "there is no room for a large body now";
-    account.take(more).await.ok_or_else(|| Box::new(no_room(message)))?.add_to(share);
+    account.reserve(more).await.ok_or_else(|| Box::new(no_room(message)))?.add_to(share);
     Ok(())
 }
 
@@ -116,10 +124,10 @@ pub struct AfterRun;
 pub fn held(account: &Account, response: Response) -> Response {
     let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
     match length {
-        Some(length) if length > FREE_BYTES => match account.try_take(length) {
+        Some(length) if length > FREE_BYTES => match account.try_reserve(length) {
             Some(share) => response.map(|body| Body::new(Held { body, piece: Bytes::new(), share })),
             None => {
-                let message = "the request was worked on, but there is no room for its answer now";
+                let message = "the request was processed, but there is no room for its answer now";
                 match response.extensions().get::<AfterRun>() {
                     Some(AfterRun) => problem(StatusCode::UNPROCESSABLE_ENTITY, "unavailable", message, None),
                     None => no_room(message),
@@ -135,7 +143,7 @@ struct Held {
     /// What came of the body and was not handed on yet.
     piece: Bytes,
     #[expect(dead_code, reason = "it is there to be dropped")]
-    share: Share,
+    share: Reservation,
 }
 
 impl HttpBody for Held {

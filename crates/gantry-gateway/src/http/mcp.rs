@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use gantry_domain::Identity;
 use gantry_domain::http::{Taken, read_body, refusal_response};
-use gantry_link::Share;
+use gantry_link::Reservation;
 use gantry_mcp::{
     Asked, Backend, HttpService, HttpSessions, McpServer, Names, Purpose, Selection, Shown, Who, http_service,
 };
@@ -78,7 +78,7 @@ impl Mcp {
 
     /// Opens a session. It runs to its end even if the client hangs up, so that every session the
     /// SDK opens is counted.
-    async fn open(self: Arc<Self>, owner: String, asked: Asking, share: Option<Share>) -> Opened {
+    async fn open(self: Arc<Self>, owner: String, asked: Asking, share: Option<Reservation>) -> Opened {
         let response = self.service.handle(asked).await;
         let admitted = self.admitted(&owner, response).await;
         drop(share);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::{Link, LinkError, aside};
+use gantry_link::{Link, LinkError, offload_if_large};
 use gantry_protocol::{CallResult, ErrorCode, MAX_FRAME_BYTES, WireError, method, node_call_text};
 use gantry_tool::{Call, Refusal, RefusalCode, Reply, ToolError, remote_reply};
 use serde_json::Value;
@@ -72,7 +72,7 @@ impl Nodes {
                 Err(error) if error.code == ErrorCode::Cancelled => Err(given_up(call)),
                 Err(error) if is_own_fault(error.code) => Err(failed(node, &error)),
                 Err(error) => Err(ToolError::Refused(refused_there(node, error))),
-                Ok(result) => aside(result.get().len(), || {
+                Ok(result) => offload_if_large(result.get().len(), || {
                     serde_json::from_str::<CallResult<Value>>(result.get())
                         .map_err(|err| err.to_string())
                         .and_then(|result| remote_reply(result, call))

@@ -8,7 +8,7 @@ use gantry_link::Link;
 use gantry_protocol::{RawJson, TransferOver, TransferParts, method, raw};
 use gantry_store::{Database, TransferState};
 use gantry_toolsets::Endpoint;
-use gantry_transfer::{Ask, Desk};
+use gantry_transfer::{Ask, TransferService};
 use tokio_util::sync::CancellationToken;
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// A place where parts may lie.
 pub(crate) enum End {
     Node { id: String, link: Link },
-    Desk(Arc<Desk>),
+    Desk(Arc<TransferService>),
 }
 
 /// Asks which transfers an end has parts of, and has those removed that are over, or were never heard of. What is not answered is

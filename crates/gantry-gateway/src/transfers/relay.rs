@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_link::Link;
 use gantry_protocol::{MAX_UNACKNOWLEDGED_BYTES, StreamFrame, StreamKind};
-use gantry_transfer::{Desk, FrameFuture, FrameOut};
+use gantry_transfer::{FrameFuture, FrameOut, TransferService};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use super::meter::Meter;
 #[derive(Clone)]
 pub(crate) enum Port {
     Link(Link),
-    Desk(Arc<Desk>),
+    Desk(Arc<TransferService>),
 }
 
 impl PartialEq for Port {
@@ -264,7 +264,7 @@ impl Drop for Opened {
 /// The way out of one of the gateway's own desks.
 pub(crate) struct DeskOut {
     pub(crate) relay: Arc<Relay>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<TransferService>,
 }
 
 impl FrameOut for DeskOut {
@@ -286,8 +286,12 @@ mod tests {
     use crate::transfers::meter::Meters;
     use crate::transfers::storage::StorageBooks;
 
-    fn desk(data: &DataDir) -> Arc<Desk> {
-        Desk::new(Arc::new(StorageBooks::new(Objects::folder(data), data.clone(), Meters::default())))
+    fn desk(data: &DataDir) -> Arc<TransferService> {
+        TransferService::new(Arc::new(StorageBooks::new(
+            Objects::folder(data),
+            data.clone(),
+            Meters::default(),
+        )))
     }
 
     fn data(stream: u32, offset: u64, length: usize) -> StreamFrame {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gantry_link::{Link, LinkError};
 use gantry_protocol::{ErrorCode, WireError, method, raw};
 use gantry_toolsets::{Endpoint, LOCAL_NODE};
-use gantry_transfer::{Ask, Desk, FrameOut};
+use gantry_transfer::{Ask, FrameOut, TransferService};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -74,14 +74,14 @@ pub(crate) struct Session {
 
 enum Via {
     Node { name: String, control: Link, bulk: Link },
-    Desk { desk: Arc<Desk>, relay: Arc<Relay> },
+    Desk { desk: Arc<TransferService>, relay: Arc<Relay> },
 }
 
 /// The gateway's own ends.
 #[derive(Clone)]
 pub(crate) struct OwnDesks {
-    pub(crate) storage: Arc<Desk>,
-    pub(crate) local: Option<Arc<Desk>>,
+    pub(crate) storage: Arc<TransferService>,
+    pub(crate) local: Option<Arc<TransferService>>,
 }
 
 impl Session {

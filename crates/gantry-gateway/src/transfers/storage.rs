@@ -13,7 +13,9 @@ use gantry_protocol::{
 use gantry_store::{DataDir, Depth, ObjectError, ObjectReader, Objects, Staged, content_type};
 use gantry_tool::{Call, ToolError};
 use gantry_toolsets::{StoredTree, WorkspacePath};
-use gantry_transfer::{Books, BooksFuture, Landing, Origin, TransferError, check_entry, part_name};
+use gantry_transfer::{
+    BackendFuture, PartFile, SourceFile, TransferBackend, TransferError, check_entry, part_name,
+};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -171,12 +173,16 @@ impl StorageBooks {
     }
 }
 
-impl Books for StorageBooks {
-    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
+impl TransferBackend for StorageBooks {
+    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
         Box::pin(self.open_source(ask))
     }
 
-    fn prepare(&self, ask: TransferPrepare, _cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
+    fn prepare(
+        &self,
+        ask: TransferPrepare,
+        _cancel: CancellationToken,
+    ) -> BackendFuture<'_, TransferPrepared> {
         Box::pin(self.prepare_destination(ask))
     }
 
@@ -196,7 +202,7 @@ impl Books for StorageBooks {
         Ok(ManifestPage { entries, last })
     }
 
-    fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
+    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
         let source = lock(&self.sources).get(transfer).cloned().ok_or_else(|| unknown(transfer))?;
         let (key, size, etag) = match (source, entry) {
             (StoredSource::Object { key, size, etag }, None) => (key, size, etag),
@@ -215,7 +221,7 @@ impl Books for StorageBooks {
         Ok(Box::new(StoredOrigin { objects: self.objects.clone(), key, size, etag, reading: None }))
     }
 
-    fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
+    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
         let key = self.key(transfer, entry)?;
         let staged = self.open_staged(&part_name(transfer, entry))?;
         let meter = self.meters.find(transfer);
@@ -278,7 +284,7 @@ struct Reading {
     offset: u64,
 }
 
-impl Origin for StoredOrigin {
+impl SourceFile for StoredOrigin {
     fn size(&self) -> u64 {
         self.size
     }
@@ -322,7 +328,7 @@ struct StagedLanding {
     meter: Option<Arc<Meter>>,
 }
 
-impl Landing for StagedLanding {
+impl PartFile for StagedLanding {
     fn length(&self) -> u64 {
         self.staged.length()
     }

@@ -74,7 +74,7 @@ async fn attend(gateway: Arc<Gateway>, link: Link, identity: Identity, following
     // The gateway is stopping, and calls have had their time; those that come now are turned away.
     let ending = async {
         gateway.auth.ending_of_call(&identity).cancelled_owned().await;
-        link.call_off();
+        link.cancel_requests();
         std::future::pending::<()>().await
     };
     tokio::join!(telling, changes, expiring, ending);

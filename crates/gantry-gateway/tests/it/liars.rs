@@ -175,7 +175,7 @@ async fn a_name_that_leaves_the_directory_ends_the_transfer_and_is_told_to_nobod
             for destination in ["b:copy", "gsv:copy"] {
                 let said = soon(fleet.transfer("a:tree", destination)).await.unwrap_err().to_string();
                 assert!(said.starts_with("on the node \"a\": the source breaks the rules"), "{said}");
-                assert!(said.contains(&format!("{bad:?} is no path below a directory")), "{said}");
+                assert!(said.contains(&format!("{bad:?} is not a path below a directory")), "{said}");
             }
             tokio::time::sleep(QUIET).await;
             assert_eq!(times(&asked, method::TRANSFER_PREPARE), 1, "{bad:?}");

@@ -120,6 +120,6 @@ async fn what_is_only_named_like_a_part_is_sent() {
     std::os::unix::fs::symlink(&part, records.join("t-1")).unwrap();
     let done = fleet.transfer("a:tree", "b:copy").await.unwrap();
     assert_eq!(done.files, Some(2));
-    assert_eq!(done.skipped, [".gantry-t-1.part: it is the part of a file that is still coming"]);
+    assert_eq!(done.skipped, [".gantry-t-1.part: it is a part file of a running transfer"]);
     assert_eq!(fleet.names("b"), ["copy", "copy/.gantry-x.part", "copy/file"]);
 }

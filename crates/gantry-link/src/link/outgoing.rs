@@ -1,7 +1,8 @@
-//! What waits to be written to a peer: bounded in frames, and in bytes for all that can wait. Beyond a small part it is paid
-//! for with room that all connections share.
+//! The queue of frames to a peer. It is bounded in frames and, for senders that can wait, in bytes. Beyond
+//! [`FREE_BYTES`] frames need a reservation from the memory quota that all connections share.
 //!
-//! What cannot wait is small, or a piece of a stream, of which the receiver's credit allows only so many.
+//! Senders that cannot wait bypass the byte limit. Their frames are small, or stream frames that the receiver's
+//! credit limits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,56 +15,56 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use tokio_websockets::Message;
 
 use super::LinkOptions;
-use crate::pool::{Account, FREE_BYTES, Share};
+use crate::pool::{Account, FREE_BYTES, Reservation};
 
-/// How often somebody who can wait looks for room.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a sender that can wait retries its reservation.
+const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// The queue of frames, which the link's task takes out and writes.
+/// The queue. Senders push frames, and the link's task pops and writes them.
 pub(super) struct Outgoing {
     queue: Mutex<VecDeque<Queued>>,
-    /// The link's task.
+    /// Wakes the link's task.
     writer: AtomicWaker,
     /// A permit for each frame that may still be queued.
     slots: Semaphore,
     /// A permit for each byte that may still be queued.
     room: Semaphore,
     budget: u32,
-    /// Bytes of frames that wait, also of those that wait for a place in the queue.
+    /// The bytes of queued frames and of frames that wait for a place in the queue.
     held: AtomicUsize,
     account: Option<Account>,
 }
 
-/// A frame, and how much of the budget it holds until it is written.
+/// A frame with what it holds of the limits until it is written.
 pub(super) struct Queued {
     pub(super) message: Message,
     cost: Cost,
 }
 
-/// What [`Outgoing::written`] has to hear once a frame is written.
+/// What [`Outgoing::written`] releases once a frame is written.
 #[derive(Default)]
 pub(super) struct Cost {
     bytes: u32,
     held: usize,
-    _share: Option<Share>,
+    _reservation: Option<Reservation>,
 }
 
 impl Cost {
-    /// Whether the frame is too large to be forgotten before the peer has taken it.
+    /// Whether the frame must count against the limits until the socket is flushed.
     pub(super) fn is_large(&self) -> bool {
         self.held > FREE_BYTES
     }
 }
 
-/// A frame that may wait, which it has the room for.
+/// The right of one frame to wait in memory.
 pub(super) struct Admitted<'a> {
     outgoing: &'a Outgoing,
     held: usize,
-    share: Option<Share>,
+    reservation: Option<Reservation>,
 }
 
-/// A place for one frame.
-pub(super) struct Room<'a> {
+/// A reserved place in the queue for one frame.
+pub(super) struct Slot<'a> {
     slot: SemaphorePermit<'a>,
     bytes: SemaphorePermit<'a>,
     admitted: Admitted<'a>,
@@ -83,43 +84,43 @@ impl Outgoing {
         }
     }
 
-    /// Whether a frame of this length may wait to be written. `None` when there is no room to keep it in.
+    /// Admits a frame of this length to wait. Returns `None` when the memory quota is exhausted.
     pub(super) fn admit(&self, length: usize) -> Option<Admitted<'_>> {
         let waiting = self.held.fetch_add(length, Ordering::Relaxed);
-        let mut admitted = Admitted { outgoing: self, held: length, share: None };
+        let mut admitted = Admitted { outgoing: self, held: length, reservation: None };
         if let Some(account) = &self.account
             && waiting + length > FREE_BYTES
         {
-            admitted.share = Some(account.try_take(length)?);
+            admitted.reservation = Some(account.try_reserve(length)?);
         }
         Some(admitted)
     }
 
-    /// For what is small, and said in place of what would not have been.
+    /// Admits a short error that replaces an answer for which the quota was exhausted.
     pub(super) fn admit_small(&self, length: usize) -> Admitted<'_> {
         self.held.fetch_add(length, Ordering::Relaxed);
-        Admitted { outgoing: self, held: length, share: None }
+        Admitted { outgoing: self, held: length, reservation: None }
     }
 
-    /// As [`Outgoing::admit`], for what can wait as long as it takes.
-    pub(super) async fn admit_in_time(&self, length: usize) -> Admitted<'_> {
+    /// Like [`Outgoing::admit`], and waits until the quota allows it.
+    pub(super) async fn wait_to_admit(&self, length: usize) -> Admitted<'_> {
         loop {
             match self.admit(length) {
                 Some(admitted) => return admitted,
-                None => tokio::time::sleep(LOOK_AGAIN).await,
+                None => tokio::time::sleep(RETRY_EVERY).await,
             }
         }
     }
 
-    /// Waits until a frame may be queued. One that is longer than the budget has to itself what there is.
-    /// `None` when nothing is written any more.
-    pub(super) async fn reserve<'a>(&'a self, admitted: Admitted<'a>) -> Option<Room<'a>> {
+    /// Waits for a place in the queue. A frame longer than the budget waits until it has all of the budget.
+    /// Returns `None` when the queue is closed.
+    pub(super) async fn reserve<'a>(&'a self, admitted: Admitted<'a>) -> Option<Slot<'a>> {
         let bytes = u32::try_from(admitted.held).unwrap_or(u32::MAX).min(self.budget);
         let bytes = permits(&self.room, bytes).await?;
-        Some(Room { slot: permits(&self.slots, 1).await?, bytes, admitted })
+        Some(Slot { slot: permits(&self.slots, 1).await?, bytes, admitted })
     }
 
-    /// Without waiting, and outside the budget.
+    /// Queues a frame without waiting and outside the byte budget.
     pub(super) fn try_send(&self, message: Message) -> Result<(), Unsent> {
         match self.slots.try_acquire() {
             Ok(slot) => slot.forget(),
@@ -131,32 +132,33 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Who is to be woken. Told before the queue is looked at: what comes after that wakes.
-    pub(super) fn is_written_by(&self, writer: &Waker) {
+    /// Registers the task to wake. The task must do this before it checks the queue, so that later frames
+    /// wake it.
+    pub(super) fn register_writer(&self, writer: &Waker) {
         self.writer.register(writer);
     }
 
-    /// The link's task has to look at something.
+    /// Wakes the link's task.
     pub(super) fn wake(&self) {
         self.writer.wake();
     }
 
     fn push(&self, queued: Queued) {
         let mut queue = self.queue();
-        // Nothing is written any more: who had room before that keeps nothing here either.
+        // A sender that got its place before the queue was closed must not leave a frame in it.
         if !self.slots.is_closed() {
             queue.push_back(queued);
         }
     }
 
-    /// The next frame to be written.
+    /// Removes the next frame.
     pub(super) fn pop(&self) -> Option<Queued> {
         let queued = self.queue().pop_front()?;
         self.slots.add_permits(1);
         Some(queued)
     }
 
-    /// Nothing more is taken in. Returns what was there.
+    /// Closes the queue and returns the frames in it.
     pub(super) fn close(&self) -> VecDeque<Queued> {
         let mut queue = self.queue();
         self.slots.close();
@@ -168,7 +170,7 @@ impl Outgoing {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame that was queued is written.
+    /// Releases what a written frame held.
     pub(super) fn written(&self, cost: Cost) {
         self.room.add_permits(usize::try_from(cost.bytes).unwrap_or(0));
         self.held.fetch_sub(cost.held, Ordering::Relaxed);
@@ -186,21 +188,23 @@ impl Drop for Admitted<'_> {
     }
 }
 
-impl Room<'_> {
+impl Slot<'_> {
     pub(super) fn send(self, message: Message) {
         let outgoing = self.admitted.outgoing;
-        self.send_in_turn(message);
+        self.send_without_wake(message);
         outgoing.wake();
     }
 
-    /// As [`Room::send`], within a turn of the link's task that ends with writing.
-    pub(super) fn send_in_turn(mut self, message: Message) {
+    /// Like [`Slot::send`], without waking the task: only for the task itself, which writes before it sleeps.
+    pub(super) fn send_without_wake(mut self, message: Message) {
         let bytes = u32::try_from(self.bytes.num_permits()).unwrap_or(u32::MAX);
         self.bytes.forget();
         self.slot.forget();
         let held = std::mem::take(&mut self.admitted.held);
-        let share = self.admitted.share.take();
-        self.admitted.outgoing.push(Queued { message, cost: Cost { bytes, held, _share: share } });
+        let reservation = self.admitted.reservation.take();
+        self.admitted
+            .outgoing
+            .push(Queued { message, cost: Cost { bytes, held, _reservation: reservation } });
     }
 }
 
@@ -210,7 +214,8 @@ impl Queued {
     }
 }
 
-/// `None` when the semaphore is closed. Nearly always there is room, and nothing to wait for.
+/// Acquires permits, or returns `None` when the semaphore is closed. Tries without waiting first, because
+/// permits are nearly always free.
 async fn permits(semaphore: &Semaphore, count: u32) -> Option<SemaphorePermit<'_>> {
     match semaphore.try_acquire_many(count) {
         Ok(permits) => Some(permits),

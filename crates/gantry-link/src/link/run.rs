@@ -1,4 +1,4 @@
-//! The one task of a link: reads, works on what was asked, writes, and comes to an end.
+//! The task of a link: it reads frames, polls the peer's requests, writes frames, and closes the connection.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
@@ -21,56 +21,56 @@ use tokio_websockets::{CloseCode, Message};
 
 use super::outgoing::{Cost, Queued};
 use super::{Link, sendable};
-use crate::aside::aside;
 use crate::handshake::close_reason;
-use crate::pool::{FREE_BYTES, Share};
+use crate::offload::offload_if_large;
+use crate::pool::{FREE_BYTES, Reservation};
 use crate::serve::{Event, Request, Service};
 use crate::socket::Socket;
 
-/// Frames that are no frames end the link after this many.
+/// The link is closed after more malformed frames than this.
 const MAX_BAD_FRAMES: u32 = 64;
 
-/// Values of messages up to this length are not counted.
-const SHORT: usize = 1024;
+/// Values in messages up to this length are not counted.
+const SHORT_MESSAGE: usize = 1024;
 
-/// Answers to pings that may wait in the socket, which takes any number of them, before the peer has to read.
+/// How many pongs may be unflushed before the task stops reading. The socket itself has no limit.
 const MAX_PONGS: u32 = 64;
 
-/// How long a link works on what can be answered at once before others have their turn.
-const TURN: Duration = Duration::from_millis(2);
+/// How long one poll may spend on requests that finish at once before it yields to other tasks.
+const MAX_POLL_TIME: Duration = Duration::from_millis(2);
 
-/// How long a peer may take to hear that the link is closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long queued frames and the close frame may take to be written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads and writes until either fails, the peer falls silent, or somebody closes.
+/// Runs the link until a read or write fails, the peer stops answering pings, or a close is requested.
 pub(super) fn run<S, V>(link: Link, socket: Socket<S>, service: Arc<V>) -> impl Future<Output = ()> + Send
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
 {
-    // From now on, also when it is given up before its first turn.
-    let running = Running(link);
-    run_to_the_end(running, socket, service)
+    // The guard exists before the future is first polled, so that dropping the future unpolled closes the link.
+    let guard = CloseGuard(link);
+    run_until_closed(guard, socket, service)
 }
 
-async fn run_to_the_end<S, V>(running: Running, socket: Socket<S>, service: Arc<V>)
+async fn run_until_closed<S, V>(guard: CloseGuard, socket: Socket<S>, service: Arc<V>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: Service,
 {
-    let link = running.0.clone();
-    let mut turns = Turns::new(link.clone(), socket, service);
-    let ended = std::future::poll_fn(|cx| turns.take_one(cx)).await;
-    let Turns { mut socket, mut working, unwritten, .. } = turns;
+    let link = guard.0.clone();
+    let mut state = ConnectionState::new(link.clone(), socket, service);
+    let ended = std::future::poll_fn(|cx| state.poll_once(cx)).await;
+    let ConnectionState { mut socket, mut working, unwritten, .. } = state;
     let _ = link.inner.reason.set((CloseCode::NORMAL_CLOSURE, ended));
-    let queued = running.over();
-    // Nobody waits for them; they have heard so, and may still tidy up.
+    let queued = guard.close();
+    // Cancelled requests still run to their end, so that they can clean up.
     tokio::spawn(async move { while working.next().await.is_some() {} });
-    // What was said before the end is still delivered, answers above all.
-    let goodbye = async {
+    // Frames that were queued before the close are still delivered.
+    let deliver_and_close = async {
         for queued in unwritten.into_iter().chain(queued) {
             if socket.feed(queued.message).await.is_err() {
-                // The peer has closed already: it may still hear that this was heard.
+                // The peer has closed its side; the close frame below still acknowledges that.
                 break;
             }
         }
@@ -79,17 +79,18 @@ where
         let _ = socket.send(close).await;
         let _ = socket.flush().await;
     };
-    let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
-    // A message that will never be whole.
-    drop(link.inner.intake.give_up());
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, deliver_and_close).await;
+    // An incomplete message is never finished.
+    drop(link.inner.intake.take_reservation());
 }
 
-/// However the task of a link ends, also by a panic or by being dropped: from then on nobody waits for it.
-struct Running(Link);
+/// Closes the link when its task ends, also by a panic or a drop, so that no caller waits for it.
+struct CloseGuard(Link);
 
-impl Running {
-    /// What was queued and not written: it takes room that others need, however long anybody keeps a handle.
-    fn over(&self) -> VecDeque<Queued> {
+impl CloseGuard {
+    /// Closes the link and returns the unwritten frames. Taking them out frees their memory even while handles
+    /// to the link exist.
+    fn close(&self) -> VecDeque<Queued> {
         let inner = &self.0.inner;
         let _ = inner.reason.set((CloseCode::NORMAL_CLOSURE, "its task was given up".into()));
         inner.closed.cancel();
@@ -100,44 +101,45 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CloseGuard {
     fn drop(&mut self) {
-        self.over();
+        self.close();
     }
 }
 
-/// Requests of the peer that are being worked on.
+/// The running requests of the peer.
 type Working = FuturesUnordered<Work>;
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The state of a link between two turns of its task. Every message passes at least one turn, so a turn looks at little: who
-/// has something for the link puts it where a turn looks, and wakes the task.
-struct Turns<S, V> {
+/// The state of a link between two polls of its task. Every message costs at least one poll, so a poll checks
+/// few places. Code that has work for the link puts it into one of them and wakes the task.
+struct ConnectionState<S, V> {
     link: Link,
     socket: Socket<S>,
     service: Arc<V>,
     working: Working,
     bad_frames: u32,
-    /// Answers to pings since the socket was last flushed.
+    /// Pongs since the socket was last flushed.
     pongs: u32,
-    /// The library would read on in the buffer of a large message, and so keep it, if it were not still in use then.
+    /// Holds the last large message during the next read. While it is in use, the library allocates a new
+    /// buffer instead of keeping the large one.
     large: Option<Message>,
     ping: Interval,
     ping_due: bool,
-    /// The next frame, when the socket could not take it yet.
+    /// The next frame, if the socket was not ready for it.
     unwritten: Option<Queued>,
-    /// The socket was given something since it was last flushed.
+    /// Frames were passed to the socket since it was last flushed.
     fed: bool,
-    /// Nothing more is given to the socket until it is flushed.
+    /// A flush is in progress; no frame is passed to the socket before it is done.
     flushing: bool,
-    /// What a large frame holds until it is flushed.
-    flushed_for: Option<Cost>,
+    /// What a large frame holds of the limits until it is flushed.
+    released_by_flush: Option<Cost>,
     silence: Pin<Box<Sleep>>,
-    /// Since somebody wants the link closed.
-    last_words: Option<Pin<Box<Sleep>>>,
+    /// Runs since a close was requested.
+    close_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S, V> Turns<S, V>
+impl<S, V> ConnectionState<S, V>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     V: Service,
@@ -145,7 +147,7 @@ where
     fn new(link: Link, socket: Socket<S>, service: Arc<V>) -> Self {
         let every = link.inner.options.ping_every;
         let now = tokio::time::Instant::now();
-        Turns {
+        ConnectionState {
             link,
             socket,
             service,
@@ -158,16 +160,16 @@ where
             unwritten: None,
             fed: false,
             flushing: false,
-            flushed_for: None,
+            released_by_flush: None,
             silence: Box::pin(tokio::time::sleep_until(now + every * 2)),
-            last_words: None,
+            close_timer: None,
         }
     }
 
-    /// Ready with the reason when the link is over.
-    fn take_one(&mut self, cx: &mut Context<'_>) -> Poll<String> {
-        self.link.inner.outgoing.is_written_by(cx.waker());
-        // In this order: what was read is worked on, and what was answered is written, in one turn.
+    /// Reads, works and writes once. Ready with the reason when the link must end.
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        self.link.inner.outgoing.register_writer(cx.waker());
+        // This order lets one poll read a request, answer it and write the answer.
         if let Poll::Ready(reason) = self.read(cx) {
             return Poll::Ready(reason);
         }
@@ -182,7 +184,7 @@ where
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
             if self.link.is_closing() {
-                // Nothing is heard any more; the writer has the last word.
+                // Reading stops; the writer still delivers queued frames.
                 return Poll::Pending;
             }
             if self.pongs >= MAX_PONGS {
@@ -198,17 +200,17 @@ where
                 Some(Err(err)) => return Poll::Ready(err.to_string()),
                 None => return Poll::Ready("the peer closed the connection".into()),
             };
-            self.link.hear();
-            let share = self.link.inner.intake.finished(&message);
-            // Pieces of streams come one after another, and are welcome to the same buffer.
+            self.link.note_activity();
+            let reservation = self.link.inner.intake.finished(&message);
+            // Stream frames follow each other and may reuse one large buffer.
             self.large =
                 (message.is_text() && message.as_payload().len() > FREE_BYTES).then(|| message.clone());
             let bad = if let Some(text) = message.as_text() {
-                match aside(text.len(), || Frame::parse(text)) {
+                match offload_if_large(text.len(), || Frame::parse(text)) {
                     Ok(frame) => {
-                        match pay_for_values(&self.link, text, share) {
-                            Ok(share) => self.dispatch(frame, share),
-                            Err(error) => turn_back(&self.link, frame, error),
+                        match reserve_for_values(&self.link, text, reservation) {
+                            Ok(reservation) => self.dispatch(frame, reservation),
+                            Err(error) => reject_frame(&self.link, frame, error),
                         }
                         None
                     }
@@ -233,30 +235,30 @@ where
                 if self.bad_frames > MAX_BAD_FRAMES {
                     return Poll::Ready("too many frames that are none".into());
                 }
-                complain(&self.link, id, error);
+                reply_error(&self.link, id, error);
             }
         }
     }
 
-    /// Works on the peer's requests within the link's own task: an answer that takes no time costs no switch to another.
+    /// Polls the peer's requests in the link's own task, so that a quick answer costs no task switch.
     fn work(&mut self, cx: &mut Context<'_>) {
         let mut since: Option<Instant> = None;
         while let Poll::Ready(Some(())) = self.working.poll_next_unpin(cx) {
             match since {
                 None => since = Some(Instant::now()),
-                Some(since) if since.elapsed() > TURN => return cx.waker().wake_by_ref(),
+                Some(since) if since.elapsed() > MAX_POLL_TIME => return cx.waker().wake_by_ref(),
                 Some(_) => {}
             }
         }
     }
 
-    /// Writes what waits, and ends with a whole message when somebody wants the link closed.
+    /// Writes queued frames. Ready when a close was requested and the last frame is flushed.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), tokio_websockets::Error>> {
         loop {
             if self.flushing {
                 ready!(self.socket.poll_flush_unpin(cx))?;
                 (self.flushing, self.fed, self.pongs) = (false, false, 0);
-                if let Some(cost) = self.flushed_for.take() {
+                if let Some(cost) = self.released_by_flush.take() {
                     self.link.inner.outgoing.written(cost);
                 }
             }
@@ -266,7 +268,7 @@ where
                 }
                 self.ping_due |= self.ping.poll_tick(cx).is_ready();
             }
-            // First: somebody who only listens to us must be heard, too.
+            // Pings go first, so that a busy queue cannot delay the check whether the peer is alive.
             if self.ping_due {
                 ready!(self.socket.poll_ready_unpin(cx))?;
                 self.socket.start_send_unpin(Message::ping(Bytes::new()))?;
@@ -283,7 +285,7 @@ where
                     self.socket.start_send_unpin(message)?;
                     self.fed = true;
                     if cost.is_large() {
-                        (self.flushed_for, self.flushing) = (Some(cost), true);
+                        (self.released_by_flush, self.flushing) = (Some(cost), true);
                     } else {
                         self.link.inner.outgoing.written(cost);
                     }
@@ -294,12 +296,13 @@ where
         }
     }
 
-    /// Ready when the peer has not been heard for two pings, also while a write to it is stuck; or when the writer has not come
-    /// to an end in time.
+    /// Ready when the peer was silent for two ping intervals, also while a write is stuck, or when closing takes
+    /// longer than [`CLOSE_TIMEOUT`].
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         if self.link.is_closing() {
-            let last_words = self.last_words.get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_WORDS)));
-            ready!(last_words.as_mut().poll(cx));
+            let close_timer =
+                self.close_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
+            ready!(close_timer.as_mut().poll(cx));
             return Poll::Ready(self.link.reason());
         }
         loop {
@@ -315,14 +318,14 @@ where
         }
     }
 
-    fn dispatch(&mut self, frame: Frame, share: Option<Share>) {
+    fn dispatch(&mut self, frame: Frame, reservation: Option<Reservation>) {
         match frame {
             Frame::Request { id, method, params, deadline_ms } => {
-                let asked = Asked { id, method, params, deadline_ms, share };
-                self.working.extend(serve(&self.link, &self.service, asked));
+                let incoming = IncomingRequest { id, method, params, deadline_ms, reservation };
+                self.working.extend(serve(&self.link, &self.service, incoming));
             }
             Frame::Response { id, outcome } => {
-                // Nobody waits for an answer that comes after its request was given up.
+                // The entry is missing if the request was dropped before its answer arrived.
                 if let Some(waiting) = self.link.inner.pending().remove(&id) {
                     let _ = waiting.send(outcome);
                 }
@@ -337,44 +340,49 @@ where
     }
 }
 
-/// What is made of a message takes room by its values: what its text has not paid for is paid here, and goes along with it.
-fn pay_for_values(link: &Link, text: &str, mut share: Option<Share>) -> Result<Option<Share>, WireError> {
-    if text.len() <= SHORT {
-        return Ok(share);
+/// Reserves memory for the values of a message, which can take much more than its text. Extends the
+/// reservation of the text, which the request keeps until it is answered.
+fn reserve_for_values(
+    link: &Link,
+    text: &str,
+    mut reservation: Option<Reservation>,
+) -> Result<Option<Reservation>, WireError> {
+    if text.len() <= SHORT_MESSAGE {
+        return Ok(reservation);
     }
-    let values = aside(text.len(), || count_values(text.as_bytes()));
+    let values = offload_if_large(text.len(), || count_values(text.as_bytes()));
     if values > MAX_VALUES {
         let message = format!("the message has {values} names and values; {MAX_VALUES} are allowed");
         return Err(WireError::new(ErrorCode::TooLarge, message));
     }
-    let paid = share.as_ref().map_or(FREE_BYTES, Share::bytes);
-    let Some(more) = (values * VALUE_BYTES).checked_sub(paid).filter(|more| *more > 0) else {
-        return Ok(share);
+    let reserved = reservation.as_ref().map_or(FREE_BYTES, Reservation::bytes);
+    let Some(more) = (values * VALUE_BYTES).checked_sub(reserved).filter(|more| *more > 0) else {
+        return Ok(reservation);
     };
-    let Some(account) = &link.inner.options.account else { return Ok(share) };
-    let Some(more) = account.try_take(more) else {
+    let Some(account) = &link.inner.options.account else { return Ok(reservation) };
+    let Some(more) = account.try_reserve(more) else {
         let message = format!("there is no room for a message of {values} names and values now");
         return Err(WireError::new(ErrorCode::Unavailable, message));
     };
-    more.add_to(&mut share);
-    Ok(share)
+    more.add_to(&mut reservation);
+    Ok(reservation)
 }
 
-/// A message that is not worked on. Who waits for what it would have told hears why.
-fn turn_back(link: &Link, frame: Frame, error: WireError) {
+/// Rejects a frame: the peer gets the error for a request, our own caller for a response.
+fn reject_frame(link: &Link, frame: Frame, error: WireError) {
     match frame {
-        Frame::Request { id, .. } => complain(link, Some(id), error),
+        Frame::Request { id, .. } => reply_error(link, Some(id), error),
         Frame::Response { id, .. } => {
             if let Some(waiting) = link.inner.pending().remove(&id) {
                 let _ = waiting.send(Err(error));
             }
         }
-        Frame::Event { .. } | Frame::Cancel { .. } => complain(link, None, error),
+        Frame::Event { .. } | Frame::Cancel { .. } => reply_error(link, None, error),
     }
 }
 
-/// An error reply, never silence. A peer that does not read its replies is not waited for.
-fn complain(link: &Link, id: Option<u64>, error: WireError) {
+/// Sends an error reply, without waiting for a peer that does not read.
+fn reply_error(link: &Link, id: Option<u64>, error: WireError) {
     match id {
         Some(id) => {
             let _ = link.inner.outgoing.try_send(Message::text(response_text(id, Err(&error))));
@@ -385,39 +393,39 @@ fn complain(link: &Link, id: Option<u64>, error: WireError) {
     }
 }
 
-struct Asked {
+struct IncomingRequest {
     id: u64,
     method: String,
     params: RawJson,
     deadline_ms: Option<u64>,
-    share: Option<Share>,
+    reservation: Option<Reservation>,
 }
 
-/// What is to be done for a request that came; nothing for one that is refused.
-fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) -> Option<Work> {
-    let Asked { id, method, params, deadline_ms, share } = asked;
+/// Returns the work for a request, or `None` after rejecting it.
+fn serve<V: Service>(link: &Link, service: &Arc<V>, incoming: IncomingRequest) -> Option<Work> {
+    let IncomingRequest { id, method, params, deadline_ms, reservation } = incoming;
     let cancel = CancellationToken::new();
     let refusal = {
         let mut serving = link.inner.serving();
         if serving.len() >= link.inner.options.max_serving {
-            let message = format!("{} requests are being worked on already", serving.len());
+            let message = format!("{} requests are running already", serving.len());
             Some(WireError::new(ErrorCode::TooMany, message))
         } else if let Entry::Vacant(free) = serving.entry(id) {
             free.insert(cancel.clone());
             None
         } else {
-            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is being worked on already")))
+            Some(WireError::new(ErrorCode::BadFrame, format!("request {id} is running already")))
         }
     };
     if let Some(refusal) = refusal {
-        complain(link, Some(id), refusal);
+        reply_error(link, Some(id), refusal);
         return None;
     }
     let deadline = deadline_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
     let bytes = params.get().len();
     let request = Request { id, method, params, deadline, cancel };
     let mut answer = Arc::clone(service).request(link.clone(), request);
-    let answer = std::future::poll_fn(move |cx| aside(bytes, || answer.as_mut().poll(cx)));
+    let answer = std::future::poll_fn(move |cx| offload_if_large(bytes, || answer.as_mut().poll(cx)));
     let own = link.clone();
     let counted = link.inner.answers.token();
     let work = async move {
@@ -431,43 +439,44 @@ fn serve<V: Service>(link: &Link, service: &Arc<V>, asked: Asked) -> Option<Work
             );
             Err(WireError::new(ErrorCode::Internal, message))
         });
-        let refused = |error: WireError| response_text(id, Err(&error));
+        let error_reply = |error: WireError| response_text(id, Err(&error));
         let text = response_text(id, outcome.as_deref().map(|result| result.get()));
-        // It may be large.
+        // The result may be large; free it before waiting.
         drop(outcome);
-        let mut text = sendable(text).unwrap_or_else(refused);
-        // What was asked is forgotten, and makes room for the answer.
-        drop(share);
+        let mut text = sendable(text).unwrap_or_else(error_reply);
+        // The request's memory is free; the answer may use its quota.
+        drop(reservation);
         let outgoing = &link.inner.outgoing;
         let admitted = match outgoing.admit(text.len()) {
             Some(admitted) => admitted,
             None => {
-                text = refused(no_room(text.len()));
+                text = error_reply(no_room(text.len()));
                 outgoing.admit_small(text.len())
             }
         };
-        // It counts until there is room for its answer: a peer that asks and does not read must not make us hoard.
-        let room = tokio::select! {
+        // The request counts as running until its answer is queued. Otherwise a peer that sends requests and
+        // does not read could make answers pile up.
+        let slot = tokio::select! {
             biased;
-            room = outgoing.reserve(admitted) => room,
+            slot = outgoing.reserve(admitted) => slot,
             () = link.inner.closed.cancelled() => return,
         };
         drop(serving);
-        if let Some(room) = room {
-            room.send_in_turn(Message::text(text));
+        if let Some(slot) = slot {
+            slot.send_without_wake(Message::text(text));
         }
     };
     Some(Box::pin(work))
 }
 
-/// It was done, but nobody gets to hear what came of it.
+/// The error for a request that ran, but whose answer exceeds the memory quota.
 fn no_room(length: usize) -> WireError {
     let message =
-        format!("the request was worked on, but there is no room for its answer of {length} bytes now");
+        format!("the request was processed, but there is no room for its answer of {length} bytes now");
     WireError::new(ErrorCode::Unavailable, message)
 }
 
-/// A request that is being worked on, counted until it is over.
+/// Counts a request as running until this is dropped.
 struct Serving<'a> {
     link: &'a Link,
     id: u64,

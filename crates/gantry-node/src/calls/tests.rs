@@ -12,12 +12,12 @@ fn said(answer: Answer) -> String {
     }
 }
 
-/// A call that ends when it is told to, or is cancelled.
-fn until(told: oneshot::Receiver<&'static str>) -> impl FnOnce(CancellationToken) -> AnswerFuture {
+/// A call that ends when its sender fires or it is cancelled.
+fn until(finished: oneshot::Receiver<&'static str>) -> impl FnOnce(CancellationToken) -> AnswerFuture {
     move |cancel| {
         Box::pin(async move {
             tokio::select! {
-                text = told => Ok(raw(&text.unwrap_or("dropped"))),
+                text = finished => Ok(raw(&text.unwrap_or("dropped"))),
                 () = cancel.cancelled() => Err(WireError::new(ErrorCode::Cancelled, "cancelled")),
             }
         })
@@ -31,19 +31,19 @@ fn at_once(text: &'static str) -> impl FnOnce(CancellationToken) -> AnswerFuture
 }
 
 #[tokio::test]
-async fn the_same_id_is_one_call_while_it_runs_and_while_it_is_held() {
+async fn same_id_joins_the_running_or_held_call() {
     let calls = Calls::new(4);
     let runs = Arc::new(AtomicUsize::new(0));
-    let (tell, told) = oneshot::channel();
+    let (finish, finished) = oneshot::channel();
     let counted = |work: AnswerFuture| {
         runs.fetch_add(1, Ordering::SeqCst);
         work
     };
-    let work = until(told);
+    let work = until(finished);
     let mut first = calls.attach("a", None, |cancel| counted(work(cancel))).unwrap();
     let mut second = calls.attach("a", None, |cancel| counted(at_once("other")(cancel))).unwrap();
     assert_eq!(calls.listed(), ["a"]);
-    tell.send("done").unwrap();
+    finish.send("done").unwrap();
     assert_eq!(said(first.answer().await), "\"done\"");
     assert_eq!(said(second.answer().await), "\"done\"");
     let mut third = calls.attach("a", None, |cancel| counted(at_once("other")(cancel))).unwrap();
@@ -52,12 +52,12 @@ async fn the_same_id_is_one_call_while_it_runs_and_while_it_is_held() {
 }
 
 #[tokio::test]
-async fn an_acknowledged_call_is_forgotten_and_never_run_again() {
+async fn acknowledged_call_never_runs_again() {
     let calls = Calls::new(4);
     calls.attach("a", None, at_once("x")).unwrap().answer().await.unwrap();
-    // Somebody else's acknowledgement of a call that still runs takes nothing away.
-    let (_tell, told) = oneshot::channel();
-    let _running = calls.attach("b", None, until(told)).unwrap();
+    // Acknowledging a running call has no effect.
+    let (_finish, finished) = oneshot::channel();
+    let _running = calls.attach("b", None, until(finished)).unwrap();
     calls.acknowledge(&["a".into(), "b".into(), "unknown".into()]);
     assert_eq!(calls.listed(), ["b"]);
     let refused = calls.attach("a", None, at_once("again")).unwrap_err();
@@ -65,7 +65,7 @@ async fn an_acknowledged_call_is_forgotten_and_never_run_again() {
 }
 
 #[tokio::test]
-async fn only_listed_calls_that_nobody_wants_are_ended() {
+async fn only_listed_unwanted_calls_are_cancelled() {
     let calls = Calls::new(4);
     let (_tell_a, told_a) = oneshot::channel();
     let (_tell_b, told_b) = oneshot::channel();
@@ -82,10 +82,10 @@ async fn only_listed_calls_that_nobody_wants_are_ended() {
 }
 
 #[tokio::test]
-async fn calls_take_turns_in_order_and_too_many_are_refused() {
+async fn waiting_calls_run_in_order_and_too_many_are_rejected() {
     let calls = Calls::new(1);
-    let (tell, told) = oneshot::channel();
-    let _first = calls.attach("first", None, until(told)).unwrap();
+    let (finish, finished) = oneshot::channel();
+    let _first = calls.attach("first", None, until(finished)).unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
     for number in 0..MAX_WAITING {
@@ -100,7 +100,7 @@ async fn calls_take_turns_in_order_and_too_many_are_refused() {
     let refused = calls.attach("surplus", None, at_once("x")).unwrap_err();
     assert_eq!((refused.code, refused.retryable), (ErrorCode::TooMany, true));
     assert_eq!(order.lock().unwrap().len(), 0);
-    tell.send("done").unwrap();
+    finish.send("done").unwrap();
     for attached in &mut waiting {
         attached.answer().await.unwrap();
     }
@@ -109,10 +109,10 @@ async fn calls_take_turns_in_order_and_too_many_are_refused() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_can_be_cancelled_and_can_be_too_late() {
+async fn waiting_call_can_be_cancelled_or_miss_its_deadline() {
     let calls = Calls::new(1);
-    let (_tell, told) = oneshot::channel();
-    let _first = calls.attach("first", None, until(told)).unwrap();
+    let (_finish, finished) = oneshot::channel();
+    let _first = calls.attach("first", None, until(finished)).unwrap();
     let mut cancelled = calls.attach("second", None, at_once("x")).unwrap();
     calls.cancel("second");
     assert!(said(cancelled.answer().await).starts_with("cancelled"));
@@ -122,7 +122,7 @@ async fn a_call_that_waits_can_be_cancelled_and_can_be_too_late() {
 }
 
 #[tokio::test]
-async fn held_results_are_bounded_and_the_oldest_go_first() {
+async fn held_results_are_bounded_and_the_oldest_are_dropped() {
     let calls = Calls::new(4);
     for number in 0..MAX_HELD + 3 {
         calls.attach(&format!("c{number}"), None, at_once("x")).unwrap().answer().await.unwrap();
@@ -138,7 +138,7 @@ async fn held_results_are_bounded_and_the_oldest_go_first() {
 }
 
 #[tokio::test]
-async fn what_is_listed_fits_into_connect() {
+async fn listed_ids_fit_into_connect() {
     let calls = Calls::new(4);
     for number in 0..MAX_HELD {
         let id = format!("{number:04}{}", "\u{1}".repeat(60));
@@ -161,11 +161,11 @@ async fn a_panic_is_an_answer_too() {
 }
 
 #[tokio::test]
-async fn draining_lets_finish_then_ends_and_starts_nothing() {
+async fn drain_waits_then_cancels_and_starts_nothing() {
     let calls = Calls::new(4);
-    let (tell, told) = oneshot::channel();
+    let (finish, finished) = oneshot::channel();
     let (_never, told_never) = oneshot::channel();
-    let mut finishes = calls.attach("finishes", None, until(told)).unwrap();
+    let mut finishes = calls.attach("finishes", None, until(finished)).unwrap();
     let mut hangs = calls.attach("hangs", None, until(told_never)).unwrap();
     let draining = tokio::spawn({
         let calls = calls.clone();
@@ -173,7 +173,7 @@ async fn draining_lets_finish_then_ends_and_starts_nothing() {
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(calls.attach("new", None, at_once("x")).unwrap_err().code, ErrorCode::Unavailable);
-    tell.send("done").unwrap();
+    finish.send("done").unwrap();
     draining.await.unwrap();
     assert_eq!(said(finishes.answer().await), "\"done\"");
     assert!(said(hangs.answer().await).starts_with("cancelled"));

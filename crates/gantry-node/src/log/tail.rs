@@ -1,4 +1,4 @@
-//! The last lines of a log, read from the end: memory for the lines that are asked for only.
+//! Reads the last lines of a log from its end. Memory use depends only on the number of requested lines.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,21 +11,21 @@ use super::{CURRENT, files};
 /// Files are read backwards in pieces of this size.
 const WINDOW: u64 = 64 * 1024;
 
-/// What one answer may hold, however long the lines are.
+/// The most bytes that one answer holds, whatever the length of its lines.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Lines beyond this many are not given at once.
+/// The most lines that one answer holds.
 const MAX_LINES: usize = 5_000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LogTail {
     /// Oldest first.
     pub lines: Vec<String>,
-    /// There are older ones.
+    /// Whether older lines exist.
     pub truncated: bool,
 }
 
-/// The last `wanted` lines of the log in a folder, over its rotated files.
+/// Returns the last `wanted` lines of the log in a folder, including its rotated files.
 pub fn tail(folder: &Path, wanted: usize) -> io::Result<LogTail> {
     let wanted = wanted.min(MAX_LINES);
     let mut found = Found { lines: VecDeque::new(), bytes: 0, wanted, truncated: false };
@@ -36,7 +36,7 @@ pub fn tail(folder: &Path, wanted: usize) -> io::Result<LogTail> {
             Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
             Err(err) => return Err(err),
         };
-        // A file that was put aside between two looks would be read twice.
+        // A file that is rotated between two reads would be read twice.
         let metadata = file.metadata()?;
         if seen.contains(&metadata.ino()) {
             continue;
@@ -57,7 +57,7 @@ struct Found {
 }
 
 impl Found {
-    /// False when there is no room for it.
+    /// Returns false when the answer is full.
     fn add(&mut self, line: &[u8]) -> bool {
         if self.lines.len() >= self.wanted || self.bytes + line.len() > MAX_BYTES {
             self.truncated = true;
@@ -69,9 +69,9 @@ impl Found {
     }
 }
 
-/// False when enough was found.
+/// Returns false when enough lines were found.
 fn read_backwards(file: &File, length: u64, found: &mut Found) -> io::Result<bool> {
-    // What lies between the end of the last window and the first line end before it.
+    // The bytes between the end of the last window and the first line end before it.
     let mut rest: Vec<u8> = Vec::new();
     let mut end = length;
     let mut is_last = true;
@@ -82,7 +82,7 @@ fn read_backwards(file: &File, length: u64, found: &mut Found) -> io::Result<boo
         window.extend_from_slice(&rest);
         let mut upto = window.len();
         if is_last {
-            // Half a line at the end is still being written.
+            // A partial line at the end is still being written.
             let last_end = window.iter().rposition(|byte| *byte == b'\n');
             (upto, is_last) = (last_end.unwrap_or_default(), last_end.is_none());
         }
@@ -109,30 +109,30 @@ pub(super) fn ends_with_newline(path: &Path, length: u64) -> io::Result<bool> {
     Ok(last[0] == b'\n')
 }
 
-/// Lines as they are written, through rotations.
+/// Returns lines as they are written, across rotations.
 pub struct Follow {
     folder: PathBuf,
     file: File,
     offset: u64,
-    /// The beginning of a line whose end is not written yet.
+    /// The start of a line that is not complete yet.
     rest: Vec<u8>,
 }
 
 impl Follow {
-    /// From the present end on.
+    /// Follows from the current end.
     pub fn new(folder: &Path) -> io::Result<Follow> {
         let file = File::open(folder.join(CURRENT))?;
         let offset = file.metadata()?.len();
         Ok(Follow { folder: folder.to_owned(), file, offset, rest: Vec::new() })
     }
 
-    /// What was written since the last look.
+    /// Returns the lines written since the last call.
     pub fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut lines = Vec::new();
         self.read_on(&mut lines)?;
         let Ok(current) = File::open(self.folder.join(CURRENT)) else { return Ok(lines) };
         if current.metadata()?.ino() != self.file.metadata()?.ino() {
-            // The old file may have grown between the look and the rotation.
+            // The old file may have grown between the last read and the rotation.
             self.read_on(&mut lines)?;
             (self.file, self.offset) = (current, 0);
             self.read_on(&mut lines)?;
@@ -164,7 +164,7 @@ impl Follow {
 mod tests {
     use super::*;
 
-    fn told(content: &str, wanted: usize) -> LogTail {
+    fn tail_of(content: &str, wanted: usize) -> LogTail {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(CURRENT), content).unwrap();
         tail(folder.path(), wanted).unwrap()
@@ -175,22 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_oldest_first() {
-        assert_eq!(told("a\nb\nc\n", 2), of(&["b", "c"], true));
-        assert_eq!(told("a\nb\nc\n", 3), of(&["a", "b", "c"], false));
-        assert_eq!(told("a\nb\nc\n", 9), of(&["a", "b", "c"], false));
-        assert_eq!(told("a\nb\nhalf", 9), of(&["a", "b"], false));
-        assert_eq!(told("", 9), of(&[], false));
-        assert_eq!(told("half", 9), of(&[], false));
-        assert_eq!(told(&"half".repeat(50_000), 9), of(&[], false));
-        assert_eq!(told("a\n", 0), of(&[], true));
-        assert_eq!(told("a\n\nb\n", 2), of(&["", "b"], true));
+    fn last_lines_come_oldest_first() {
+        assert_eq!(tail_of("a\nb\nc\n", 2), of(&["b", "c"], true));
+        assert_eq!(tail_of("a\nb\nc\n", 3), of(&["a", "b", "c"], false));
+        assert_eq!(tail_of("a\nb\nc\n", 9), of(&["a", "b", "c"], false));
+        assert_eq!(tail_of("a\nb\nhalf", 9), of(&["a", "b"], false));
+        assert_eq!(tail_of("", 9), of(&[], false));
+        assert_eq!(tail_of("half", 9), of(&[], false));
+        assert_eq!(tail_of(&"half".repeat(50_000), 9), of(&[], false));
+        assert_eq!(tail_of("a\n", 0), of(&[], true));
+        assert_eq!(tail_of("a\n\nb\n", 2), of(&["", "b"], true));
     }
 
     #[test]
-    fn lines_longer_than_a_window_are_whole() {
+    fn lines_longer_than_a_window_are_complete() {
         let long = "x".repeat(200_000);
-        assert_eq!(told(&format!("a\n{long}\nb\n"), 2), of(&[&long, "b"], true));
+        assert_eq!(tail_of(&format!("a\n{long}\nb\n"), 2), of(&[&long, "b"], true));
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn following_goes_on_through_a_rotation() {
+    fn follow_continues_across_a_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let log = super::super::NodeLog::with_limit(folder.path(), "n", 500).unwrap();
         let tick = |number: i32| serde_json::Map::from_iter([("number".to_owned(), number.into())]);

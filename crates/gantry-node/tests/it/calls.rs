@@ -1,4 +1,4 @@
-//! Calls: answered, cancelled, cut off, repeated, too many.
+//! Calls: answered, cancelled, interrupted, repeated, over the limit.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,14 +21,14 @@ fn waited(chars: usize) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_answered_through_the_nodes_own_gate() {
+async fn call_runs_through_the_nodes_own_gate() {
     let (_gateway, world, peer) = joined().await;
     assert_eq!(peer.call("a", "Wait", json!({"ms": 0, "chars": 3})).await, Ok(waited(3)));
     let error = peer.call("b", "Wait", json!({"ms": "soon"})).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidInput);
     assert_eq!(error.details.unwrap()["violations"][0]["path"], "ms");
     assert_eq!(peer.call("c", "Wayt", json!({})).await.unwrap_err().code, ErrorCode::UnknownTool);
-    // The call is in the node's log, under the gateway's own id.
+    // The node's log has the call under the gateway's id.
     let log = world.log.tail(100).unwrap().lines.join("\n");
     assert!(
         log.contains(r#""call":"a","phase":"begin""#) && log.contains(r#""call":"a","phase":"end""#),
@@ -37,7 +37,7 @@ async fn a_call_is_answered_through_the_nodes_own_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn results_are_whole_also_for_surfaces_that_are_bounded() {
+async fn results_are_complete_for_bounded_surfaces() {
     let (_gateway, _world, peer) = joined().await;
     assert_eq!(peer.call("a", "Wait", json!({"ms": 0, "chars": 200_000})).await, Ok(waited(200_000)));
 }
@@ -58,7 +58,7 @@ async fn cancelling_reaches_the_tool_and_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_goes_on_over_a_cut_and_runs_once() {
+async fn call_survives_a_lost_connection_and_runs_once() {
     let (gateway, world, peer) = joined().await;
     let link = peer.link.clone();
     let input = json!({"ms": 400, "chars": 2});
@@ -70,7 +70,7 @@ async fn a_call_goes_on_over_a_cut_and_runs_once() {
     first.abort();
     let peer = gateway.accept_all().await;
     assert_eq!(peer.hello().calls, ["a"]);
-    // Asked twice at once, and again when it is over: one call.
+    // Two concurrent requests and a later one join the same call.
     let input = json!({"ms": 400, "chars": 2});
     let (one, two) =
         tokio::join!(peer.call("a", "Wait", input.clone()), peer.call("a", "Wait", input.clone()));
@@ -88,7 +88,7 @@ async fn a_result_is_held_until_it_is_acknowledged() {
     assert_eq!(peer.hello().calls, ["a"]);
     assert_eq!(peer.call("a", "Wait", json!({"ms": 0, "chars": 1})).await, Ok(waited(1)));
     peer.acknowledge("a").await;
-    // What follows on the same connection comes after it.
+    // Later frames on the same connection arrive after it.
     peer.call("b", "Wait", json!({"ms": 0})).await.unwrap();
     peer.acknowledge("b").await;
     assert_eq!(peer.call("a", "Wait", json!({"ms": 0})).await.unwrap_err().code, ErrorCode::Conflict);
@@ -98,7 +98,7 @@ async fn a_result_is_held_until_it_is_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_nobody_wants_any_more_are_ended() {
+async fn unwanted_calls_are_cancelled_on_reconnect() {
     let (gateway, world, peer) = joined().await;
     let input = json!({"ms": 60_000});
     for id in ["wanted", "unwanted"] {
@@ -116,7 +116,7 @@ async fn calls_that_nobody_wants_any_more_are_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_so_many_calls_run_at_once_and_all_are_answered() {
+async fn concurrent_calls_are_limited_and_all_are_answered() {
     let (_gateway, world, peer) = joined().await;
     let calls = (0..40).map(|number| {
         let link = peer.link.clone();
@@ -131,7 +131,7 @@ async fn only_so_many_calls_run_at_once_and_all_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deadline_of_the_request_is_the_calls() {
+async fn request_deadline_applies_to_the_call() {
     let (_gateway, world, peer) = joined().await;
     let params = raw(&params("a", "Wait", &json!({"ms": 60_000})));
     let deadline = std::time::Instant::now() + Duration::from_millis(100);
@@ -142,7 +142,7 @@ async fn the_deadline_of_the_request_is_the_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_is_reported_and_not_all_of_it() {
+async fn progress_is_reported_and_rate_limited() {
     let (_gateway, _world, peer) = joined().await;
     peer.call("a", "Wait", json!({"ms": 0, "reports": 500})).await.unwrap();
     let first = peer.seen.sent_event(event::CALL_PROGRESS).await;
@@ -152,7 +152,7 @@ async fn progress_is_reported_and_not_all_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_call_is_refused_in_words() {
+async fn invalid_calls_are_rejected_with_a_message() {
     let (_gateway, world, peer) = joined().await;
     let ask = async |method: &str, params: Value| {
         peer.link.request_within(method, raw(&params), LIMIT).await.unwrap_err().to_string()

@@ -1,8 +1,8 @@
-//! Joining, losing, being refused, being replaced, stopping.
+//! A node joins, loses its connection, is rejected, is replaced, and stops.
 
 use std::time::{Duration, Instant};
 
-use gantry_node::{Comeback, Level, NodeState, Over, Phase, TokenSource};
+use gantry_node::{ExitReason, Level, NodeState, Phase, Rejoin, TokenSource};
 use gantry_protocol::{ErrorCode, LogsParams, LogsResult, StreamFrame, StreamKind, WireError, method, raw};
 use serde_json::{Map, json};
 
@@ -10,7 +10,7 @@ use crate::gateway::{Gateway, LIMIT, params};
 use crate::world::{Counts, TOKEN, World};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_says_who_it_is_and_what_it_can_do() {
+async fn node_sends_its_identity_and_tools() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
@@ -35,11 +35,11 @@ async fn a_node_says_who_it_is_and_what_it_can_do() {
     assert_eq!(world.state().phase, Phase::Connected);
     let instance = peer.hello().instance.clone();
     peer.cut().await;
-    assert_eq!(gateway.accept_all().await.hello().instance, instance, "the same start of the node");
+    assert_eq!(gateway.accept_all().await.hello().instance, instance, "the same process of the node");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_is_written_nowhere() {
+async fn token_is_never_written_to_disk() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let (mut socket, request) = gateway.knock().await;
@@ -53,7 +53,7 @@ async fn the_token_is_written_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_sent_away_asks_once_more_and_then_ends() {
+async fn dismissed_node_retries_once_and_then_ends() {
     let gateway = Gateway::bind().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -65,7 +65,7 @@ async fn a_node_that_is_sent_away_asks_once_more_and_then_ends() {
     write("old");
     let world = World::start_with(gateway.url(), |options| options.token = TokenSource::File(file.clone()));
     let peer = gateway.accept_all().await;
-    // A new token is there before the old one is refused.
+    // The new token is in place before the old one is rejected.
     write("new");
     peer.link.close("the node's token was renewed");
     let peer = gateway.accept_all().await;
@@ -75,14 +75,14 @@ async fn a_node_that_is_sent_away_asks_once_more_and_then_ends() {
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
     let reason = "the node was renamed to desk; start it with that id".to_owned();
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    assert_eq!(over, Over::Unauthorized { reason, comeback: Comeback::UnderId("desk".into()) });
+    assert_eq!(over, ExitReason::Unauthorized { reason, rejoin: Rejoin::UnderId("desk".into()) });
     let state = NodeState::read(&world.home).unwrap();
     assert_eq!(state.phase, Phase::Stopped);
     assert!(state.last_error.unwrap().contains("renamed to desk"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_refused_token_ends_a_node() {
+async fn only_a_rejected_token_ends_a_node() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     for code in [ErrorCode::TooMany, ErrorCode::Internal, ErrorCode::Unavailable] {
@@ -92,19 +92,19 @@ async fn only_a_refused_token_ends_a_node() {
     let (mut socket, request) = gateway.knock().await;
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token was revoked")).await;
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    let comeback = Comeback::Unexpected;
-    assert_eq!(over, Over::Unauthorized { reason: "the token was revoked".into(), comeback });
+    let rejoin = Rejoin::Unexpected;
+    assert_eq!(over, ExitReason::Unauthorized { reason: "the token was revoked".into(), rejoin });
     let world = World::start(gateway.url());
     gateway.accept_all().await.link.close("the node's token was renewed");
     let (mut socket, request) = gateway.knock().await;
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
-    let comeback = Comeback::WithNewToken;
-    assert_eq!(over, Over::Unauthorized { reason: "the node's token was renewed".into(), comeback });
+    let rejoin = Rejoin::WithNewToken;
+    assert_eq!(over, ExitReason::Unauthorized { reason: "the node's token was renewed".into(), rejoin });
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replaced_node_does_not_fight_for_its_place() {
+async fn replaced_node_waits_until_the_other_is_gone() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
@@ -112,9 +112,9 @@ async fn a_replaced_node_does_not_fight_for_its_place() {
     let closed = Instant::now();
     let (mut socket, request) = gateway.knock().await;
     assert!(closed.elapsed() >= Duration::from_millis(250), "{:?}", closed.elapsed());
-    let told = world.state().last_error.unwrap();
-    assert!(told.contains("another process") && told.contains("waits"), "{told}");
-    // It stays patient, and is there when the place is free.
+    let error = world.state().last_error.unwrap();
+    assert!(error.contains("another process") && error.contains("waits"), "{error}");
+    // It keeps waiting and joins when the other process is gone.
     request.refuse(&mut socket, WireError::new(ErrorCode::Conflict, "that one is still here")).await;
     let refused = Instant::now();
     gateway.accept_all().await;
@@ -122,31 +122,31 @@ async fn a_replaced_node_does_not_fight_for_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_is_noticed_in_every_state() {
-    // Nobody listens there: it dials and waits.
+async fn node_stops_in_every_state() {
+    // No gateway listens there: the node dials and waits.
     let gateway = Gateway::bind().await;
     let url = gateway.url();
     drop(gateway);
     let waiting = World::start_with(url, |options| {
-        // Jitter makes it any part of this: a wait below a second is one in thousands.
+        // Jitter picks any part of this; a wait below a second is very unlikely.
         options.pace.first = Duration::from_secs(3_600);
         options.pace.slowest = Duration::from_secs(3_600);
     });
-    // Somebody listens, and never answers.
+    // A server listens and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let dialling = World::start(gantry_net::GatewayUrl::parse(&address).unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
     for world in [waiting, dialling] {
-        let told = Instant::now();
+        let error = Instant::now();
         world.stop.cancel();
         tokio::time::timeout(LIMIT, world.running).await.unwrap().unwrap();
-        assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
+        assert!(error.elapsed() < Duration::from_secs(1), "{:?}", error.elapsed());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopping_node_lets_calls_finish_delivers_them_and_says_goodbye() {
+async fn stopping_node_finishes_and_delivers_calls_before_closing() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
@@ -167,7 +167,7 @@ async fn a_stopping_node_lets_calls_finish_delivers_them_and_says_goodbye() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_is_read_over_the_wire() {
+async fn log_can_be_read_over_the_link() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
@@ -182,7 +182,7 @@ async fn the_log_is_read_over_the_wire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_socket_is_opened_for_streams_and_goes_with_the_first() {
+async fn bulk_connection_opens_and_closes_with_the_main_one() {
     let gateway = Gateway::bind().await;
     let _world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
@@ -191,7 +191,7 @@ async fn a_second_socket_is_opened_for_streams_and_goes_with_the_first() {
     opened.unwrap();
     assert!(bulk.hello().bulk && bulk.hello().tools.is_empty());
     assert_eq!(bulk.hello().instance, peer.hello().instance);
-    // Open already: no third socket.
+    // It is open already, so no third socket is opened.
     peer.link.request_within(method::BULK_OPEN, raw(&json!({})), LIMIT).await.unwrap();
     bulk.link.stream(StreamFrame::credit(7, 100)).await.unwrap();
     for _ in 0..1_000 {
@@ -203,5 +203,7 @@ async fn a_second_socket_is_opened_for_streams_and_goes_with_the_first() {
     let frames = bulk.seen.streams();
     assert_eq!((frames[0].kind(), frames[0].stream()), (StreamKind::Abort, 7));
     peer.cut().await;
-    tokio::time::timeout(LIMIT, bulk.link.closed()).await.expect("the second socket goes with the first");
+    tokio::time::timeout(LIMIT, bulk.link.closed())
+        .await
+        .expect("the bulk connection closes with the main one");
 }

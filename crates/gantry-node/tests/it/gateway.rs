@@ -1,4 +1,4 @@
-//! The other end: accepts nodes, remembers what they say, and can be cut off.
+//! A test gateway: accepts nodes, records what they send, and can drop the connection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Gateway {
         GatewayUrl::parse(&format!("http://{}", self.listener.local_addr().unwrap())).unwrap()
     }
 
-    /// The next node that dials, up to its `connect`.
+    /// Accepts the next node up to its `connect`.
     pub(crate) async fn knock(&self) -> (Socket<TcpStream>, gantry_link::ConnectRequest) {
         let knocking = async {
             let (stream, _) = self.listener.accept().await.unwrap();
@@ -57,7 +57,7 @@ impl Gateway {
         tokio::time::timeout(LIMIT, knocking).await.expect("no node came")
     }
 
-    /// Lets the next node in. `wanted` chooses among the calls it lists.
+    /// Accepts the next node. `wanted` chooses among the calls it lists.
     pub(crate) async fn accept(&self, wanted: impl Fn(&str) -> bool) -> Peer {
         let (mut socket, request) = self.knock().await;
         let params = request.params.clone();
@@ -89,7 +89,7 @@ impl Peer {
         self.params.node.as_ref().unwrap()
     }
 
-    /// As if a cable were pulled: nothing is said.
+    /// Drops the connection without a close frame.
     pub(crate) async fn cut(self) {
         self.running.abort();
         let _ = self.running.await;
@@ -126,7 +126,7 @@ pub(crate) fn params(call_id: &str, tool: &str, input: &Value) -> NodeCallParams
 }
 
 impl Seen {
-    /// Waits until the node has sent such a request.
+    /// Waits until the node has sent a request with this name.
     pub(crate) async fn sent_request(&self, method: &str) -> Value {
         self.find(&self.requests, method).await
     }

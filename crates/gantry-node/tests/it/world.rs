@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Over, Pace, Token, TokenSource,
+    ExitReason, NoTransfers, Node, NodeHome, NodeLog, NodeOptions, NodeState, Pace, Token, TokenSource,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_tool::testing::MemoryResults;
@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) log: NodeLog,
     pub(crate) counts: Arc<Counts>,
     pub(crate) stop: CancellationToken,
-    pub(crate) running: JoinHandle<Over>,
+    pub(crate) running: JoinHandle<ExitReason>,
 }
 
 impl World {

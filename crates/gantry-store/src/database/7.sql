@@ -1,4 +1,4 @@
--- What of a directory has arrived, so that a gateway that starts anew does not send it again.
+-- Which entries of a directory have arrived, so that a restarted gateway does not send them again.
 ALTER TABLE transfers ADD COLUMN ledger TEXT;
 
 PRAGMA user_version = 7;

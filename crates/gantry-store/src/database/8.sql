@@ -1,4 +1,4 @@
--- By which rules a transfer is judged beside its caller's own, and what was approved, for a gateway that starts anew.
+-- Approvals and further rules for a transfer, which a restarted gateway needs to resume it.
 ALTER TABLE transfers ADD COLUMN standing TEXT;
 
 -- Counts the tokens that have had a name: what one of them left is not the next one's.

@@ -1,4 +1,4 @@
-//! Tokens of client programs, each with a scope: which tools, which agents, whether it may change anything.
+//! Tokens of client programs, each with a scope: which tools, which agents, and whether it may change anything.
 
 use serde::Serialize;
 use sqlx::Row;
@@ -9,22 +9,22 @@ use crate::token::{self, PlainToken};
 
 const PREFIX: &str = "gtc_";
 const MAX_NAME_CHARS: usize = 64;
-/// The time of last use is not written more often than this, so that a call does not cost a write.
+/// The time of last use is written at most this often, so that a call does not cost a write.
 const LAST_USED_STEP_MS: i64 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientToken {
-    /// Of this token alone; the name of one that was revoked may be used again.
+    /// Identifies this token. The name of a revoked token may be reused, its id never.
     #[serde(skip)]
     pub id: String,
     pub name: String,
-    /// The how-many-th token of its name this is.
+    /// Counts the tokens that have had this name.
     #[serde(skip)]
     pub generation: i64,
     /// Names, globs and toolsets; `None` means all.
     pub tools: Option<Vec<String>>,
-    /// Agents it may act as, beside the default one.
+    /// Agents it may act as, in addition to the default one.
     pub agents: Vec<String>,
     pub read_only: bool,
     pub created: i64,
@@ -34,7 +34,7 @@ pub struct ClientToken {
 }
 
 impl ClientToken {
-    /// Whom what it leaves behind belongs to: its name, and after it which token of that name it is. No name has a `#`.
+    /// The owner of what the token creates: its name and its number among tokens of that name. No name contains `#`.
     pub fn owner(&self) -> String {
         match self.generation {
             ..=1 => self.name.clone(),
@@ -43,7 +43,7 @@ impl ClientToken {
     }
 }
 
-/// What a token to be made may do.
+/// The scope of a token to create.
 #[derive(Debug, Clone, Default)]
 pub struct NewClientToken {
     pub name: String,
@@ -62,7 +62,7 @@ pub enum ClientCheck {
 }
 
 impl Database {
-    /// Makes a token and returns it, shown this once. The name of a revoked one may be used again.
+    /// Creates a token and returns it in plain text, only this once. The name of a revoked token may be reused.
     pub async fn add_client_token(
         &self,
         new: &NewClientToken,
@@ -103,10 +103,10 @@ impl Database {
         Ok(plain)
     }
 
-    /// Whose token this is and what it may do now.
+    /// Returns whose token this is and what it may do now.
     pub async fn check_client_token(&self, token: &str, now: i64) -> Result<ClientCheck, DatabaseError> {
         const DOING: &str = "check the client token";
-        // Found by hash: how long that takes says nothing about a token of 256 random bits.
+        // The lookup by hash reveals nothing about a token of 256 random bits through its timing.
         let Some(hash) = token::hash(PREFIX, token) else { return Ok(ClientCheck::Unknown) };
         let row = sqlx::query("SELECT * FROM client_tokens WHERE token_hash = $1")
             .bind(hash.as_bytes().as_slice())
@@ -132,7 +132,7 @@ impl Database {
         Ok(ClientCheck::Ok(Box::new(found)))
     }
 
-    /// Every token by name, the revoked ones too.
+    /// Returns every token by name, including revoked ones.
     pub async fn list_client_tokens(&self) -> Result<Vec<ClientToken>, DatabaseError> {
         let rows = sqlx::query("SELECT * FROM client_tokens ORDER BY name")
             .fetch_all(&self.readers)
@@ -159,7 +159,7 @@ fn check_name(name: &str) -> Result<(), String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.bytes().all(allowed) {
         return Err(format!(
-            "{name:?} is no name for a token: it takes 1 to {MAX_NAME_CHARS} of a-z, A-Z, 0-9, -, _ and ."
+            "invalid token name {name:?}: it must have 1 to {MAX_NAME_CHARS} of a-z, A-Z, 0-9, -, _ and ."
         ));
     }
     Ok(())
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_carries_its_scope_until_it_expires_or_is_revoked() {
+    async fn token_has_its_scope_until_it_expires_or_is_revoked() {
         let (_folder, database) = database().await;
         let scoped = NewClientToken {
             tools: Some(vec!["node".into()]),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_is_refused() {
+    async fn invalid_tokens_are_rejected() {
         let (_folder, database) = database().await;
         for name in ["", "a b", "ä", "a#2", &"a".repeat(65)] {
             assert!(

@@ -1,4 +1,4 @@
-//! Idempotency keys: what was answered to a request, so that a retry gets the same answer and runs nothing.
+//! Idempotency keys: the answer of a request is stored, so that a retry gets the same answer and runs nothing.
 
 use sqlx::{Row, Sqlite, Transaction};
 
@@ -6,43 +6,43 @@ use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 
 const KEPT_MS: i64 = 24 * 3600 * 1000;
 const MAX_KEY_CHARS: usize = 255;
-/// A longer answer is not kept; a retry is told so.
+/// A longer answer is not stored; a retry gets an error that says so.
 pub const MAX_KEPT_ANSWER: usize = 16 * 1024 * 1024;
-/// Long answers in all. The oldest make room.
+/// The total bytes of long answers. The oldest are removed first.
 const MAX_KEPT_IN_ALL: i64 = 256 * 1024 * 1024;
-/// As in the index `idempotency_long`.
+/// Must match the index `idempotency_long`.
 const LONG: usize = 65_536;
-/// HTTP 410: there was an answer, and it is not kept.
+/// HTTP 410: the answer is no longer stored.
 const GONE: u16 = 410;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
     pub content_type: String,
-    /// Told beside the body, such as which call it was.
+    /// Headers of the answer, such as the id of the call.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-/// What a request with a key has to do.
+/// What to do with a request that has a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
-    /// Go on, and [`Database::finish_request`] with the answer.
+    /// Run the request and call [`Database::finish_request`] with the answer.
     New,
-    /// Answer this.
+    /// Return this answer.
     Replay(StoredAnswer),
     /// The key belongs to another request.
     OtherRequest,
     /// This gateway is still working on it.
     InProgress,
-    /// A gateway that is gone began it; whether it took effect is not known.
+    /// A previous gateway process began it; whether it took effect is unknown.
     Interrupted,
 }
 
 impl Database {
-    /// Takes a key for a request, or says what became of the request that has it.
+    /// Reserves a key for a request, or returns the state of the request that has it.
     ///
-    /// `request_hash` covers what makes two requests the same, `instance` names this start of the gateway.
+    /// `request_hash` covers everything that makes two requests equal. `instance` identifies this gateway process.
     pub async fn begin_request(
         &self,
         principal: &str,
@@ -100,7 +100,7 @@ impl Database {
         Ok(Begun::New)
     }
 
-    /// Keeps the answer of a request that [`Begun::New`] let go on. The first answer stays.
+    /// Stores the answer of a request that got [`Begun::New`]. The first answer wins.
     pub async fn finish_request(
         &self,
         principal: &str,
@@ -137,7 +137,7 @@ impl Database {
         transaction.commit().await.map_err(query_error(DOING))
     }
 
-    /// Gives a key back when its request was turned away before it could do anything.
+    /// Releases a key whose request was rejected before it had any effect.
     pub async fn abandon_request(&self, principal: &str, key: &str) -> Result<(), DatabaseError> {
         sqlx::query("DELETE FROM idempotency WHERE principal = $1 AND key = $2 AND status IS NULL")
             .bind(principal)
@@ -156,14 +156,14 @@ impl Database {
     }
 }
 
-/// Replaces the oldest long answers by a marker until the rest fits.
+/// Replaces the oldest long answers with a marker until the rest fits.
 async fn make_room(
     doing: &'static str,
     transaction: &mut Transaction<'static, Sqlite>,
     limit: i64,
 ) -> Result<(), DatabaseError> {
     let marker = not_kept(LONG);
-    // The sum runs from the newest answer to the oldest; those beyond the limit go.
+    // The sum runs from the newest answer to the oldest; answers beyond the limit are removed.
     sqlx::query(
         "UPDATE idempotency SET status = $1, content_type = $2, body = $3, body_bytes = $4 WHERE rowid IN (
            SELECT number FROM (
@@ -182,7 +182,7 @@ async fn make_room(
     Ok(())
 }
 
-/// What a retry is told when the first answer is not kept.
+/// The answer to a retry when the first answer is not stored.
 fn not_kept(bytes: usize) -> StoredAnswer {
     let message = format!(
         "the request was carried out, but its answer of {} is not kept for retries",
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_retry_gets_the_first_answer_for_a_day() {
+    async fn retry_gets_the_first_answer_for_a_day() {
         let (_folder, database) = database().await;
         let (request, other) = (blake3::hash(b"one"), blake3::hash(b"two"));
         let begin = async |principal: &str, hash, instance: &str, now| {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_given_back_is_free_and_an_answered_one_is_not() {
+    async fn released_key_is_free_and_answered_key_is_not() {
         let (_folder, database) = database().await;
         let hash = blake3::hash(b"one");
         for _ in 0..2 {
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(database.begin_request("p", &"ä".repeat(255), &hash, "i", 1).await.unwrap(), Begun::New);
     }
 
-    /// Of many retries at once exactly one runs.
+    /// Exactly one of many concurrent retries runs.
     #[tokio::test(flavor = "multi_thread")]
     async fn one_of_many_begins() {
         let (_folder, database) = database().await;
@@ -278,19 +278,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_too_long_to_keep_say_so() {
+    async fn answers_that_are_too_long_are_reported_as_not_kept() {
         let (_folder, database) = database().await;
         let hash = blake3::hash(b"one");
         let begin = async |key: &str| database.begin_request("p", key, &hash, "i", 1).await.unwrap();
         begin("huge").await;
         database.finish_request("p", "huge", &answer(&"x".repeat(MAX_KEPT_ANSWER + 1))).await.unwrap();
-        let Begun::Replay(told) = begin("huge").await else { panic!("no answer") };
+        let Begun::Replay(replayed) = begin("huge").await else { panic!("no answer") };
         assert_eq!(
-            (told.status, &told.headers),
+            (replayed.status, &replayed.headers),
             (GONE, &answer("").headers),
-            "which call it was is known still"
+            "the id of the call is kept"
         );
-        assert!(String::from_utf8(told.body).unwrap().contains("answer_not_kept"));
+        assert!(String::from_utf8(replayed.body).unwrap().contains("answer_not_kept"));
 
         let long = answer(&"y".repeat(LONG + 1));
         for key in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! A look at the database from outside: whether it is one, of a version that is known, and sound.
+//! Checks whether the database file is valid, of a known version, and undamaged.
 
 use std::time::{Duration, Instant};
 
@@ -8,33 +8,33 @@ use sqlx::{ConnectOptions, Connection};
 use super::{Database, DatabaseError, MIGRATIONS};
 use crate::DataDir;
 
-/// SQLite's code for a statement that was told to stop.
+/// SQLite's code for an interrupted statement.
 const INTERRUPTED: &str = "9";
 
-/// How many steps of SQLite's between two looks at the clock.
+/// How many SQLite steps run between two checks of the clock.
 const STEPS: i32 = 10_000;
 
-/// What a look at the database found.
+/// The result of an inspection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseState {
-    /// There is none yet.
+    /// No database exists yet.
     Absent,
     Sound,
-    /// Nothing is wrong with what could be read in time.
+    /// No problem was found in what could be read in time.
     SoundSoFar,
-    /// The first thing that is wrong.
+    /// The first problem.
     Damaged(String),
 }
 
 impl Database {
-    /// Looks whether the database can be used, for at most so long. Changes nothing in it, and nobody waits for it who writes.
+    /// Checks for a limited time whether the database can be used. Changes nothing and blocks no writer.
     pub async fn inspect(data: &DataDir, limit: Duration) -> Result<DatabaseState, DatabaseError> {
         let path = data.database();
         let failed = |cause| DatabaseError::Open { path: path.clone(), cause };
         match std::fs::metadata(&path) {
             Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(DatabaseState::Absent),
             Err(err) => return Err(failed(err.into())),
-            // To open a pipe would wait for somebody to write into it.
+            // Opening a pipe would block until another process writes to it.
             Ok(found) if !found.is_file() => {
                 return Err(failed(std::io::Error::other("not a regular file").into()));
             }
@@ -55,8 +55,8 @@ impl Database {
         let looked =
             sqlx::query_scalar::<_, String>("PRAGMA quick_check(1)").fetch_one(&mut connection).await;
         let state = match looked {
-            Ok(told) if told == "ok" => DatabaseState::Sound,
-            Ok(told) => DatabaseState::Damaged(told),
+            Ok(result) if result == "ok" => DatabaseState::Sound,
+            Ok(result) => DatabaseState::Damaged(result),
             Err(sqlx::Error::Database(err)) if err.code().as_deref() == Some(INTERRUPTED) => {
                 DatabaseState::SoundSoFar
             }
@@ -75,7 +75,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn a_look_is_bounded_and_in_nobodys_way() {
+    async fn inspection_is_bounded_and_blocks_no_writer() {
         let (folder, database) = testing::database().await;
         let data = DataDir::new(folder.path().join("data"));
         for number in 0..2000 {
@@ -91,12 +91,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_file_is_not_waited_for() {
+    async fn pipe_instead_of_the_database_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().to_owned());
         assert_eq!(Database::inspect(&data, LONG).await.unwrap(), DatabaseState::Absent);
         std::fs::create_dir(data.database()).unwrap();
-        let told = Database::inspect(&data, LONG).await.unwrap_err().to_string();
-        assert!(told.contains("not a regular file"), "{told}");
+        let result = Database::inspect(&data, LONG).await.unwrap_err().to_string();
+        assert!(result.contains("not a regular file"), "{result}");
     }
 }

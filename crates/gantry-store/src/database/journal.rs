@@ -1,25 +1,25 @@
-//! The journal: what happened in each session, in order, for good. Appends of many sessions share a transaction.
+//! The journal holds the events of each session in order. Appends of many sessions share a transaction.
 //!
-//! An append that returned is on disk. It names the number it expects to get, so that of two who believe to write a
-//! session one is told. Nothing is ever changed or removed: what a compaction or a reset replaces stays readable.
+//! An append is on disk when it returns. It names the number it expects to get, so that one of two concurrent writers of
+//! a session is rejected. Events are never changed: what a compaction or a reset replaces stays readable.
 
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::database::marks::Marks;
+use crate::database::taint_marks::TaintMarks;
 use crate::database::{Database, DatabaseError, query_error};
 
-/// Appends that wait for the one transaction under way.
+/// How many appends may wait for the running transaction.
 const WAITING: usize = 1024;
-/// Appends of one transaction, so that nobody waits for everybody.
+/// The most appends in one transaction, to bound the wait of each.
 const TOGETHER: usize = 256;
-/// Of one event. What a tool answers is bounded long before.
+/// The largest event. Tool results are limited to much less.
 pub const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_KEY_BYTES: usize = 512;
 
-/// A session, without what happened in it.
+/// A session without its events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRow {
@@ -28,21 +28,21 @@ pub struct SessionRow {
     pub label: Option<String>,
     pub created: i64,
     pub last_activity: i64,
-    /// How many events there are: the number the next one gets.
+    /// The number of events, which is the number of the next one.
     pub next_seq: i64,
-    /// Something is under way or waits.
+    /// Whether a run is active or waiting.
     pub has_work: bool,
-    /// Who began it, if it is a child.
+    /// The session that started it, if it is a child.
     pub parent: Option<String>,
 }
 
-/// Whose child a session is.
+/// The parent and the root of a child session.
 #[derive(Debug, Clone, Copy)]
-pub struct Kin<'a> {
+pub struct Parentage<'a> {
     pub parent: &'a str,
-    /// The first of the family.
+    /// The root of the tree of sessions.
     pub root: &'a str,
-    /// A name for people.
+    /// The display name.
     pub label: &'a str,
 }
 
@@ -55,36 +55,36 @@ pub struct JournalEvent {
     pub data: String,
 }
 
-/// An event to be written.
+/// An event to write.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
     pub kind: &'static str,
     pub data: String,
-    /// It holds all that is needed of those before it: loading begins here.
+    /// Whether the event is a checkpoint: it replaces all earlier events, and loading starts here.
     pub checkpoint: bool,
 }
 
-/// What is appended to one session: all of it, or nothing.
+/// Events to append to one session, all or none.
 #[derive(Debug)]
 pub struct Append {
     pub key: String,
-    /// The number the first event is to get.
+    /// The expected number of the first event.
     pub expected: i64,
     pub at: i64,
     pub events: Vec<NewEvent>,
-    /// Whether something remains to be done after these events.
+    /// Whether work remains after these events.
     pub has_work: bool,
 }
 
-/// A session as far as its present needs it.
+/// A session with its events since the newest checkpoint.
 #[derive(Debug)]
 pub struct LoadedSession {
     pub row: SessionRow,
-    /// From the newest checkpoint on.
+    /// The events since the newest checkpoint.
     pub events: Vec<JournalEvent>,
 }
 
-/// Writes the journal. Cheap to clone; the writer ends with the last clone.
+/// The journal. Cheap to clone; its writer task ends with the last clone.
 #[derive(Debug, Clone)]
 pub struct Journal {
     database: Database,
@@ -92,19 +92,19 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts the writer, on the runtime this is called on.
+    /// Starts the writer task on the current runtime.
     pub fn new(database: Database) -> Journal {
         let (appends, waiting) = mpsc::channel(WAITING);
         tokio::spawn(write(database.clone(), waiting));
         Journal { database, appends }
     }
 
-    /// The marks of the same database.
-    pub fn marks(&self) -> Marks {
-        Marks::new(self.database.clone())
+    /// Returns the taint marks of the same database.
+    pub fn marks(&self) -> TaintMarks {
+        TaintMarks::new(self.database.clone())
     }
 
-    /// Appends; on disk when it returns.
+    /// Appends events. They are on disk when this returns.
     pub async fn append(&self, append: Append) -> Result<(), DatabaseError> {
         if append.events.iter().any(|event| event.data.len() > MAX_EVENT_BYTES) {
             return Err(DatabaseError::Refused(format!("an event has at most {MAX_EVENT_BYTES} bytes")));
@@ -115,7 +115,7 @@ impl Journal {
         written.await.map_err(|_| stopped())?
     }
 
-    /// The session, made if it is not there.
+    /// Returns the session, and creates it if it is missing.
     pub async fn open(&self, key: &str, agent: &str, now: i64) -> Result<LoadedSession, DatabaseError> {
         const DOING: &str = "open the session";
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
@@ -136,8 +136,14 @@ impl Journal {
         self.load(key).await?.ok_or_else(|| DatabaseError::Refused(format!("there is no session {key:?}")))
     }
 
-    /// Makes a session that is somebody's child, if it is not there.
-    pub async fn adopt(&self, key: &str, agent: &str, kin: Kin<'_>, now: i64) -> Result<(), DatabaseError> {
+    /// Creates a child session if it is missing.
+    pub async fn adopt(
+        &self,
+        key: &str,
+        agent: &str,
+        parentage: Parentage<'_>,
+        now: i64,
+    ) -> Result<(), DatabaseError> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(DatabaseError::Refused(format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
         }
@@ -148,16 +154,16 @@ impl Journal {
         .bind(key)
         .bind(agent)
         .bind(now)
-        .bind(kin.parent)
-        .bind(kin.root)
-        .bind(kin.label)
+        .bind(parentage.parent)
+        .bind(parentage.root)
+        .bind(parentage.label)
         .execute(&self.database.writer)
         .await
         .map_err(query_error("make the session"))?;
         Ok(())
     }
 
-    /// The sessions of a family in which something remains to be done, and whose they are; without its first.
+    /// Returns the descendants of `root` that have work left, with their parents.
     pub async fn family_at_work(&self, root: &str) -> Result<Vec<(String, String)>, DatabaseError> {
         sqlx::query_as("SELECT key, agent FROM sessions WHERE root = $1 AND has_work = 1 ORDER BY id")
             .bind(root)
@@ -166,7 +172,7 @@ impl Journal {
             .map_err(query_error("find the children of the session"))
     }
 
-    /// How many children of one session have something to do.
+    /// Counts the children of a session that have work left.
     pub async fn children_at_work(&self, parent: &str) -> Result<u64, DatabaseError> {
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM sessions WHERE parent = $1 AND has_work = 1")
@@ -177,7 +183,7 @@ impl Journal {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// The session from its newest checkpoint on.
+    /// Loads a session from its newest checkpoint.
     pub async fn load(&self, key: &str) -> Result<Option<LoadedSession>, DatabaseError> {
         const DOING: &str = "load the session";
         let failed = query_error(DOING);
@@ -193,7 +199,7 @@ impl Journal {
         let (id, checkpoint): (i64, i64) =
             (row.try_get("id").map_err(&failed)?, row.try_get("checkpoint").map_err(&failed)?);
         let events = events(&self.database, id, checkpoint, i64::MAX).await?;
-        // Both were read apart: an append between them shows in the events.
+        // Row and events are read separately, so an append in between shows only in the events.
         let mut session = session(&row).map_err(&failed)?;
         session.next_seq = events.last().map_or(session.next_seq, |last| last.seq + 1);
         Ok(Some(LoadedSession { row: session, events }))
@@ -208,7 +214,7 @@ impl Journal {
         Ok(found.is_some())
     }
 
-    /// Events from a number on, for people to read.
+    /// Returns events from a number on, for display.
     pub async fn page(&self, key: &str, from: i64, limit: u32) -> Result<Vec<JournalEvent>, DatabaseError> {
         const DOING: &str = "read the session";
         let id: Option<i64> = sqlx::query_scalar("SELECT id FROM sessions WHERE key = $1")
@@ -222,12 +228,12 @@ impl Journal {
         }
     }
 
-    /// The sessions, the last active first, and how many there are in all.
+    /// Returns sessions, most recently active first, and their total number.
     pub async fn list(&self, limit: u32, offset: u32) -> Result<(Vec<SessionRow>, u64), DatabaseError> {
         self.listed(None, limit, offset).await
     }
 
-    /// As [`Journal::list`], of these agents alone.
+    /// Like [`Journal::list`], for these agents only.
     pub async fn list_of(
         &self,
         agents: &[String],
@@ -238,7 +244,7 @@ impl Journal {
         self.listed(Some(&agents), limit, offset).await
     }
 
-    /// `agents` is a list in JSON.
+    /// `agents` is a JSON list.
     async fn listed(
         &self,
         agents: Option<&str>,
@@ -268,7 +274,7 @@ impl Journal {
         Ok((sessions, u64::try_from(total).unwrap_or(0)))
     }
 
-    /// The keys of sessions in which something remains to be done.
+    /// Returns the keys of sessions that have work left.
     pub async fn with_work(&self) -> Result<Vec<String>, DatabaseError> {
         sqlx::query_scalar("SELECT key FROM sessions WHERE has_work = 1 ORDER BY key")
             .fetch_all(&self.database.readers)
@@ -276,7 +282,7 @@ impl Journal {
             .map_err(query_error("find the sessions to go on with"))
     }
 
-    /// Gives the session a name for people.
+    /// Sets the display name of a session.
     pub async fn label(&self, key: &str, label: Option<&str>) -> Result<(), DatabaseError> {
         sqlx::query("UPDATE sessions SET label = $2 WHERE key = $1")
             .bind(key)
@@ -330,20 +336,20 @@ async fn events(
 
 type Waiting = mpsc::Receiver<(Append, oneshot::Sender<Result<(), DatabaseError>>)>;
 
-/// Everything that waits goes into the next transaction: the disk is waited for once.
+/// Puts all waiting appends into one transaction, so that they share one sync.
 async fn write(database: Database, mut waiting: Waiting) {
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, TOGETHER).await > 0 {
         let (appends, answers): (Vec<Append>, Vec<_>) = batch.drain(..).unzip();
         let results = commit(&database, &appends).await;
         for (answer, result) in answers.into_iter().zip(results) {
-            // Whoever does not wait any more will read it.
+            // A caller that no longer waits finds the events in the journal.
             let _ = answer.send(result);
         }
     }
 }
 
-/// What came of each append. One that is refused does not touch the others; a failing disk fails all.
+/// Returns the result of each append. A rejected append does not affect the others; a disk error fails all.
 async fn commit(database: &Database, appends: &[Append]) -> Vec<Result<(), DatabaseError>> {
     const DOING: &str = "write the journal";
     let written = async {
@@ -367,7 +373,7 @@ async fn commit(database: &Database, appends: &[Append]) -> Vec<Result<(), Datab
     }
 }
 
-/// Why an append is refused, if it is.
+/// Returns why an append is rejected, if it is.
 async fn insert(
     transaction: &mut Transaction<'static, Sqlite>,
     append: &Append,
@@ -425,7 +431,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_is_loaded_from_its_checkpoint_and_read_from_its_beginning() {
+    async fn session_loads_from_its_checkpoint_and_reads_from_its_beginning() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database);
         let empty = journal.open("agent:main:main", "main", 5).await.unwrap();
@@ -449,12 +455,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_family_is_known_by_its_first_while_it_works() {
+    async fn working_descendants_are_found_by_their_root() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database);
-        let kin = Kin { parent: "agent:main:main", root: "agent:main:main", label: "scout" };
+        let parentage = Parentage { parent: "agent:main:main", root: "agent:main:main", label: "scout" };
         for key in ["agent:main:child:a", "agent:main:child:b", "agent:main:child:a"] {
-            journal.adopt(key, "main", kin, 1).await.unwrap();
+            journal.adopt(key, "main", parentage, 1).await.unwrap();
         }
         assert!(journal.family_at_work("agent:main:main").await.unwrap().is_empty(), "nothing is to be done");
         journal.append(append("agent:main:child:b", 0, vec![event("1")])).await.unwrap();
@@ -464,11 +470,11 @@ mod tests {
         assert_eq!(journal.children_at_work("agent:main:child:b").await.unwrap(), 0);
         let row = journal.load("agent:main:child:a").await.unwrap().unwrap().row;
         assert_eq!((row.parent.as_deref(), row.label.as_deref()), (Some("agent:main:main"), Some("scout")));
-        assert!(journal.adopt("", "main", kin, 1).await.is_err());
+        assert!(journal.adopt("", "main", parentage, 1).await.is_err());
     }
 
     #[tokio::test]
-    async fn of_two_who_write_a_session_one_is_told_and_nobody_else_suffers() {
+    async fn second_writer_of_a_session_is_rejected_and_others_are_unaffected() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database);
         for key in ["a", "b"] {
@@ -486,7 +492,7 @@ mod tests {
         assert!(journal.append(append("nobody", 0, vec![event("1")])).await.is_err());
     }
 
-    /// What one process was told is what the next one finds.
+    /// The next process finds exactly the acknowledged events.
     #[tokio::test(flavor = "multi_thread")]
     async fn many_sessions_share_the_disk() {
         let (_folder, database) = database().await;
@@ -515,7 +521,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_session_is_there_at_once() {
+    async fn long_session_loads_quickly() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database);
         journal.open("long", "main", 1).await.unwrap();

@@ -1,4 +1,4 @@
-//! What agents remember: short texts in namespaces, each told once, found again by their words.
+//! Memories of agents: short texts in namespaces, stored without duplicates and found by full-text search.
 
 use std::collections::HashSet;
 
@@ -8,16 +8,16 @@ use tokio::sync::OnceCell;
 use crate::DataDir;
 use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 
-/// The longest one.
+/// The longest memory.
 pub const MAX_MEMORY_CHARS: usize = 16_000;
-/// Of one namespace.
+/// The most memories in one namespace.
 const MAX_MEMORIES: i64 = 10_000;
-/// What may stand around a word and change nothing. Before a word, a full stop or a sign may be part of a number or a name.
+/// Punctuation around a word that does not change its meaning. A full stop or sign before a word may belong to it.
 const QUOTES: [char; 8] = ['"', '\'', '`', '“', '”', '„', '‘', '’'];
 const AROUND: [char; 14] = ['.', ',', ';', ':', '!', '"', '\'', '`', '“', '”', '„', '‘', '’', '…'];
 const MAX_QUERY_WORDS: usize = 32;
 
-/// What agents remember, opened when first asked for.
+/// The memories of agents. The database is opened on first use.
 #[derive(Debug)]
 pub struct Memories {
     data: DataDir,
@@ -27,7 +27,7 @@ pub struct Memories {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remembered {
     New,
-    /// It is there already, in these words.
+    /// The same memory exists, with this text.
     Known,
 }
 
@@ -35,15 +35,15 @@ pub enum Remembered {
 pub struct Memory {
     pub content: String,
     pub stored: i64,
-    /// Of the run that stored it.
+    /// The labels of the run that stored it.
     pub labels: Vec<String>,
 }
 
-/// What of a namespace is told.
+/// The recalled part of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recalled {
     pub memories: Vec<Memory>,
-    /// How many there are in all.
+    /// The total number of memories in the namespace.
     pub total: usize,
 }
 
@@ -52,7 +52,7 @@ impl Memories {
         Memories { data, database: OnceCell::new() }
     }
 
-    /// Over a database that is open already.
+    /// Uses a database that is already open.
     pub fn over(data: DataDir, database: Database) -> Memories {
         Memories { data, database: OnceCell::new_with(Some(database)) }
     }
@@ -72,7 +72,7 @@ impl Memories {
         self.database().await?.remember(owner, namespace, content, labels, now).await
     }
 
-    /// The whole namespace while it fits into `max_chars`; else the newest, or those that fit a query best.
+    /// Returns the whole namespace if it fits into `max_chars`; otherwise the newest memories, or the best matches.
     pub async fn recall(
         &self,
         owner: &str,
@@ -184,13 +184,13 @@ impl Database {
     }
 }
 
-/// Letters and digits, in lower case.
+/// Returns the letters and digits of a text in lower case.
 fn words(text: &str) -> Vec<String> {
     let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
     parts.map(str::to_lowercase).collect()
 }
 
-/// Any of the words. Each is quoted: what somebody writes is never taken for a query's syntax.
+/// Builds a query that matches any word. Words are quoted, so that text is never parsed as query syntax.
 fn matching(words: &[String]) -> String {
     let mut seen = HashSet::new();
     let distinct = words.iter().filter(|word| seen.insert(word.as_str()));
@@ -198,8 +198,8 @@ fn matching(words: &[String]) -> String {
     quoted.join(" OR ")
 }
 
-/// What is the same for two that say the same: the words in their order, however they are set. A negation, a number or a sign
-/// more, or another order, may say the opposite.
+/// Returns a key that is equal for texts that differ only in spacing, case and punctuation. A negation, a number, a sign
+/// or another word order changes the meaning and the key.
 fn essence(text: &str) -> String {
     let bare = |word: &str| word.trim_start_matches(QUOTES).trim_end_matches(AROUND).to_lowercase();
     let words: Vec<String> = text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_is_remembered_once_in_any_spelling() {
+    async fn same_text_is_stored_once_in_any_spelling() {
         let (_folder, memories) = memories().await;
         let store =
             async |owner: &str, text: &str| memories.store(owner, "knowledge", text, &[], 1).await.unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_says_something_else_is_remembered_too() {
+    async fn text_with_another_meaning_is_stored_separately() {
         let (_folder, memories) = memories().await;
         let said = [
             "The server prod-1 is healthy and must not be restarted",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_fit_is_ranked_and_queries_are_only_words() {
+    async fn recall_ranks_when_it_does_not_fit_and_ignores_query_syntax() {
         let (_folder, memories) = memories().await;
         for number in 0..50 {
             let text =

@@ -1,4 +1,4 @@
-//! The machines that may join: their tokens, and when each was seen with which tools.
+//! The nodes that may join: their tokens, when they were last seen, and their tools.
 
 use gantry_protocol::check_node_id;
 use serde::Serialize;
@@ -27,16 +27,16 @@ pub struct NodeRow {
     pub last_disconnected: Option<i64>,
     pub platform: Option<String>,
     pub version: Option<String>,
-    /// Which start of the node's program connected last.
+    /// Identifies the node process that connected last.
     pub instance: Option<String>,
-    /// The tools it brought at its last connection.
+    /// The tools it offered at its last connection.
     pub tools: Option<Value>,
     pub capabilities: Vec<String>,
     /// When its token was revoked.
     pub revoked: Option<i64>,
 }
 
-/// What a node says of itself when it connects.
+/// What a node reports when it connects.
 #[derive(Debug, Clone)]
 pub struct SeenNode {
     pub platform: String,
@@ -49,12 +49,12 @@ pub struct SeenNode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenCheck {
     Ok,
-    /// No such node, or not its token.
+    /// Unknown node or wrong token.
     Unknown,
     Revoked,
 }
 
-/// Whether a text may be the id of a node that joins, or why not.
+/// Checks whether a text is a valid id of a joining node.
 fn check_joining(id: &str) -> Result<(), String> {
     check_node_id(id).map_err(|err| err.to_string())?;
     if id == LOCAL {
@@ -63,17 +63,19 @@ fn check_joining(id: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a text may be a tag, or why not.
+/// Checks whether a text is a valid tag.
 pub fn check_tag(tag: &str) -> Result<(), String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if tag.is_empty() || tag.len() > MAX_ID_CHARS || !tag.bytes().all(allowed) {
-        return Err(format!("{tag:?} is no tag: it takes 1 to {MAX_ID_CHARS} of a-z, A-Z, 0-9, -, _ and ."));
+        return Err(format!(
+            "invalid tag {tag:?}: it must have 1 to {MAX_ID_CHARS} of a-z, A-Z, 0-9, -, _ and ."
+        ));
     }
     Ok(())
 }
 
 impl Database {
-    /// Adds a node and returns its token, which is shown this once.
+    /// Adds a node and returns its token in plain text, only this once.
     pub async fn add_node(&self, id: &str, tags: &[String], now: i64) -> Result<PlainToken, DatabaseError> {
         const DOING: &str = "add the node";
         check_joining(id).map_err(DatabaseError::Refused)?;
@@ -117,7 +119,7 @@ impl Database {
         })
     }
 
-    /// A new token in the place of the old one; a revoked node may join again with it.
+    /// Replaces the token. A revoked node may join again with the new one.
     pub async fn renew_node_token(&self, id: &str) -> Result<PlainToken, DatabaseError> {
         let plain = PlainToken::make(PREFIX).map_err(DatabaseError::Random)?;
         let hash = blake3::hash(plain.expose().as_bytes());
@@ -130,7 +132,7 @@ impl Database {
         found(id, renewed.rows_affected()).map(|()| plain)
     }
 
-    /// A node connected, or said anew which tools it has.
+    /// Records that a node connected or updated its tools.
     pub async fn node_seen(&self, id: &str, seen: &SeenNode, now: i64) -> Result<(), DatabaseError> {
         const DOING: &str = "record the node";
         let updated = sqlx::query(
@@ -150,7 +152,7 @@ impl Database {
         found(id, updated.rows_affected())
     }
 
-    /// A node's connection ended. One that was forgotten meanwhile is no error.
+    /// Records that a node's connection ended. A node that was removed meanwhile is not an error.
     pub async fn node_left(&self, id: &str, now: i64) -> Result<(), DatabaseError> {
         sqlx::query("UPDATE nodes SET last_seen = $2, last_disconnected = $2 WHERE id = $1")
             .bind(id)
@@ -161,7 +163,7 @@ impl Database {
         Ok(())
     }
 
-    /// Every node, by id.
+    /// Returns every node by id.
     pub async fn list_nodes(&self) -> Result<Vec<NodeRow>, DatabaseError> {
         let rows = sqlx::query("SELECT * FROM nodes ORDER BY id")
             .fetch_all(&self.readers)
@@ -179,7 +181,7 @@ impl Database {
         row.as_ref().map(node_row).transpose()
     }
 
-    /// Gives a node another id; its token and its reports go with it.
+    /// Renames a node. Its token and its reports keep belonging to it.
     pub async fn rename_node(&self, id: &str, new_id: &str) -> Result<(), DatabaseError> {
         check_joining(new_id).map_err(DatabaseError::Refused)?;
         const DOING: &str = "rename the node";
@@ -199,8 +201,8 @@ impl Database {
             .await
             .map_err(query_error(DOING))?;
         found(id, renamed.rows_affected())?;
-        // A node that had the new name before may have left reports with the same ids; they are not this one's.
-        // Transfers under way go on under the new name.
+        // An earlier node with the new id may have left reports with the same ids, which belong to that node.
+        // Running transfers continue under the new id.
         for statement in [
             "DELETE FROM process_ends WHERE node = $2",
             "UPDATE process_ends SET node = $2 WHERE node = $1",
@@ -215,7 +217,7 @@ impl Database {
         transaction.commit().await.map_err(query_error(DOING))
     }
 
-    /// Makes a node's token worthless; the node stays listed.
+    /// Revokes a node's token. The node stays listed.
     pub async fn revoke_node(&self, id: &str, now: i64) -> Result<(), DatabaseError> {
         let revoked = sqlx::query("UPDATE nodes SET revoked = COALESCE(revoked, $2) WHERE id = $1")
             .bind(id)
@@ -226,7 +228,7 @@ impl Database {
         found(id, revoked.rows_affected())
     }
 
-    /// Removes all that is known of a node.
+    /// Removes everything stored about a node.
     pub async fn forget_node(&self, id: &str) -> Result<(), DatabaseError> {
         const DOING: &str = "forget the node";
         let mut transaction = self.write(DOING).await?;
@@ -244,7 +246,7 @@ impl Database {
         transaction.commit().await.map_err(query_error(DOING))
     }
 
-    /// Returns the tags as they are kept: in order, each once.
+    /// Returns the tags as they are stored: sorted, without duplicates.
     pub async fn set_node_tags(&self, id: &str, tags: &[String]) -> Result<Vec<String>, DatabaseError> {
         const DOING: &str = "set the node's tags";
         let tags = sound_tags(tags)?;
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_bound_to_its_node_hashed_and_revocable() {
+    async fn token_is_bound_to_its_node_hashed_and_revocable() {
         let (folder, database) = database().await;
         let one = database.add_node("one", &[], 1).await.unwrap();
         let two = database.add_node("two", &[], 1).await.unwrap();
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_nodes_life() {
+    async fn node_can_be_added_renamed_revoked_and_removed() {
         let (_folder, database) = database().await;
         let token = database.add_node("box", &["web".into(), "eu".into(), "web".into()], 10).await.unwrap();
         assert!(matches!(database.add_node("box", &[], 11).await, Err(DatabaseError::Refused(_))));
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_what_names_of_tools_can_hold() {
+    fn node_ids_are_valid_parts_of_tool_names() {
         for good in ["a", "0", "build-box-2", &"a".repeat(32)] {
             assert_eq!(check_joining(good), Ok(()), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Ends of background processes as nodes report them: each once, for 7 days.
+//! Ends of background processes that nodes report. Each is stored once, for 7 days.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use sqlx::Row;
 use crate::database::{Database, DatabaseError, from_json, query_error, to_json};
 
 const KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
-/// The oldest of a node make room.
+/// The limits per node. The oldest ends are removed first.
 const MAX_PER_NODE: i64 = 10_000;
 const MAX_BYTES_PER_NODE: i64 = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES: usize = 256 * 1024;
@@ -23,7 +23,7 @@ pub struct ProcessEnd {
 }
 
 impl Database {
-    /// Records the end of a process; `false` if this report came before. On return it may be acknowledged.
+    /// Stores the end of a process. Returns `false` if it was stored before. It may be acknowledged after this returns.
     pub async fn record_process_end(
         &self,
         node: &str,
@@ -78,7 +78,7 @@ impl Database {
         Ok(added > 0)
     }
 
-    /// The newest ends, of one node or of all, newest first.
+    /// Returns the newest ends of one node or all nodes, newest first.
     pub async fn list_process_ends(
         &self,
         node: Option<&str>,
@@ -123,7 +123,7 @@ mod tests {
     use crate::database::testing::database;
 
     #[tokio::test]
-    async fn each_end_counts_once_for_a_week() {
+    async fn each_end_is_stored_once_for_a_week() {
         let (_folder, database) = database().await;
         for (node, id, now, new) in
             [("a", "1", 1, true), ("a", "1", 2, false), ("b", "1", 3, true), ("a", "2", KEPT_MS, true)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_has_room_for_so_much() {
+    async fn ends_of_a_node_are_bounded_in_bytes() {
         let (_folder, database) = database().await;
         let event = json!("x".repeat(MAX_EVENT_BYTES - 2));
         let room = usize::try_from(MAX_BYTES_PER_NODE).unwrap() / MAX_EVENT_BYTES;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_has_room_for_so_many() {
+    async fn ends_of_a_node_are_bounded_in_number() {
         let (_folder, database) = database().await;
         let mut transaction = database.write("test").await.unwrap();
         for number in 0..MAX_PER_NODE {

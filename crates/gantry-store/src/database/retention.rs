@@ -1,16 +1,16 @@
-//! Removes old rows that no other file of this folder sweeps, and makes the database file smaller again.
+//! Removes old rows that no other module of this folder removes, and shrinks the database file.
 
 use crate::database::{Database, DatabaseError, query_error};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// How long a conversation is kept whose caller keeps it too.
+/// How long a conversation is kept if its caller stores the history itself.
 const ONE_OFF_KEPT_MS: i64 = 7 * DAY_MS;
-/// How many rows are removed in one transaction: others want to write meanwhile.
+/// How many rows one transaction removes, so that other writers get their turn.
 const BATCH: i64 = 1_000;
-/// Pages that are given back in one transaction.
+/// How many pages one transaction frees.
 const PAGES: i64 = 256;
 
-/// Keys of conversations that were begun for one request of `/v1/chat/completions`.
+/// The keys of conversations of single `/v1/chat/completions` requests.
 const ONE_OFF: &str = "agent:*:completions:\
     [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]\
     [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]\
@@ -18,8 +18,8 @@ const ONE_OFF: &str = "agent:*:completions:\
     [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]";
 
 impl Database {
-    /// Repeats a statement, which takes a time and a number of rows, until it finds nothing more; returns how many rows
-    /// went.
+    /// Repeats a statement, which takes a time and a number of rows, until it removes no more rows. Returns how many were
+    /// removed.
     pub(crate) async fn sweep_in_batches(
         &self,
         doing: &'static str,
@@ -37,8 +37,8 @@ impl Database {
         }
     }
 
-    /// Removes conversations of single requests, and those of their children, 7 days after the last of them was active;
-    /// returns how many. Their callers send the history along, and nobody comes back to them.
+    /// Removes conversations of single requests with their children, 7 days after the last activity. Returns how many.
+    /// Their callers send the history with each request and never return to them.
     pub async fn sweep_one_off_sessions(&self, now: i64) -> Result<u64, DatabaseError> {
         const DOING: &str = "remove old conversations of single requests";
         let failed = query_error(DOING);
@@ -78,7 +78,7 @@ impl Database {
         }
     }
 
-    /// Makes one row of all that an agent's runs have cost on each day before `day`; returns how many rows went.
+    /// Merges the costs of an agent's runs into one row per day before `day`. Returns how many rows were removed.
     pub async fn merge_spending(&self, day: &str) -> Result<u64, DatabaseError> {
         const DOING: &str = "sum up what was spent";
         let failed = query_error(DOING);
@@ -102,8 +102,8 @@ impl Database {
         Ok(merged.rows_affected())
     }
 
-    /// Gives free pages back to the file system, a few at a time. A database that was made before this was possible keeps
-    /// them, and uses them again.
+    /// Returns free pages to the file system, a few at a time. A database from before this feature keeps and reuses
+    /// them.
     pub async fn release_free_pages(&self) -> Result<(), DatabaseError> {
         let failed = query_error("give free pages back");
         let free = || async {
@@ -129,7 +129,7 @@ impl Database {
 mod tests {
     use super::*;
     use crate::database::testing::database;
-    use crate::{Append, Journal, Kin, NewEvent, Spending};
+    use crate::{Append, Journal, NewEvent, Parentage, Spending};
 
     async fn said(journal: &Journal, key: &str, at: i64, has_work: bool) {
         journal.open(key, "main", at).await.unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn conversations_of_single_requests_go_after_a_week_with_their_children() {
+    async fn single_request_conversations_are_removed_after_a_week_with_children() {
         let (_folder, database) = database().await;
         let journal = Journal::new(database.clone());
         let one_off =
@@ -156,8 +156,8 @@ mod tests {
             said(&journal, &key, at, has_work).await;
         }
         for (child, parent, at) in [("old", one_off(1), 0), ("young", one_off(4), 10)] {
-            let kin = Kin { parent: &parent, root: &parent, label: "" };
-            journal.adopt(child, "main", kin, at).await.unwrap();
+            let parentage = Parentage { parent: &parent, root: &parent, label: "" };
+            journal.adopt(child, "main", parentage, at).await.unwrap();
             said(&journal, child, at, false).await;
         }
         assert_eq!(database.sweep_one_off_sessions(week - 1).await.unwrap(), 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn old_runs_are_summed_up_by_day_and_agent() {
+    async fn old_runs_are_merged_by_day_and_agent() {
         let (_folder, database) = database().await;
         for (day, run, nanos) in [("2026-01-01", "r1", 1), ("2026-01-01", "r2", 2), ("2026-01-09", "r3", 4)] {
             database.record_spending(day, "a", run, nanos).await.unwrap();
@@ -192,14 +192,14 @@ mod tests {
         let spent = |day: &'static str, run: &'static str| database.spending(day, "a", run);
         assert_eq!(spent("2026-01-01", "r1").await.unwrap(), Spending { run: 0, agent: 3, day: 3 });
         assert_eq!(spent("2026-01-09", "r3").await.unwrap(), Spending { run: 4, agent: 4, day: 4 });
-        // What is recorded late is added.
+        // Late costs are added to the row.
         database.record_spending("2026-01-01", "a", "r1", 8).await.unwrap();
         assert_eq!(database.merge_spending("2026-01-05").await.unwrap(), 1);
         assert_eq!(spent("2026-01-01", "").await.unwrap().day, 11);
     }
 
     #[tokio::test]
-    async fn the_file_gets_smaller_again() {
+    async fn database_file_shrinks() {
         let (folder, database) = database().await;
         let journal = Journal::new(database.clone());
         for number in 0..400_u32 {

@@ -1,26 +1,26 @@
-//! What agents' models have cost, by day, agent and run.
+//! The costs of agents' models by day, agent and run.
 
 use crate::database::{Database, DatabaseError, query_error};
 
-/// Between a run's name and that of a child's account: what a child spends is spent by the run, too.
-pub const BELOW: char = '\u{1f}';
+/// Separates a run's name from the account of its child. A child's costs also count for the run.
+pub const ACCOUNT_SEPARATOR: char = '\u{1f}';
 
-/// A billion dollars: no sum is more, so that none overflows, whatever a model says it used.
+/// A billion dollars. Sums are capped here, so that no reported usage can overflow them.
 const MOST_NANOS: i64 = 1_000_000_000_000_000_000;
 
-/// In billionths of a dollar.
+/// Costs in billionths of a dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spending {
-    /// Of the run and its children.
+    /// The costs of the run and its children.
     pub run: i64,
-    /// Of the agent, that day.
+    /// The costs of the agent on that day.
     pub agent: i64,
-    /// Of everybody, that day.
+    /// The costs of all agents on that day.
     pub day: i64,
 }
 
 impl Database {
-    /// `day` is a date of the user's calendar.
+    /// `day` is a date in the user's time zone.
     pub async fn record_spending(
         &self,
         day: &str,
@@ -45,7 +45,7 @@ impl Database {
 
     pub async fn spending(&self, day: &str, agent: &str, run: &str) -> Result<Spending, DatabaseError> {
         let (run, agent, day): (i64, i64, i64) = sqlx::query_as(
-            // TOTAL does not overflow, and is exact for all that anybody ever spends.
+            // TOTAL does not overflow and is exact for realistic sums.
             "SELECT CAST(MIN((SELECT TOTAL(nanos) FROM spending
                       WHERE run = $3 OR (run >= $3 || char(31) AND run < $3 || char(32))), $4) AS INTEGER),
                     CAST(MIN((SELECT TOTAL(nanos) FROM spending WHERE day = $1 AND agent = $2), $4) AS INTEGER),
@@ -68,7 +68,7 @@ mod tests {
     use crate::database::testing::database;
 
     #[tokio::test]
-    async fn what_was_spent_adds_up() {
+    async fn costs_add_up_by_run_agent_and_day() {
         let (_folder, database) = database().await;
         for (day, agent, run, nanos) in [
             ("d1", "a", "r1", 1),
@@ -94,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn absurd_costs_do_not_overflow() {
         let (_folder, database) = database().await;
-        // As it was written before costs had an upper end.
+        // A row from before costs were capped.
         let old =
             "INSERT INTO spending (day, agent, run, nanos) VALUES ('d1', 'a', 'r0', 9223372036854775807)";
         sqlx::raw_sql(old).execute(&database.writer).await.unwrap();

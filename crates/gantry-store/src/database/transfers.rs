@@ -1,4 +1,4 @@
-//! File transfers, recorded so that one which a crash cut goes on where it was.
+//! File transfers, stored so that a transfer can resume after a crash.
 
 use serde::Serialize;
 use sqlx::Row;
@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::database::{Database, DatabaseError, query_error};
 
-/// How long a transfer stays known after it ended, or after its last byte if it never did.
+/// How long a transfer is kept after its end, or after its last byte if it did not end.
 const KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,17 +15,17 @@ pub struct TransferRow {
     pub id: String,
     pub agent: String,
     pub principal: String,
-    /// How freely the caller acts: `supervised`, `guided` or `autonomous`.
+    /// The caller's autonomy: `supervised`, `guided` or `autonomous`.
     pub autonomy: String,
     pub source: String,
     pub destination: String,
     pub state: TransferState,
-    /// Bytes in all, when known.
+    /// The total number of bytes, if known.
     pub size: Option<u64>,
     pub bytes_done: u64,
-    /// What of a directory has arrived, in its driver's own words.
+    /// Which entries of a directory have arrived, in the driver's format.
     pub ledger: Option<String>,
-    /// How it is judged beside its caller, in its driver's own words.
+    /// Approvals and further rules for the transfer, in the driver's format.
     pub standing: Option<String>,
     pub error: Option<String>,
     pub created: i64,
@@ -58,7 +58,7 @@ impl TransferState {
     }
 }
 
-/// A transfer that begins.
+/// A new transfer.
 #[derive(Debug, Clone)]
 pub struct NewTransfer {
     pub id: String,
@@ -90,7 +90,7 @@ impl Database {
         Ok(())
     }
 
-    /// Notes how far a running transfer is. One that ended meanwhile stays as it ended.
+    /// Stores the progress of a running transfer. A transfer that has ended is not changed.
     pub async fn transfer_progress(
         &self,
         id: &str,
@@ -114,7 +114,7 @@ impl Database {
         Ok(())
     }
 
-    /// Ends a transfer: done with so many bytes, or failed for a reason.
+    /// Ends a transfer, either done with its number of bytes or failed with a reason.
     pub async fn finish_transfer(
         &self,
         id: &str,
@@ -149,7 +149,7 @@ impl Database {
         row.as_ref().map(transfer_row).transpose()
     }
 
-    /// Transfers that began and did not end, oldest first.
+    /// Returns unfinished transfers, oldest first.
     pub async fn unfinished_transfers(&self) -> Result<Vec<TransferRow>, DatabaseError> {
         let rows = sqlx::query("SELECT * FROM transfers WHERE state = 'running' ORDER BY created, id")
             .fetch_all(&self.readers)
@@ -158,7 +158,7 @@ impl Database {
         rows.iter().map(transfer_row).collect()
     }
 
-    /// Removes transfers nothing happened to for 7 days; returns how many.
+    /// Removes transfers without activity for 7 days. Returns how many.
     pub async fn sweep_transfers(&self, now: i64) -> Result<u64, DatabaseError> {
         let swept = sqlx::query("DELETE FROM transfers WHERE updated <= $1")
             .bind(now - KEPT_MS)
@@ -169,7 +169,7 @@ impl Database {
     }
 }
 
-/// SQLite's integers are signed; no file is larger.
+/// Converts to SQLite's signed integers, which hold every file size.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_transfer_is_found_after_a_restart() {
+    async fn interrupted_transfer_is_found_after_a_restart() {
         let (folder, first) = database().await;
         first.insert_transfer(&new("t1", "main"), 1).await.unwrap();
         first.insert_transfer(&new("t2", "other"), 2).await.unwrap();

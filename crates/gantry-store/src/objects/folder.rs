@@ -1,4 +1,5 @@
-//! Objects in a folder: temp file, sync, rename, sync of the folder. A lock by key, across processes, makes changes one step.
+//! Objects in a folder: temporary file, sync, rename, sync of the folder. A lock per key, shared by processes, makes
+//! changes atomic.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,12 +17,12 @@ use super::{
 };
 use crate::staged::Staged;
 
-/// Enough that two busy keys rarely share one; a shared one only makes them wait for each other.
+/// Enough locks that two busy keys rarely share one. Keys that share a lock only wait for each other.
 const LOCKS: u64 = 64;
 const BLOCK: usize = 1 << 20;
-/// A temp file of a process that died is swept after this.
+/// Temporary files of dead processes are removed after this time.
 const TEMP_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// A folder that becomes empty is removed, perhaps just when somebody else puts into it.
+/// How often to retry when a folder that became empty is removed during a put.
 const TRIES: usize = 100;
 
 #[derive(Debug)]
@@ -134,14 +135,14 @@ impl Folder {
         let _lock = self.lock(key)?;
         let found = self.get(key, limit)?;
         let mode = found.as_ref().and_then(|object| object.info.mode);
-        let (bytes, told) = match change(found) {
+        let (bytes, result) = match change(found) {
             Ok(changed) => changed,
             Err(err) => return Ok(Err(err)),
         };
         let temp = self.temp(key)?;
         temp.file().write_all(&bytes).map_err(io_error("write", key))?;
         self.place(key, temp, mode)?;
-        Ok(Ok(told))
+        Ok(Ok(result))
     }
 
     pub(super) fn delete(&self, key: &str) -> Result<bool, ObjectError> {
@@ -152,7 +153,7 @@ impl Folder {
         }
         std::fs::remove_file(&path).map_err(io_error("delete", key))?;
         self.sync_above(key).map_err(io_error("delete", key))?;
-        // Folders that hold nothing any more go too, up to the first that does. One that a crash leaves is not shown.
+        // Empty folders are removed too, up to the first that is not empty. Listings skip one that a crash leaves.
         let mut folder = path.parent().filter(|folder| *folder != self.data);
         while let Some(empty) = folder {
             if std::fs::remove_dir(empty).is_err() {
@@ -175,7 +176,7 @@ impl Folder {
 
     pub(super) fn list(&self, prefix: &str, depth: Depth) -> Result<ObjectListing, ObjectError> {
         let mut listing = ObjectListing::default();
-        // Folders still to be read, the next one last, so that keys come in their order without recursion.
+        // A stack of folders to read, the next one last: this yields keys in order without recursion.
         let mut waiting = vec![Waiting::Below(prefix.to_owned())];
         while let Some(next) = waiting.pop() {
             if listing.objects.len() + listing.prefixes.len() >= MAX_LISTED {
@@ -185,7 +186,7 @@ impl Folder {
             match next {
                 Waiting::Object(object) => listing.objects.push(object),
                 Waiting::Below(below) if depth == Depth::One && below != prefix => {
-                    // A crash may leave a folder without objects; there is no such thing as an empty folder.
+                    // A crash may leave a folder without objects, which is not listed.
                     if self.holds_any(&below)? {
                         listing.prefixes.push(below);
                     }
@@ -200,7 +201,7 @@ impl Folder {
         Ok(listing)
     }
 
-    /// Whether any object lies below.
+    /// Whether any object exists below.
     fn holds_any(&self, prefix: &str) -> Result<bool, ObjectError> {
         let mut folders = vec![prefix.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -225,7 +226,7 @@ impl Folder {
         let mut found = Vec::new();
         for entry in entries {
             let entry = entry.map_err(&failed)?;
-            // Keys are text: anything else was not put here by us.
+            // Keys are UTF-8; other file names were not created by this store.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let metadata = match entry.metadata() {
                 Err(err) if err.kind() == ErrorKind::NotFound => continue,
@@ -281,7 +282,7 @@ impl Folder {
         Ok(Temp { file: file.map_err(io_error("write", key))?, path })
     }
 
-    /// Puts a written temp file under its key, durably.
+    /// Renames a temporary file to its key, durably.
     fn place(&self, key: &str, temp: Temp, mode: Option<u32>) -> Result<(), ObjectError> {
         mode::set_on_file(&temp.file, mode).map_err(io_error("write", key))?;
         temp.file.sync_all().map_err(io_error("write", key))?;
@@ -304,13 +305,13 @@ impl Folder {
         Err(ObjectError::Changed { key: key.to_owned() })
     }
 
-    /// Syncs every folder on the way to a key: another thread may have made one and not synced it yet.
+    /// Syncs every folder above a key, because another thread may have created one without a sync yet.
     fn sync_above(&self, key: &str) -> io::Result<()> {
         let path = self.data.join(key);
         let top = self.root.parent().unwrap_or(&self.root);
         for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(top)) {
             match File::open(folder).and_then(|folder| folder.sync_all()) {
-                // Emptied and removed by others meanwhile.
+                // Another process removed the empty folder meanwhile.
                 Err(err) if err.kind() == ErrorKind::NotFound => {}
                 synced => synced?,
             }
@@ -318,7 +319,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Says it when a key is in the way of another; other failures as they are.
+    /// Reports a conflict between two keys; returns other errors unchanged.
     fn conflict(&self, key: &str, err: io::Error) -> ObjectError {
         let above = key.match_indices('/').map(|(at, _)| &key[..at]);
         if let Some(object) = above.into_iter().find(|above| self.data.join(above).is_file()) {
@@ -336,7 +337,7 @@ impl Folder {
         io_error("write", key)(err)
     }
 
-    /// Held while a key is changed, against other threads and other processes.
+    /// Locks a key against other threads and processes while it is changed.
     fn lock(&self, key: &str) -> Result<File, ObjectError> {
         let failed = io_error("lock", key);
         make_folder(&self.locks).map_err(&failed)?;
@@ -368,7 +369,7 @@ impl Waiting {
     }
 }
 
-/// A temp file that vanishes unless it got a key.
+/// A temporary file that is removed on drop unless it was renamed.
 struct Temp {
     file: File,
     path: PathBuf,
@@ -392,7 +393,7 @@ fn first_eight(bytes: &[u8; 32]) -> [u8; 8] {
     eight
 }
 
-/// Makes a folder and what is missing above it.
+/// Creates a folder and its missing parents.
 fn make_folder(folder: &Path) -> io::Result<()> {
     for _ in 0..TRIES {
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -400,12 +401,12 @@ fn make_folder(folder: &Path) -> io::Result<()> {
             Err(err) if err.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(folder) {
                 Ok(found) if found.is_dir() => return Ok(()),
                 Ok(_) => return Err(ErrorKind::NotADirectory.into()),
-                // Emptied and removed by others meanwhile.
+                // Another process removed the empty folder meanwhile.
                 Err(err) if err.kind() == ErrorKind::NotFound => {}
                 Err(err) => return Err(err),
             },
             Err(err) if err.kind() == ErrorKind::NotFound => {
-                // No deeper than a key has segments.
+                // The recursion is limited by the number of segments of a key.
                 make_folder(folder.parent().ok_or(err)?)?;
             }
             Err(err) => return Err(err),
@@ -414,7 +415,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Err(ErrorKind::NotFound.into())
 }
 
-/// Removes what processes that died left. Failing only keeps it.
+/// Removes temporary files of dead processes. Errors are ignored; the files stay.
 fn sweep(temp: &Path) {
     for entry in std::fs::read_dir(temp).into_iter().flatten().flatten() {
         let age = entry

@@ -1,12 +1,12 @@
-//! Which texts are keys, and what kind of content a key's ending promises.
+//! Validates object keys, and derives a content type from a key's extension.
 
 use super::ObjectError;
 
 const MAX_KEY_BYTES: usize = 1024;
-/// As file systems have it.
+/// The limit of file systems.
 const MAX_SEGMENT_BYTES: usize = 255;
 
-/// Refuses a key that could mean another place than it says: `..`, absolute, empty segments, NUL, back-slash.
+/// Rejects a key that could be read as another path: `..`, absolute, empty segments, NUL, backslash.
 pub fn check_key(key: &str) -> Result<(), ObjectError> {
     let refused = |why: &str| {
         let shown: String = key.chars().take(200).collect();
@@ -38,7 +38,7 @@ pub fn check_key(key: &str) -> Result<(), ObjectError> {
     Ok(())
 }
 
-/// The content type by the ending of a key; text when nothing else is known.
+/// Returns the content type for a key's extension; text if it is unknown.
 pub fn content_type(key: &str) -> &'static str {
     let name = key.rsplit('/').next().unwrap_or(key);
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_mean_one_place() {
+    fn ambiguous_keys_are_rejected() {
         let segment = "s".repeat(255);
         for good in ["a", "agents/main/SOUL.md", "ünï/ä b", ".hidden/..x/...", "a%2e", &segment] {
             assert!(check_key(good).is_ok(), "{good}");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_tell_the_type() {
+    fn extension_decides_the_content_type() {
         for (key, expected) in [
             ("a/SOUL.MD", "text/markdown"),
             ("a.json", "application/json"),

@@ -1,6 +1,6 @@
-//! The permission bits of the file that an object was: text beside the object, an extended attribute or metadata.
+//! The permission bits of an object's original file, stored as an extended attribute or as metadata.
 //!
-//! They say what the file gets when it leaves the store again; here they open and close nothing.
+//! They apply when the object becomes a file again. In the store they have no effect.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
 const ATTRIBUTE: &str = "user.gantry.mode";
-/// In a bucket, `x-amz-meta-` comes before it.
+/// The name in a bucket, after `x-amz-meta-`.
 pub(super) const METADATA: &str = "gantry-mode";
 const BITS: u32 = 0o777;
 
@@ -17,19 +17,19 @@ pub(super) fn to_text(mode: u32) -> String {
     format!("{:o}", mode & BITS)
 }
 
-/// `None` for what is no mode: others may write into the store too.
+/// Returns `None` for an invalid mode, because others may write to the store too.
 pub(super) fn from_text(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= BITS)
 }
 
-/// The mode beside a file of the folder, if there is one and the file system keeps such things.
+/// Returns the stored mode of a file, if there is one and the file system supports extended attributes.
 pub(super) fn of_file(file: &File) -> Option<u32> {
     let mut value = [0; 8];
     let length = fgetxattr(file, ATTRIBUTE, &mut value[..]).ok()?;
     from_text(std::str::from_utf8(value.get(..length)?).ok()?)
 }
 
-/// Puts the mode beside a file, or takes away what is there. Where the file system has no place for it, it is not kept.
+/// Stores or removes the mode of a file. A file system without extended attributes ignores it.
 pub(super) fn set_on_file(file: &File, mode: Option<u32>) -> io::Result<()> {
     let set = match mode {
         Some(mode) => fsetxattr(file, ATTRIBUTE, to_text(mode).as_bytes(), XattrFlags::empty()),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_mode_that_was_set_until_it_is_taken_away() {
+    fn mode_is_stored_until_it_is_removed() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(of_file(&file), None);
         set_on_file(&file, Some(0o640)).unwrap();

@@ -1,4 +1,4 @@
-//! Objects in a bucket of an S3-compatible store. Large ones go up in parts, changes are compared by etag.
+//! Objects in a bucket of an S3-compatible store. Large objects are uploaded in parts; changes compare etags.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,29 +24,29 @@ mod upload;
 
 use upload::read_block;
 
-/// Parts of a large object; S3 takes at least 5 MiB each and at most 10,000.
+/// The part size of a large object. S3 requires at least 5 MiB per part and at most 10,000 parts.
 const PART: usize = 8 << 20;
 const MAX_PARTS: u64 = 9_000;
 const PARTS_AT_ONCE: usize = 3;
-/// What the store copies by itself; larger ones go through here.
+/// The largest object that the store copies itself. Larger ones are downloaded and uploaded.
 const MAX_SERVER_COPY: u64 = 5 << 30;
-/// How often a change is tried again when somebody else was faster.
+/// How often a change is retried after a concurrent change.
 const UPDATE_TRIES: usize = 8;
-/// Enough that two busy keys rarely share one.
+/// Enough locks that two busy keys rarely share one.
 const LOCKS: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Without a byte; a long body has as long as it takes.
+/// The timeout between two bytes. The total time of a body is not limited.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// Where the bucket is and how to get in.
+/// The address and credentials of a bucket.
 #[derive(Clone, Default)]
 pub struct S3Config {
     /// `https://…`; AWS itself when left out.
     pub endpoint: Option<String>,
     pub bucket: String,
     pub region: Option<String>,
-    /// Before every key.
+    /// The prefix of every key.
     pub prefix: Option<String>,
     pub access_key_id: String,
     pub secret_access_key: String,
@@ -60,7 +60,7 @@ impl fmt::Debug for S3Config {
 
 pub(super) struct S3 {
     store: Arc<AmazonS3>,
-    /// Changes of this process wait for each other here, and need no second try.
+    /// Serialises changes of this process, so that they do not conflict with each other.
     locks: Vec<tokio::sync::Mutex<()>>,
     prefix: String,
     place: String,
@@ -223,7 +223,7 @@ impl S3 {
         self.abort_upload(key, staged).await
     }
 
-    /// Sends an object that is read as it goes. A failure leaves nothing behind.
+    /// Uploads an object while it is read. A failure leaves no parts in the bucket.
     async fn upload(
         &self,
         key: &str,
@@ -246,7 +246,7 @@ impl S3 {
         match sent.await {
             Ok(()) => writer.finish().await.map(drop).map_err(store_error("write", key)),
             Err(err) => {
-                // Parts that were sent cost money until somebody removes them; the first failure is what matters.
+                // Uploaded parts cost money until they are removed. The first error is the one to report.
                 let _ = writer.abort().await;
                 Err(err)
             }
@@ -270,13 +270,13 @@ impl S3 {
                 }
                 None => PutMode::Create,
             };
-            let (bytes, told) = match change(found) {
+            let (bytes, result) = match change(found) {
                 Ok(changed) => changed,
                 Err(err) => return Ok(Err(err)),
             };
             match self.put_if(key, bytes.into(), attributes(content_type, replaced), mode).await {
-                Ok(()) => return Ok(Ok(told)),
-                // Somebody else was faster, or removed it.
+                Ok(()) => return Ok(Ok(result)),
+                // The object was changed or removed concurrently.
                 Err(Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. }) => {}
                 Err(err) => return Err(store_error("write", key)(err)),
             }
@@ -285,7 +285,7 @@ impl S3 {
     }
 
     pub(super) async fn delete(&self, key: &str) -> Result<bool, ObjectError> {
-        // The store answers the same whether there was one or not.
+        // The store's answer does not say whether the object existed.
         if self.head(key).await?.is_none() {
             return Ok(false);
         }
@@ -351,7 +351,7 @@ impl S3 {
         Some(ListedObject { key, size: meta.size, modified: meta.last_modified.timestamp_millis() })
     }
 
-    /// The key of a path in the bucket, if it is one of ours.
+    /// Returns the key of a path in the bucket, if it has our prefix.
     fn key(&self, path: &Path) -> Option<String> {
         path.as_ref().strip_prefix(&self.before()).map(str::to_owned)
     }
@@ -365,7 +365,7 @@ impl S3 {
     }
 
     fn parsed(&self, key: &str) -> Result<Path, Error> {
-        // Not `from`, which would turn characters into percent signs.
+        // Not `from`, which would percent-encode characters.
         Path::parse(format!("{}{key}", self.before())).map_err(Error::from)
     }
 }

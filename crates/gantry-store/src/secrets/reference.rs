@@ -1,4 +1,4 @@
-//! `secret:NAME` inside a text: where a secret is meant, without its value.
+//! Finds `secret:NAME` in a text, which refers to a secret without its value.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use super::MAX_NAME_BYTES;
 
 const MARK: &str = "secret:";
 
-/// One mention of a secret.
+/// One reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference<'a> {
     pub name: &'a str,
-    /// Where it stands in the text, mark included.
+    /// Its position in the text, including `secret:`.
     pub range: Range<usize>,
 }
 
-/// Every `secret:NAME` of a text, in order.
+/// Returns every `secret:NAME` of a text, in order.
 pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -31,14 +31,14 @@ pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
     })
 }
 
-/// The longest name a text begins with; empty if none.
+/// Returns the longest name at the start of a text, or an empty string.
 fn name_at(text: &str) -> &str {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic()) {
         return "";
     }
     let length = text.bytes().take_while(|byte| allowed(*byte)).count();
-    // A longer run is no name that could have been stored; it is a name all the same, and will not be found.
+    // A longer name cannot be stored. It still counts as a name, and the lookup fails.
     &text[..length.min(4 * MAX_NAME_BYTES)]
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_names_where_a_secret_is_meant() {
+    fn references_are_found_at_word_boundaries() {
         let names = |text: &str| references(text).map(|found| found.name.to_owned()).collect::<Vec<_>>();
         assert_eq!(names("Bearer secret:GITHUB"), ["GITHUB"]);
         assert_eq!(names("secret:A secret:b-2_x;secret:C."), ["A", "b-2_x", "C"]);

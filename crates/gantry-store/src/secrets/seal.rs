@@ -1,4 +1,4 @@
-//! How the secrets stand on disk: one sealed box, with the key beside it or in the operator's hands.
+//! Encrypts the secrets file, with a key file in the data directory or the operator's master key.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,12 +15,12 @@ use crate::data_dir::{make_private, open_file};
 
 const NONCE_BYTES: usize = 24;
 const KEY_BYTES: usize = 32;
-/// Says what the key is for, so that the same words used elsewhere make another one.
+/// The context of the key derivation. The same master key used elsewhere yields another key.
 const MASTER_CONTEXT: &str = "gantry 2026 secrets sealed with a master key";
-/// Shorter words can be guessed: the key is made of them without delay.
+/// A shorter master key could be guessed, because the derivation is fast.
 pub const SHORTEST_MASTER_KEY: usize = 32;
 
-/// Which key opens the box. It stands in the clear, so that a missing key can be told from a wrong one.
+/// Which key the file needs. It is stored unencrypted, so that a missing key and a wrong key get different errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeyKind {
@@ -52,7 +52,7 @@ pub(super) fn seal(kind: KeyKind, key: &[u8; KEY_BYTES], plain: &[u8]) -> Result
     serde_json::to_vec(&made).map_err(|_| SecretsError::Seal)
 }
 
-/// Opens a box with the key that `key_of` has for its kind.
+/// Decrypts the file with the key that `key_of` returns for its kind.
 pub(super) fn open(
     path: &Path,
     bytes: &[u8],
@@ -74,7 +74,7 @@ pub(super) fn open(
     })
 }
 
-/// What stands in the clear is sealed with the rest: a box cannot be passed off as another kind's.
+/// The unencrypted header is authenticated too, so that a file cannot pass as another kind.
 fn bound_to(kind: KeyKind) -> Vec<u8> {
     format!("gantry secrets {VERSION} {kind:?}").into_bytes()
 }
@@ -86,7 +86,7 @@ pub(super) fn master_key(words: &str) -> Result<[u8; KEY_BYTES], SecretsError> {
     Ok(blake3::derive_key(MASTER_CONTEXT, words.as_bytes()))
 }
 
-/// The key in a file of its owner's own, made at first use if `make` says so.
+/// Reads the key file, which is created at first use if `make` is set.
 pub(super) fn file_key(path: &Path, make: bool) -> Result<[u8; KEY_BYTES], SecretsError> {
     let failed = |cause| SecretsError::KeyFile { path: path.to_owned(), cause };
     match read_key(path) {
@@ -94,7 +94,7 @@ pub(super) fn file_key(path: &Path, make: bool) -> Result<[u8; KEY_BYTES], Secre
         read => return read.map_err(failed),
     }
     let made: [u8; KEY_BYTES] = random().map_err(SecretsError::Random)?;
-    // The key of whoever is first stays.
+    // If two processes create the key at once, the first one wins.
     make_private(path, format!("{}\n", STANDARD.encode(made)).as_bytes()).map_err(failed)?;
     read_key(path).map_err(failed)
 }

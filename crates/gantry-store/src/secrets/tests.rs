@@ -15,10 +15,21 @@ fn hosts() -> Vec<String> {
 }
 
 #[test]
-fn a_secret_is_there_after_a_restart_and_nowhere_in_the_clear() {
+fn pipe_instead_of_the_sealed_file_is_reported_and_does_not_block() {
+    let (_folder, data) = world();
+    data.create().unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(data.secrets()).status().unwrap().success());
+    let (found, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || found.send(Secrets::new(&data, None).all().map_err(|err| err.to_string())));
+    let read = result.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(read.unwrap_err().contains("not a regular file"));
+}
+
+#[test]
+fn secret_survives_a_restart_and_is_never_stored_in_plain_text() {
     let (_folder, data) = world();
     let secrets = Secrets::new(&data, None);
-    assert!(secrets.all().unwrap().is_empty() && !data.root().exists(), "looking makes nothing");
+    assert!(secrets.all().unwrap().is_empty() && !data.root().exists(), "reading creates nothing");
     assert!(!secrets.set("STRIPE", "sk_live_0123456789", &hosts(), 7).unwrap());
     assert!(secrets.set("STRIPE", "sk_live_9876543210", &hosts(), 9).unwrap());
     let again = Secrets::new(&data, None).get("STRIPE").unwrap().unwrap();
@@ -30,7 +41,7 @@ fn a_secret_is_there_after_a_restart_and_nowhere_in_the_clear() {
         let bytes = std::fs::read(&path).unwrap();
         for needle in ["sk_live", "STRIPE", "example.com"] {
             let found = bytes.windows(needle.len()).any(|window| window == needle.as_bytes());
-            assert!(!found, "{needle} stands in {}", path.display());
+            assert!(!found, "{needle} is in {}", path.display());
         }
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", path.display());
@@ -40,7 +51,7 @@ fn a_secret_is_there_after_a_restart_and_nowhere_in_the_clear() {
 }
 
 #[test]
-fn the_wrong_key_is_told_and_nothing_is_overwritten() {
+fn wrong_key_is_reported_and_nothing_is_overwritten() {
     let (_folder, data) = world();
     Secrets::new(&data, Some(MASTER.into())).set("A", "value-value", &hosts(), 1).unwrap();
     assert!(!data.secrets_key().exists());
@@ -57,7 +68,7 @@ fn the_wrong_key_is_told_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn another_key_file_and_a_changed_byte_are_told() {
+fn other_key_file_or_changed_byte_is_reported() {
     let (_folder, data) = world();
     let set = |value: &str| Secrets::new(&data, None).set("A", value, &hosts(), 1);
     set("value-value").unwrap();
@@ -86,9 +97,9 @@ fn another_key_file_and_a_changed_byte_are_told() {
     assert!(Secrets::new(&data, None).all().unwrap_err().to_string().contains("open to other users"));
 }
 
-/// Eight writers, each with its own handle as another process would have, lose nothing.
+/// Eight writers with separate handles, as separate processes have, lose nothing.
 #[test]
-fn writers_at_once_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let (_folder, data) = world();
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -107,7 +118,7 @@ fn writers_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_running_process_learns_what_another_stores() {
+fn running_process_sees_what_another_stores() {
     let (_folder, data) = world();
     let running = Secrets::new(&data, None);
     assert_eq!(running.values().len(), 0);
@@ -131,7 +142,7 @@ fn a_running_process_learns_what_another_stores() {
 }
 
 #[test]
-fn bad_names_values_and_hosts_are_refused() {
+fn bad_names_values_and_hosts_are_rejected() {
     let (_folder, data) = world();
     let secrets = Secrets::new(&data, None);
     for name in ["", "1A", "a b", "a/b", "a:b", "ä", &"x".repeat(65)] {

@@ -46,7 +46,7 @@ fn tampered(edit: impl FnOnce(&mut Vec<String>)) -> Vec<ProblemKind> {
 }
 
 #[test]
-fn an_untouched_log_is_intact_and_private() {
+fn untouched_log_is_intact_and_private() {
     let (_folder, path) = written(25);
     let found = verify(&path).unwrap();
     assert_eq!((found.lines, found.head, found.is_intact()), (25, Some(25), true));
@@ -57,7 +57,7 @@ fn an_untouched_log_is_intact_and_private() {
 }
 
 #[test]
-fn every_kind_of_tampering_is_found() {
+fn every_kind_of_tampering_is_detected() {
     assert_eq!(tampered(|lines| lines[4] = lines[4].replace("tool-4", "tool-x")), [ProblemKind::Changed]);
     let removed = tampered(|lines| drop(lines.remove(4)));
     assert_eq!(removed, [ProblemKind::Removed { from: 5, to: 5 }]);
@@ -76,7 +76,7 @@ fn every_kind_of_tampering_is_found() {
 }
 
 #[test]
-fn every_single_byte_counts() {
+fn change_of_any_byte_is_detected() {
     let (_folder, path) = written(3);
     let original = fs::read(&path).unwrap();
     for at in 0..original.len() {
@@ -88,7 +88,7 @@ fn every_single_byte_counts() {
 }
 
 #[test]
-fn a_lost_or_forged_head_is_found() {
+fn missing_or_forged_head_is_detected() {
     let (_folder, path) = written(3);
     let head = path.with_extension("head");
     let sealed = fs::read(&head).unwrap();
@@ -99,7 +99,7 @@ fn a_lost_or_forged_head_is_found() {
 }
 
 #[test]
-fn a_cut_stays_to_be_seen_after_more_lines() {
+fn truncation_stays_visible_after_more_lines() {
     let (_folder, path) = written(10);
     let cut: String =
         fs::read_to_string(&path).unwrap().lines().take(4).map(|line| format!("{line}\n")).collect();
@@ -112,7 +112,7 @@ fn a_cut_stays_to_be_seen_after_more_lines() {
 }
 
 #[test]
-fn a_cut_under_a_running_writer_stays_to_be_seen() {
+fn truncation_under_a_running_writer_stays_visible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
@@ -127,7 +127,7 @@ fn a_cut_under_a_running_writer_stays_to_be_seen() {
 }
 
 #[test]
-fn emptied_files_are_found_and_stay_found() {
+fn emptied_files_are_detected_permanently() {
     for emptied in [&["log", "head"][..], &["head"]] {
         let (_folder, path) = written(5);
         for extension in emptied {
@@ -145,7 +145,7 @@ fn emptied_files_are_found_and_stay_found() {
 }
 
 #[test]
-fn a_line_of_any_length_can_be_followed() {
+fn lines_of_any_length_verify() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let long = AuditRecord { error: Some("x".repeat(3 << 20)), ..record("long", None) };
@@ -155,7 +155,7 @@ fn a_line_of_any_length_can_be_followed() {
 }
 
 #[test]
-fn half_a_line_of_another_process_does_not_stop_a_running_one() {
+fn partial_line_of_another_process_does_not_stop_a_running_writer() {
     let (_folder, path) = written(3);
     let log = AuditLog::open(&path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
@@ -166,7 +166,7 @@ fn half_a_line_of_another_process_does_not_stop_a_running_one() {
 }
 
 #[test]
-fn a_log_rewritten_without_the_key_is_found() {
+fn log_rewritten_without_the_key_is_detected() {
     let (_folder, path) = written(5);
     let (_other, forged) = written(5);
     fs::copy(&forged, &path).unwrap();
@@ -174,7 +174,7 @@ fn a_log_rewritten_without_the_key_is_found() {
 }
 
 #[test]
-fn half_a_line_left_by_a_crash_is_reported_and_dropped() {
+fn partial_line_after_a_crash_is_reported_and_removed() {
     let (_folder, path) = written(3);
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"seq\":4,\"at\":\"2026");
@@ -192,24 +192,24 @@ fn half_a_line_left_by_a_crash_is_reported_and_dropped() {
 }
 
 #[test]
-fn bytes_that_no_crash_leaves_are_found_after_the_last_line() {
+fn foreign_bytes_after_the_last_line_are_detected() {
     for appended in [&b"garbage"[..], b"{\"seq\":9,\"at\":\"2026", b"\0\0\0", b" "] {
         let (_folder, path) = written(3);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, [&whole, appended].concat()).unwrap();
         let bytes = appended.len() as u64;
         assert_eq!(problems(&path), [ProblemKind::Appended { bytes }], "{appended:?}");
-        // The next writer removes them, and records that.
+        // The next writer removes the bytes and records that.
         AuditLog::open(&path).unwrap().append(record("after", None), Durability::Now).unwrap();
         assert_eq!((problems(&path), verify(&path).unwrap().lines), (vec![], 5));
     }
 }
 
 #[test]
-fn many_writers_make_one_chain() {
+fn concurrent_writers_make_one_chain() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    // Each opens the log for itself, as separate processes do.
+    // Each thread opens the log itself, as separate processes do.
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let path = &path;
@@ -227,7 +227,7 @@ fn many_writers_make_one_chain() {
 }
 
 #[test]
-fn a_busy_writer_lets_others_in() {
+fn busy_writer_does_not_starve_others() {
     let (_folder, path) = written(0);
     let (busy, other) = (AuditLog::open(&path).unwrap(), AuditLog::open(&path).unwrap());
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -253,7 +253,7 @@ fn a_busy_writer_lets_others_in() {
 }
 
 #[test]
-fn outcomes_are_written_in_order_and_soon_without_being_asked() {
+fn outcomes_are_written_in_order_within_the_window() {
     let (_folder, path) = written(0);
     let log = AuditLog::open(&path).unwrap();
     for _ in 0..3 {
@@ -272,14 +272,14 @@ fn outcomes_are_written_in_order_and_soon_without_being_asked() {
 }
 
 #[test]
-fn outcomes_that_were_put_off_keep_their_place_and_their_time() {
+fn deferred_outcomes_keep_their_order_and_time() {
     let (_folder, path) = written(0);
     let log = AuditLog::open(&path).unwrap();
     log.append(record("begin", None), Durability::Soon).unwrap();
     log.append(record("end", Some("success")), Durability::Later).unwrap();
     let ended = jiff::Timestamp::now();
     std::thread::sleep(Duration::from_millis(2));
-    // Made into lines now or with the next one: it is the same log.
+    // The log is the same whether records are formatted now or with the next one.
     log.settle();
     log.append(record("end", Some("success")), Durability::Later).unwrap();
     log.append(record("next", None), Durability::Now).unwrap();
@@ -289,7 +289,7 @@ fn outcomes_that_were_put_off_keep_their_place_and_their_time() {
     let tools: Vec<_> = lines.iter().map(|line| line["tool"].as_str().unwrap()).collect();
     assert_eq!(tools, ["begin", "end", "end", "next"]);
     assert!(lines[1]["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap() <= ended);
-    // More than may be put off, and none lost.
+    // More records than may be deferred; none is lost.
     for _ in 0..1_000 {
         log.append(record("end", Some("success")), Durability::Later).unwrap();
     }
@@ -299,12 +299,12 @@ fn outcomes_that_were_put_off_keep_their_place_and_their_time() {
 }
 
 #[test]
-fn a_beginning_that_was_put_off_is_written_before_any_end_is_taken() {
+fn deferred_begin_is_written_before_any_end_is_accepted() {
     let (_folder, path) = written(0);
     let log = AuditLog::open(&path).unwrap();
     let record = |tool: &str, phase| AuditRecord { phase, ..record(tool, None) };
     let lines = || fs::read_to_string(&path).unwrap().lines().count();
-    // From here on the lock is kept, for some 30 ms.
+    // The lock is kept from here on for about 30 ms.
     log.append(record("first", Phase::Begin), Durability::Soon).unwrap();
     log.append(record("a", Phase::Begin), Durability::Later).unwrap();
     log.append(record("b", Phase::Begin), Durability::Later).unwrap();
@@ -324,12 +324,12 @@ fn a_beginning_that_was_put_off_is_written_before_any_end_is_taken() {
 }
 
 #[test]
-fn lines_reach_the_head_soon_without_being_asked() {
+fn head_advances_within_the_window() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let log = AuditLog::open(&path).unwrap();
     log.append(record("t", None), Durability::Soon).unwrap();
-    // Promised within 50 ms; a busy machine may be slower to let the thread run.
+    // The limit is 50 ms; a busy machine may schedule the thread later.
     let until = Instant::now() + Duration::from_millis(500);
     while verify(&path).unwrap().head != Some(1) {
         assert!(Instant::now() < until, "the syncing thread never ran");
@@ -338,7 +338,7 @@ fn lines_reach_the_head_soon_without_being_asked() {
 }
 
 #[test]
-fn a_full_disk_is_an_error() {
+fn full_disk_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();

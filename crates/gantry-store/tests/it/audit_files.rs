@@ -1,4 +1,4 @@
-//! The audit log over several files: rotation, retention, and what verification makes of both.
+//! The audit log over several files: rotation, retention, and their verification.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::audit::{problems, record};
 const SMALL: AuditLimits = AuditLimits { max_file_bytes: 2_000, keep: None };
 const NONE_KEPT: AuditLimits = AuditLimits { max_file_bytes: 2_000, keep: Some(Duration::ZERO) };
 
-/// Where the writer below works; a test below starts it.
+/// The folder of the writer process below, which a test starts.
 const LOG: &str = "GANTRY_TEST_AUDIT_LOG";
 
 fn written(lines: usize) -> (tempfile::TempDir, PathBuf) {
@@ -30,7 +30,7 @@ fn append(path: &Path, limits: AuditLimits, lines: usize) {
     }
 }
 
-/// The full files, the oldest first.
+/// Returns the full files, oldest first.
 fn full_files(path: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -44,7 +44,7 @@ fn numbers(path: &Path, filter: &AuditFilter) -> Vec<u64> {
 }
 
 #[test]
-fn a_full_file_is_closed_and_the_chain_goes_on() {
+fn full_file_is_closed_and_the_chain_continues() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, path) = written(100);
     let files = full_files(&path);
@@ -66,7 +66,7 @@ fn a_full_file_is_closed_and_the_chain_goes_on() {
 }
 
 #[test]
-fn tampering_with_a_full_file_is_found() {
+fn tampering_with_a_full_file_is_detected() {
     let tampered = |tamper: fn(&[PathBuf])| {
         let (_folder, path) = written(100);
         tamper(&full_files(&path));
@@ -104,9 +104,9 @@ fn tampering_with_a_full_file_is_found() {
     assert_eq!(problems(&path), [ProblemKind::LogMissing { head: 100 }]);
 }
 
-/// Each opens the log for itself, as separate processes do, and has a closed file open after the others rotate.
+/// Each thread opens the log itself, as separate processes do, and holds a closed file after another one rotates.
 #[test]
-fn many_writers_rotate_one_log_and_no_reader_sees_a_gap() {
+fn concurrent_rotation_leaves_no_gap_for_readers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     AuditLog::open_with(&path, SMALL).unwrap();
@@ -141,13 +141,13 @@ fn many_writers_rotate_one_log_and_no_reader_sees_a_gap() {
 }
 
 #[test]
-fn a_log_without_its_growing_file_goes_on_behind_the_newest_full_one() {
+fn log_without_its_current_file_continues_after_the_newest_full_one() {
     let (_folder, path) = written(100);
-    // As a crash leaves it between the two halves of a rotation.
+    // The state after a crash in the middle of a rotation.
     let last = fs::read_to_string(&path).unwrap().lines().count();
     fs::rename(&path, path.with_file_name("audit-000000000100.log")).unwrap();
     assert!(last > 0 && problems(&path).is_empty());
-    // The head is old after a power cut, and lost after worse.
+    // The head may be old after a power failure, or lost.
     append(&path, SMALL, 1);
     assert_eq!((verify(&path).unwrap().lines, problems(&path)), (101, vec![]));
 }
@@ -161,9 +161,9 @@ fn writer() {
     }
 }
 
-/// Retention runs too: nearly every moment is one of a rotation or a removal.
+/// Retention runs too, so that nearly every kill hits a rotation or a removal.
 #[test]
-fn a_writer_killed_at_any_moment_leaves_a_log_that_verifies() {
+fn log_verifies_after_its_writer_is_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let kills = if std::env::var_os("GANTRY_SOAK").is_some() { 200 } else { 15 };
@@ -177,7 +177,7 @@ fn a_writer_killed_at_any_moment_leaves_a_log_that_verifies() {
             assert!(Instant::now() < until, "the writer does not write");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Retention begins some 30 ms after the first line: half of the kills come before it, half during it.
+        // Retention begins about 30 ms after the first line: half of the kills come before it, half during it.
         std::thread::sleep(Duration::from_micros(kill * 7_919 % 80_000));
         writer.kill().unwrap();
         writer.wait().unwrap();
@@ -202,7 +202,7 @@ fn retained(path: &Path, removed_to: u64) {
 }
 
 #[test]
-fn old_files_are_removed_and_the_removal_is_on_record() {
+fn old_files_are_removed_and_the_removal_is_recorded() {
     let (_folder, path) = written(100);
     let newest = full_files(&path).pop().unwrap();
     let newest: u64 =
@@ -216,7 +216,7 @@ fn old_files_are_removed_and_the_removal_is_on_record() {
     assert_eq!((found.removed_to, found.problems), (newest, vec![]));
     let lines = list(&path, &AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
     assert_eq!((&lines[0]["phase"], &lines[0]["removedTo"]), (&"retention".into(), &newest.into()));
-    // Without the sealed start the removal is one like any other.
+    // Without the sealed start the removal counts as tampering.
     let start = path.with_extension("start");
     let sealed = fs::read_to_string(&start).unwrap();
     fs::remove_file(&start).unwrap();
@@ -231,7 +231,7 @@ fn young_files_and_files_that_do_not_verify_are_kept() {
     let files = full_files(&path);
     append(&path, AuditLimits { keep: Some(Duration::from_secs(3600)), ..SMALL }, 1);
     assert_eq!(full_files(&path)[..files.len()], files);
-    // Somebody makes a file look old, in order to have its lines removed.
+    // An attacker makes a file look old to have its lines removed.
     let text = fs::read_to_string(&files[1]).unwrap();
     fs::write(&files[1], text.lines().last().unwrap().to_owned() + "\n").unwrap();
     let first = verify(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: what was acknowledged is there afterwards, whole, and everything opens again.
+//! After `kill -9` at any moment, acknowledged data is complete and everything opens again.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,14 +9,14 @@ use gantry_store::{
     Begun, DataDir, Database, Depth, GatewayLock, NewTransfer, Objects, Running, StoredAnswer,
 };
 
-/// Tells the writer below where to work; it is started from the tests after it.
+/// The environment variable with the folder of the writer process below.
 const DIR: &str = "GANTRY_TEST_CRASH_DIR";
 const ROUNDS: &str = "GANTRY_TEST_CRASH_ROUNDS";
 
 #[tokio::test]
 async fn writer() {
     let Some(dir) = std::env::var_os(DIR) else {
-        // Run as a test of its own it proves what the killed one relies on.
+        // Run as a normal test, this checks that the writer works without a kill.
         let folder = tempfile::tempdir().unwrap();
         let data = DataDir::new(folder.path().join("data"));
         let database = Database::open(&data).await.unwrap();
@@ -76,7 +76,7 @@ async fn check_round(database: &Database, objects: &Objects, instance: &str, rou
     let (found, _) = text.split_once(' ').unwrap();
     let (_, found_round) = found.rsplit_once('-').unwrap();
     let found_round: u64 = found_round.parse().unwrap();
-    assert!(found_round >= round, "{found_round} stands where {round} was acknowledged");
+    assert!(found_round >= round, "round {found_round} is stored, but round {round} was acknowledged");
     assert_eq!(text, body(instance, found_round), "a torn object");
 }
 
@@ -127,7 +127,7 @@ async fn killed_gateways_lose_nothing_acknowledged() {
         for (instance, round) in &acknowledged {
             check_round(&database, &objects, instance, *round).await;
         }
-        // What was begun and not answered is told as interrupted, not run again.
+        // A request without an answer is reported as interrupted and does not run again.
         let (instance, last) = acknowledged.last().unwrap();
         let next = format!("{instance}-{}", last + 1);
         let begun =
@@ -139,9 +139,9 @@ async fn killed_gateways_lose_nothing_acknowledged() {
     assert!(!listing.objects.is_empty());
 }
 
-/// Surviving `kill -9` does not need a sync; surviving a power cut does. So the system calls are read.
+/// Surviving `kill -9` needs no sync, but surviving a power failure does, so this test checks the system calls.
 #[test]
-fn an_object_is_synced_before_and_after_it_gets_its_name() {
+fn object_is_synced_before_and_after_its_rename() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
     let test = command(folder.path());

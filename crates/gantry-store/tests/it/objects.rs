@@ -1,4 +1,4 @@
-//! The object store: the same promises in a folder and in a bucket of a real S3-compatible server.
+//! The object store gives the same guarantees in a folder and in a bucket of a real S3-compatible server.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gantry_store::{DataDir, Depth, ObjectError, Objects, Staged};
 
 use crate::s3_server::S3Server;
 
-/// A store in one of its homes.
+/// A store in a folder or in a bucket.
 struct Home {
     data: DataDir,
     objects: Objects,
@@ -52,7 +52,7 @@ impl Home {
     }
 }
 
-/// Makes a test of each function for each home.
+/// Makes a test of each function for a folder and for a bucket.
 macro_rules! in_both_homes {
     ($($name:ident)*) => { $(
         mod $name {
@@ -100,8 +100,8 @@ mod check {
         let refused = home.objects.get("a/b.md", 3).await.unwrap_err();
         assert!(matches!(refused, ObjectError::TooLarge { size: 5, limit: 3, .. }), "{refused}");
         if !home.is_s3() {
-            // The test's server keeps files, and fails on a prefix where S3 finds nothing.
-            assert_eq!(home.get("a").await, None, "a prefix is no object");
+            // The test server stores files and fails on a prefix where S3 finds nothing.
+            assert_eq!(home.get("a").await, None, "a prefix is not an object");
             assert!(!home.objects.delete("a").await.unwrap(), "nor can it be deleted");
         }
         assert!(home.objects.delete("a/b.md").await.unwrap());
@@ -130,7 +130,7 @@ mod check {
         for bad in ["w", "/", "../", "a//"] {
             assert!(matches!(home.objects.list(bad, Depth::One).await, Err(ObjectError::BadKey(_))), "{bad}");
         }
-        // The last object below a prefix takes the prefix with it.
+        // Removing the last object below a prefix removes the prefix.
         home.objects.delete("w/c/d/e").await.unwrap();
         let one = home.objects.list("w/", Depth::One).await.unwrap();
         assert_eq!(one.prefixes, ["w/a/"]);
@@ -203,7 +203,7 @@ mod check {
         });
         assert_eq!(refused.await.unwrap(), Err("no"));
         assert_eq!(home.get("n").await, None, "a refused change makes nothing");
-        // Everybody adds one; nobody's is lost.
+        // Every task adds one; no change is lost.
         let home = Arc::new(home);
         let tasks: Vec<_> = (0..6)
             .map(|_| {
@@ -254,7 +254,7 @@ mod check {
         let object = home.objects.get("key", 9).await.unwrap().unwrap();
         let opened = home.objects.open("key", 0, None).await.unwrap().unwrap();
         assert_eq!((object.info.mode, opened.info.mode), (Some(0o600), Some(0o600)));
-        // A copy has the mode of what was copied; what is written over keeps its own.
+        // A copy has the mode of its source; an overwritten object keeps its own.
         home.objects.copy("tools/run.sh", "copy.sh").await.unwrap();
         assert_eq!(mode("copy.sh").await, Some(0o755));
         home.put("key", "new text").await;
@@ -264,7 +264,7 @@ mod check {
         assert_eq!((mode("key").await, home.get("key").await.as_deref()), (Some(0o600), Some("2")));
         stage("key", 1, Some(0o400)).await;
         assert_eq!(mode("key").await, Some(0o400), "a file that arrives brings its own");
-        // One that was written here has none, nor what is made where one with a mode was.
+        // An object written here has no mode, nor has one that is created again after a removal.
         stage("plain", 1, None).await;
         home.objects.delete("key").await.unwrap();
         home.put("key", "x").await;
@@ -284,7 +284,7 @@ mod check {
 }
 
 #[tokio::test]
-async fn a_key_is_an_object_or_a_folder_and_says_which() {
+async fn key_is_an_object_or_a_folder_and_conflicts_are_reported() {
     let home = Home::folder();
     home.put("a/b", "x").await;
     let put =
@@ -297,7 +297,7 @@ async fn a_key_is_an_object_or_a_folder_and_says_which() {
     assert_eq!(std::fs::read_dir(home.data.objects().join("temp")).unwrap().count(), 0, "no temp file stays");
 }
 
-/// Folders vanish with their last object while others put into them: no put is lost.
+/// Folders are removed with their last object while other tasks put into them; no put is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn puts_and_deletes_in_one_folder_do_not_trip() {
     let home = Arc::new(Home::folder());
@@ -320,7 +320,7 @@ async fn puts_and_deletes_in_one_folder_do_not_trip() {
     assert_eq!(home.objects.list("", Depth::All).await.unwrap(), Default::default());
 }
 
-/// Another gateway writes between our reading and our writing: its change stays, and ours is made on it.
+/// Another gateway writes between our read and our write: its change stays, and ours is applied to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_by_another_gateway_is_not_lost() {
     let home = Home::s3();
@@ -344,7 +344,7 @@ async fn a_change_by_another_gateway_is_not_lost() {
         assert_eq!(changed.await.unwrap(), Ok(2));
         assert_eq!(home.get("k").await.as_deref(), Some(expected));
     }
-    // One that is always faster ends in a refusal, not in a loop.
+    // A writer that always wins causes an error, not an endless loop.
     let mut rounds = 0;
     let busy = home.objects.update("k", 100, "text/plain", move |_| {
         rounds += 1;
@@ -356,14 +356,14 @@ async fn a_change_by_another_gateway_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_an_error_that_does_not_show_it() {
+async fn wrong_secret_is_an_error_that_does_not_show_it() {
     let server = S3Server::start();
     let config = gantry_store::S3Config { secret_access_key: "very-wrong-secret".into(), ..server.config() };
     assert!(!format!("{config:?}").contains("very-wrong"));
     let objects = Objects::s3(config).unwrap();
     let refused = objects.put("k", Bytes::from_static(b"x"), "text/plain").await.unwrap_err();
-    let told = format!("{refused} {refused:?} {objects:?} {}", objects.place());
-    assert!(told.contains("cannot write") && !told.contains("very-wrong"), "{told}");
+    let shown = format!("{refused} {refused:?} {objects:?} {}", objects.place());
+    assert!(shown.contains("cannot write") && !shown.contains("very-wrong"), "{shown}");
     assert_eq!(server.files(), Vec::<String>::new());
     for broken in [
         gantry_store::S3Config { bucket: String::new(), ..server.config() },

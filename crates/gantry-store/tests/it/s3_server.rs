@@ -1,4 +1,4 @@
-//! A real S3-compatible server on this machine, for as long as a test needs it.
+//! A real S3-compatible server on this machine, running for one test.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ impl S3Server {
     pub(crate) fn start() -> S3Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("bucket")).unwrap();
-        // The port may be taken between our look and the server's: then another one is tried.
+        // The port may be taken before the server binds it; then another one is tried.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let mut child = Command::new("s3s-fs")
@@ -56,12 +56,12 @@ impl S3Server {
         self.port
     }
 
-    /// What the server keeps of uploads that nobody has completed or aborted.
+    /// Returns the server's files of incomplete uploads.
     pub(crate) fn open_uploads(&self) -> Vec<String> {
         self.files().into_iter().filter(|file| file.contains("upload")).collect()
     }
 
-    /// The server's own files, to see what a test left there.
+    /// The server's own files, to check what a test left there.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.path().to_path_buf()];

@@ -1,4 +1,4 @@
-//! What lies between a store's client and its server: it can be cut, and counts the parts of uploads that go through.
+//! A proxy between a store's client and its server, which can be cut and counts uploaded parts.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) struct S3Wire {
     to: u16,
     down: AtomicBool,
     parts: AtomicUsize,
-    /// Goes down with this part.
+    /// The part at which the proxy goes down.
     last_part: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
 }
@@ -61,7 +61,7 @@ impl S3Wire {
         self.down.store(false, Ordering::SeqCst);
     }
 
-    /// Parts that were sent, or tried to.
+    /// Returns how many parts were sent or attempted.
     pub(crate) fn parts(&self) -> usize {
         self.parts.load(Ordering::SeqCst)
     }
@@ -77,7 +77,7 @@ impl S3Wire {
         let wire = self.clone();
         std::thread::spawn(move || {
             let mut block = vec![0; 64 * 1024];
-            // A request's first line comes whole, at the beginning of a block.
+            // The first line of a request arrives complete at the beginning of a block.
             while let Ok(count @ 1..) = here.read(&mut block) {
                 let line = &block[..count.min(1024)];
                 if line.windows(PART.len()).any(|window| window == PART)

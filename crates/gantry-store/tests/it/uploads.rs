@@ -1,4 +1,4 @@
-//! Staged files on their way into a bucket whose server goes away.
+//! Uploads of staged files to a bucket whose server goes away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::s3_server::S3Server;
 use crate::s3_wire::S3Wire;
 
 const MIB: usize = 1 << 20;
-/// Of 8 MiB each.
+/// The number of parts of 8 MiB each.
 const PARTS: usize = 5;
 
 struct World {
@@ -43,15 +43,15 @@ impl World {
 
     async fn put(&self, mode: u32) -> Result<usize, gantry_store::ObjectError> {
         let moved = AtomicUsize::new(0);
-        let told = || {
+        let count_part = || {
             moved.fetch_add(1, Ordering::SeqCst);
         };
         let staged = Staged::open(&self.data, "t-1").unwrap();
-        self.objects.put_staged("big", staged, "image/png", Some(mode), &told).await?;
+        self.objects.put_staged("big", staged, "image/png", Some(mode), &count_part).await?;
         Ok(moved.into_inner())
     }
 
-    /// The wire goes down with the fourth part, so that at least one has arrived: three go at once.
+    /// The proxy goes down at the fourth part, so that at least one part has arrived: three are sent at once.
     async fn cut_in_the_middle(&self) {
         self.wire.cut_with_part(4);
         let cut = self.put(0o640).await.unwrap_err();
@@ -81,7 +81,7 @@ async fn one_that_was_cut_goes_on_after_its_whole_parts() {
     assert!(world.objects.head("big").await.unwrap_err().is_passing());
     world.wire.heal();
     let before = world.wire.parts();
-    // As a new start of the gateway does.
+    // A restarted gateway does the same.
     let objects = Objects::s3(world.wire.config(&world.server)).unwrap();
     let world = World { objects, ..world };
     let moved = world.put(0o640).await.unwrap();
@@ -97,7 +97,7 @@ async fn parts_of_another_file_are_not_gone_on_with() {
     world.stage(&content(1));
     world.cut_in_the_middle().await;
     world.wire.heal();
-    // As long, and of the same name.
+    // A file with the same length and name.
     world.stage(&content(2));
     assert_eq!(world.put(0o640).await.unwrap(), PARTS);
     world.check(&content(2)).await;
@@ -111,7 +111,7 @@ async fn one_that_is_given_up_is_aborted_once_the_store_is_back() {
     let away = world.objects.discard_staged(Staged::open(&world.data, "t-1").unwrap()).await.unwrap_err();
     assert!(away.is_passing(), "{away}");
     assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
-    // Even when the file itself was swept meanwhile.
+    // This works even after the file itself was removed.
     std::fs::remove_file(world.data.staging().join("t-1")).unwrap();
     assert_eq!(Staged::ids(&world.data).unwrap(), ["t-1"]);
     world.wire.heal();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gantry_apis::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_net::{NetError, check_address};
-use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_tool::{Text, Tool, ToolError, Toolset, Violation};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -175,7 +175,7 @@ fn update(ctx: &Ctx, apis: &Apis, id: Option<String>, given: Option<Value>) -> R
 
 /// A profile that can be saved and used, or everything that is wrong with it.
 fn checked(draft: ProfileDraft, problems: Vec<Violation>) -> Result<Profile, ToolError> {
-    let profile = draft.check_beside(problems).map_err(|problems| unusable(&problems))?;
+    let profile = draft.check_after_read(problems).map_err(|problems| unusable(&problems))?;
     match check_address(&profile.base_url) {
         Err(NetError::BadUrl { reason, .. }) => {
             let message = format!("cannot be reached: {reason}");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gantry_apis::Profile;
 use gantry_net::{HeaderName, MAX_REDIRECTS, NetError, Redirects, Request, check_address, header};
-use gantry_store::Profile;
 use gantry_tool::{Label, Masker, Message, Text, Tool, ToolError, Toolset, Touch, Violation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};

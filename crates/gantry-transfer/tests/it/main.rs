@@ -1,4 +1,4 @@
-//! Two desks on two folders, and a wire between them that can be cut and tampered with.
+//! Two services on two folders, connected by a wire that a test can cut and tamper with.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! One file over one stream, whatever happens to the wire.
+//! One file over one stream, with cuts and tampering on the wire.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -23,13 +23,13 @@ fn check_whole(world: &World, expected: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_of_every_size_arrive_whole_with_their_mode() {
+async fn files_of_every_size_arrive_complete_with_their_mode() {
     for size in [0, 1, MIB - 1, MIB, MIB + 1, 20 * MIB + 7] {
         let world = World::new();
         let expected = content(size);
         std::fs::write(world.path("from/a"), &expected).unwrap();
         std::fs::set_permissions(world.path("from/a"), std::fs::Permissions::from_mode(0o640)).unwrap();
-        let done = world.bring(CUT_NEVER, intact).await.unwrap();
+        let done = world.transfer(CUT_NEVER, intact).await.unwrap();
         assert_eq!(done.bytes, size as u64);
         assert_eq!(done.hash, blake3::hash(&expected).to_hex().as_str());
         check_whole(&world, &expected);
@@ -39,15 +39,15 @@ async fn files_of_every_size_arrive_whole_with_their_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_at_every_frame_is_gone_on_from() {
-    // Twelve blocks with an end, and credit in between.
+async fn transfer_resumes_after_a_cut_at_any_frame() {
+    // Twelve blocks and an end frame, with credit frames in between.
     let expected = content(12 * MIB + 5);
     let mut kept_some = 0;
     for frames in 0.. {
         let mut world = World::new();
         std::fs::write(world.path("from/a"), &expected).unwrap();
         std::fs::write(world.path("to/b"), "old").unwrap();
-        if world.bring(frames, intact).await.is_ok() {
+        if world.transfer(frames, intact).await.is_ok() {
             assert!(frames > 13, "a wire that carries {frames} frames is not enough");
             break;
         }
@@ -57,14 +57,14 @@ async fn a_cut_at_every_frame_is_gone_on_from() {
         }
         let part = std::fs::metadata(world.path("to/.gantry-t.part")).unwrap().len();
         kept_some += u32::from(part > 0);
-        world.bring(CUT_NEVER, intact).await.unwrap();
+        world.transfer(CUT_NEVER, intact).await.unwrap();
         check_whole(&world, &expected);
     }
-    assert!(kept_some > 5, "what came before a cut is kept");
+    assert!(kept_some > 5, "bytes received before a cut are kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_changed_on_the_way_gets_no_name() {
+async fn file_tampered_on_the_wire_is_not_committed() {
     let wrong_byte: Tamper = |frame| match frame.kind() {
         StreamKind::Data => {
             let (stream, offset) = (frame.stream(), frame.offset());
@@ -111,17 +111,17 @@ async fn what_was_changed_on_the_way_gets_no_name() {
         let world = World::new();
         let expected = content(3 * MIB + 1);
         std::fs::write(world.path("from/a"), &expected).unwrap();
-        let error = world.bring(CUT_NEVER, tamper).await.unwrap_err();
+        let error = world.transfer(CUT_NEVER, tamper).await.unwrap_err();
         assert_eq!(error.code, code, "{name}: {error}");
         assert!(!world.path("to/b").exists(), "{name}");
-        world.bring(CUT_NEVER, intact).await.unwrap();
+        world.transfer(CUT_NEVER, intact).await.unwrap();
         check_whole(&world, &expected);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sender_beyond_its_credit_is_turned_away() {
-    // The receiver's first credit is told to the sender as far more than it is.
+async fn sender_that_exceeds_its_credit_is_aborted() {
+    // The wire raises the receiver's first credit far beyond what was granted.
     let world = World::new();
     std::fs::write(world.path("from/a"), content(30 * MIB)).unwrap();
     let generous: Tamper = |frame| match frame.kind() {
@@ -135,11 +135,11 @@ async fn a_sender_beyond_its_credit_is_turned_away() {
         }
         _ => vec![frame],
     };
-    let error = world.bring(CUT_NEVER, generous).await.unwrap_err();
+    let error = world.transfer(CUT_NEVER, generous).await.unwrap_err();
     assert!(error.message.contains("credit"), "{error}");
     assert!(!world.path("to/b").exists());
 
-    // Crumbs within the credit fill no memory: the queue has an end.
+    // Tiny frames within the credit cannot fill memory, because the queue is bounded.
     let crumbs: Tamper = |frame| match frame.kind() {
         StreamKind::Data if frame.offset() == 0 => (0..3000)
             .map(|at| {
@@ -153,36 +153,36 @@ async fn a_sender_beyond_its_credit_is_turned_away() {
         _ => vec![frame],
     };
     world.abandon().await;
-    assert!(world.bring(CUT_NEVER, crumbs).await.is_err());
+    assert!(world.transfer(CUT_NEVER, crumbs).await.is_err());
     world.abandon().await;
-    // Frames of no stream are answered, an abort is not.
+    // Frames of unknown streams are answered with an abort; an abort is not answered.
     let stray = world.to.take(StreamFrame::end(999, 0, &[0; 32])).unwrap();
     assert_eq!((stray.kind(), stray.stream()), (StreamKind::Abort, 999));
     assert_eq!(world.to.take(StreamFrame::abort(999, "no")), None);
-    world.bring(CUT_NEVER, intact).await.unwrap();
+    world.transfer(CUT_NEVER, intact).await.unwrap();
     check_whole(&world, &content(30 * MIB));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_changed_is_begun_anew() {
+async fn changed_source_is_sent_again_from_the_first_byte() {
     let world = World::new();
     std::fs::write(world.path("from/a"), content(10 * MIB)).unwrap();
-    world.bring(6, intact).await.unwrap_err();
+    world.transfer(6, intact).await.unwrap_err();
     assert!(std::fs::metadata(world.path("to/.gantry-t.part")).unwrap().len() > 0);
     let other: Vec<u8> = content(10 * MIB).iter().map(|byte| !byte).collect();
     std::fs::write(world.path("from/a"), &other).unwrap();
-    let error = world.bring(CUT_NEVER, intact).await.unwrap_err();
+    let error = world.transfer(CUT_NEVER, intact).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::PrefixMismatch);
-    assert!(error.message.contains("not the beginning"), "noticed before anything is sent: {error}");
-    // As the gateway does: what has come is of no use.
+    assert!(error.message.contains("not the beginning"), "detected before anything is sent: {error}");
+    // The gateway does the same: the received bytes are useless.
     world.abandon().await;
     assert!(world.received().is_empty());
-    world.bring(CUT_NEVER, intact).await.unwrap();
+    world.transfer(CUT_NEVER, intact).await.unwrap();
     check_whole(&world, &other);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_open_that_was_not_opened() {
+async fn unopened_transfers_and_entries_are_rejected() {
     let world = World::new();
     for (method, params) in [
         (method::TRANSFER_MANIFEST, json!({"transfer": "x"})),

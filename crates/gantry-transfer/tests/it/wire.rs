@@ -1,4 +1,4 @@
-//! The wiring: desks on folders, a wire that counts its frames, and one file brought over.
+//! The test bench: services on folders, a wire that counts frames, and the transfer of one file.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use gantry_protocol::{
     method, raw,
 };
 use gantry_transfer::{
-    Ask, Books, BooksFuture, Desk, FileBooks, FrameFuture, FrameOut, Gone, Landing, Origin, TransferError,
-    Wanted,
+    Ask, BackendFuture, FileBackend, FrameFuture, FrameOut, Gone, PartFile, SourceFile, TransferBackend,
+    TransferError, TransferService, Wanted,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,18 +22,18 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Everybody may do everything below one folder.
+/// A backend that permits everything below one folder.
 struct OpenBooks {
-    books: FileBooks,
+    backend: FileBackend,
     root: PathBuf,
 }
 
 impl OpenBooks {
-    /// What is written down of parts lies beside the folder.
-    fn desk(root: PathBuf) -> Arc<Desk> {
+    /// The records of part files are stored next to the folder.
+    fn service(root: PathBuf) -> Arc<TransferService> {
         let files = Files::new(FilesOptions::default()).unwrap();
         let records = files.part_records(&root.with_extension("parts"), "gateway").unwrap();
-        Desk::new(Arc::new(OpenBooks { books: FileBooks::new(records), root }))
+        TransferService::new(Arc::new(OpenBooks { backend: FileBackend::new(records), root }))
     }
 
     fn scope(&self) -> Scope {
@@ -45,14 +45,18 @@ fn beneath(root: &Path) -> Result<Scope, FileError> {
     Files::new(FilesOptions::default())?.contained(root)
 }
 
-impl Books for OpenBooks {
-    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BooksFuture<'_, TransferOpened> {
-        let opened = self.books.open(&ask.transfer, &ask.path, self.scope(), &beneath);
+impl TransferBackend for OpenBooks {
+    fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
+        let opened = self.backend.open(&ask.transfer, &ask.path, self.scope(), &beneath);
         Box::pin(async { opened.map_err(|err| WireError::new(ErrorCode::Failed, err.to_string())) })
     }
 
-    fn prepare(&self, ask: TransferPrepare, cancel: CancellationToken) -> BooksFuture<'_, TransferPrepared> {
-        let prepared = self.books.prepare(
+    fn prepare(
+        &self,
+        ask: TransferPrepare,
+        cancel: CancellationToken,
+    ) -> BackendFuture<'_, TransferPrepared> {
+        let prepared = self.backend.prepare(
             &ask.transfer,
             Wanted { path: &ask.path, kind: ask.kind, mode: ask.mode },
             self.scope(),
@@ -63,35 +67,35 @@ impl Books for OpenBooks {
     }
 
     fn page(&self, transfer: &str) -> Result<ManifestPage, TransferError> {
-        self.books.page(transfer)
+        self.backend.page(transfer)
     }
 
-    fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
-        self.books.origin(transfer, entry)
+    fn source_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn SourceFile>, TransferError> {
+        self.backend.source_file(transfer, entry)
     }
 
-    fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
-        self.books.landing(transfer, entry)
+    fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
+        self.backend.part_file(transfer, entry)
     }
 
     fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
-        self.books.make(ask)
+        self.backend.make(ask)
     }
 
     fn finish(&self, transfer: &str) -> Result<(), TransferError> {
-        self.books.finish(transfer)
+        self.backend.finish(transfer)
     }
 
     fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
-        self.books.abandon(transfer)
+        self.backend.abandon(transfer)
     }
 
     fn parts(&self) -> Result<TransferParts, TransferError> {
-        self.books.parts()
+        self.backend.parts()
     }
 
     fn sweep(&self, older_than: Duration) -> Result<usize, TransferError> {
-        self.books.sweep(older_than)
+        self.backend.sweep(older_than)
     }
 }
 
@@ -100,8 +104,8 @@ pub(crate) type Tamper = fn(StreamFrame) -> Vec<StreamFrame>;
 
 /// Both directions of one wire.
 struct Wire {
-    desks: [Arc<Desk>; 2],
-    /// Frames that still get through.
+    services: [Arc<TransferService>; 2],
+    /// How many more frames pass.
     left: AtomicI64,
     cut: CancellationToken,
     first_credit: Mutex<Option<oneshot::Sender<u64>>>,
@@ -124,8 +128,8 @@ impl FrameOut for Plug {
                 (frame.kind() == StreamKind::Credit).then(|| self.wire.first_credit.lock().unwrap().take());
             if let Some(ready) = ready.flatten() {
                 let _ = ready.send(frame.offset());
-            } else if let Some(back) = self.wire.desks[1 - self.side].take(frame) {
-                self.wire.desks[self.side].take(back);
+            } else if let Some(back) = self.wire.services[1 - self.side].take(frame) {
+                self.wire.services[self.side].take(back);
             }
         }
         Box::pin(std::future::ready(Ok(())))
@@ -138,8 +142,8 @@ impl FrameOut for Plug {
 
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) from: Arc<Desk>,
-    pub(crate) to: Arc<Desk>,
+    pub(crate) from: Arc<TransferService>,
+    pub(crate) to: Arc<TransferService>,
     next: Mutex<u32>,
 }
 
@@ -148,24 +152,24 @@ pub(crate) const CUT_NEVER: i64 = i64::MAX;
 impl World {
     pub(crate) fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let desk = |name: &str| {
+        let service = |name: &str| {
             let root = folder.path().join(name);
             std::fs::create_dir_all(&root).unwrap();
-            OpenBooks::desk(root)
+            OpenBooks::service(root)
         };
-        World { from: desk("from"), to: desk("to"), next: Mutex::new(0), folder }
+        World { from: service("from"), to: service("to"), next: Mutex::new(0), folder }
     }
 
-    /// The receiving side has lost its memory, not its files.
+    /// Restarts the receiving side: it keeps its files and loses its state.
     pub(crate) fn restart_receiver(&mut self) {
-        self.to = OpenBooks::desk(self.folder.path().join("to"));
+        self.to = OpenBooks::service(self.folder.path().join("to"));
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Names in the receiving folder.
+    /// Returns the names in the receiving folder.
     pub(crate) fn received(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.path("to"))
             .unwrap()
@@ -175,8 +179,8 @@ impl World {
         names
     }
 
-    /// Brings `from/a` to `to/b`, over a wire that is cut after so many frames.
-    pub(crate) async fn bring(&self, frames: i64, tamper: Tamper) -> Result<TransferDone, WireError> {
+    /// Transfers `from/a` to `to/b` over a wire that is cut after `frames` frames.
+    pub(crate) async fn transfer(&self, frames: i64, tamper: Tamper) -> Result<TransferDone, WireError> {
         let caller = Caller {
             principal: "operator".into(),
             agent: "main".into(),
@@ -209,7 +213,7 @@ impl World {
         };
         let (ready, first_credit) = oneshot::channel();
         let wire = Arc::new(Wire {
-            desks: [self.from.clone(), self.to.clone()],
+            services: [self.from.clone(), self.to.clone()],
             left: AtomicI64::new(frames),
             cut: CancellationToken::new(),
             first_credit: Mutex::new(Some(ready)),
@@ -248,12 +252,12 @@ impl World {
 }
 
 pub(crate) async fn ask<P: Serialize, R: DeserializeOwned>(
-    desk: &Desk,
+    service: &TransferService,
     method: &str,
     params: &P,
     out: Option<Arc<dyn FrameOut>>,
 ) -> Result<R, WireError> {
     let ask = Ask { method: method.to_owned(), params: raw(params), cancel: CancellationToken::new(), out };
-    let answer = desk.answer(ask).await?;
+    let answer = service.answer(ask).await?;
     Ok(serde_json::from_str(answer.get()).unwrap())
 }

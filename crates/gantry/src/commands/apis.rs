@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use gantry_store::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
+use gantry_apis::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_tool::Violation;
 use serde_json::{Value, json};
 

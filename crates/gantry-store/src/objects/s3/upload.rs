@@ -1,5 +1,5 @@
-//! A staged file on its way up in parts, written down in the data directory: an upload that was cut goes on after its whole
-//! parts, and one that nobody goes on with is aborted, so that none stays in the bucket.
+//! Uploads a staged file in parts and records the upload in the data directory. An interrupted upload resumes after its
+//! complete parts. An abandoned upload is aborted, so that no parts stay in the bucket.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_PARTS, ObjectError, PART, PARTS_AT_ONCE, S3, attributes, store_error};
 use crate::staged::Staged;
 
-/// What an upload was begun for. Another file, or another object, is another upload.
+/// Identifies the file and the object of an upload. A change of either starts another upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Purpose {
     path: String,
     size: u64,
-    /// Bytes of every part but the last.
+    /// The bytes of every part except the last.
     part: u64,
     content_type: String,
     mode: Option<u32>,
@@ -31,7 +31,7 @@ struct Purpose {
     written: u128,
 }
 
-/// The record of an upload: a line of JSON for its beginning, and one for each part that is there.
+/// The record of an upload: one JSON line for its start, and one for each uploaded part.
 #[derive(Debug)]
 struct Record {
     file: PathBuf,
@@ -52,7 +52,7 @@ struct PartLine {
 }
 
 impl S3 {
-    /// Sends a staged file in parts; `moved` hears of each. What was sent stays there when the store goes away, for the next try.
+    /// Uploads a staged file in parts and calls `moved` for each. If the store goes away, uploaded parts stay for a retry.
     pub(super) async fn upload_staged(
         &self,
         key: &str,
@@ -76,7 +76,7 @@ impl S3 {
         }
         if let Some(mut record) = known.filter(|known| known.begun.purpose == purpose) {
             match self.send_parts(key, staged, &mut record, moved).await {
-                // The store does not know it any more: it may have forgotten, or be done with it.
+                // The store no longer knows the upload: it may have expired or been completed.
                 Err(ObjectError::Store { cause, .. }) if matches!(*cause, Error::NotFound { .. }) => {
                     remove(staged.upload_record()).map_err(&failed)?;
                 }
@@ -94,7 +94,7 @@ impl S3 {
         self.ended(key, staged, sent).await
     }
 
-    /// Only what a store that is away may have left is gone on with.
+    /// Resumes only an upload that was interrupted by an unavailable store.
     async fn ended(
         &self,
         key: &str,
@@ -105,7 +105,7 @@ impl S3 {
             Ok(()) => remove(staged.upload_record()).map_err(io_error("write down the upload of", key))?,
             Err(err) if err.is_passing() => {}
             Err(_) => {
-                // Kept if it fails, and aborted with the staged file; the first failure is what matters.
+                // If the abort fails, the record stays and is used with the staged file. The first error is reported.
                 let _ = self.abort_upload(key, staged).await;
             }
         }
@@ -144,7 +144,7 @@ impl S3 {
         completed.map(drop).map_err(store_error("write", key))
     }
 
-    /// Aborts what was begun for a staged file, if anything was.
+    /// Aborts the upload of a staged file, if there is one.
     pub(super) async fn abort_upload(&self, key: &str, staged: &Staged) -> Result<(), ObjectError> {
         let failed = io_error("abort the upload of", key);
         if let Some(record) = Record::read(staged.upload_record()).map_err(&failed)? {
@@ -160,7 +160,7 @@ impl S3 {
 }
 
 impl Record {
-    /// One that cannot be read is none: a crash may have torn its last line, never its first.
+    /// Returns `None` for an unreadable record. A crash can damage its last line, never its first.
     fn read(file: &std::path::Path) -> io::Result<Option<Record>> {
         let text = match std::fs::read_to_string(file) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),

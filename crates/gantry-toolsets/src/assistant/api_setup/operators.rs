@@ -1,7 +1,7 @@
 //! What the operator has set up, nobody else loosens: where a profile's requests go, what proves who they are, and how
 //! often they may be made. The rest of it teaches, and whoever learns may write it down. What others made is theirs.
 
-use gantry_store::{ApiFile, Profile};
+use gantry_apis::{ApiFile, Profile};
 use gantry_tool::{Principal, ToolError};
 
 use crate::Ctx;

@@ -65,10 +65,7 @@ async fn everything_that_is_missing_or_wrong_is_named_and_nothing_is_saved() {
     let mut literal = stripe();
     literal["auth"]["token"] = json!("sk_live_literal_value");
     let error = setup(&bench, json!({"action": "create", "profile": literal})).await.unwrap_err();
-    assert!(
-        error.contains("auth.token: a credential stands here by name") && !error.contains("sk_live"),
-        "{error}"
-    );
+    assert!(error.contains("auth.token: must name a stored secret") && !error.contains("sk_live"), "{error}");
     assert!(!format!("{:?}", bench.audit.records()).contains("sk_live"));
     let mut typo = stripe();
     typo["endpionts"] = json!([]);

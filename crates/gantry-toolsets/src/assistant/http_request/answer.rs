@@ -1,7 +1,7 @@
 //! What came back, as text: status line, headers without credentials, body.
 
+use gantry_apis::Profile;
 use gantry_net::{HeaderMap, HeaderName, Method, NetError, Response, header};
-use gantry_store::Profile;
 use gantry_tool::{Masker, ToolError};
 
 use super::used::{Used, mask_all};

@@ -1,7 +1,7 @@
 //! Whether a request looks like one to an API, so that it should have a profile.
 
+use gantry_apis::path_words;
 use gantry_net::Url;
-use gantry_store::path_words;
 
 use super::plan::{Content, Planned};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gantry_apis::{Apis, BrokenProfile, Covering, Profile};
 use gantry_net::Url;
-use gantry_store::{Apis, BrokenProfile, Covering, Profile};
 use gantry_tool::{ToolError, Violation};
 
 use super::api_like;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gantry_apis::{Auth, Profile};
 use gantry_net::{HeaderMap, HeaderName, HeaderValue, HostPattern, Url, header};
-use gantry_store::{Auth, Profile, Secret, references};
+use gantry_store::{Secret, references};
 use gantry_tool::{Violation, nearest};
 use serde_json::Value;
 
@@ -172,7 +173,7 @@ impl Resolver<'_> {
                     client_secret: self.fill(&place, client_secret, token_url),
                     token_url: token_url.clone(),
                     scope: scope.clone(),
-                    in_body: *style == gantry_store::ClientStyle::Body,
+                    in_body: *style == gantry_apis::ClientStyle::Body,
                 });
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! What a description does not say (how to use it well, what to avoid) is left for people to add.
 
-use gantry_store::{AuthDraft, Endpoint, ProfileDraft};
+use gantry_apis::{AuthDraft, Endpoint, ProfileDraft};
 use serde_json::{Map, Value};
 
 const MAX_ENDPOINTS: usize = 500;

@@ -7,13 +7,14 @@ use anyhow::{Context, Result};
 use gantry_files::{FileError, Files, FilesOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_node::{
-    Comeback, Node, NodeHome, NodeLog, NodeOptions, Over, Pace, Token, TokenSource, Transfers, check_address,
+    ExitReason, Node, NodeHome, NodeLog, NodeOptions, Pace, Rejoin, Token, TokenSource, Transfers,
+    check_address,
 };
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
 use gantry_toolsets::{PartsFolder, transfer_desk};
-use gantry_transfer::Desk;
+use gantry_transfer::TransferService;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +64,7 @@ pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Resul
             never = desk.keep_tidy() => match never {},
         };
         // Nobody will go on with what has come, unless the node is expected back.
-        if let Over::Unauthorized { comeback: Comeback::Unexpected, .. } = &over
+        if let ExitReason::Unauthorized { rejoin: Rejoin::Unexpected, .. } = &over
             && let Err(err) = desk.abandon_all().await
         {
             tracing::warn!(error = %err, "partsNotRemoved");
@@ -72,8 +73,8 @@ pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Resul
     })?;
     // The engine of its processes ends with it.
     drop(runtime);
-    let Over::Unauthorized { reason, comeback } = over else { return Ok(Exit::Success) };
-    if let Comeback::UnderId(new_id) = &comeback {
+    let ExitReason::Unauthorized { reason, rejoin } = over else { return Ok(Exit::Success) };
+    if let Rejoin::UnderId(new_id) = &rejoin {
         renamed::hand_over(places.data.root(), &own_home, new_id, &badge);
         if let Err(err) =
             leave_parts(&places, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
@@ -82,7 +83,7 @@ pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Resul
         }
     }
     let _ = log.flush();
-    let advice = advice(own_home.id(), &comeback);
+    let advice = advice(own_home.id(), &rejoin);
     output.error(&format!("the gateway does not let this node in: {reason}{advice}"));
     Ok(Exit::Unauthorized)
 }
@@ -100,11 +101,11 @@ fn leave_parts(places: &Places, owner: &str, new_owner: &str) -> Result<(), File
 }
 
 /// What has to be done before the node is let in, where the gateway's reason does not say it.
-fn advice(id: &str, comeback: &Comeback) -> String {
-    match comeback {
-        Comeback::UnderId(_) => String::new(),
-        Comeback::WithNewToken => "; start it again with the new token".to_owned(),
-        Comeback::Unexpected => format!(
+fn advice(id: &str, rejoin: &Rejoin) -> String {
+    match rejoin {
+        Rejoin::UnderId(_) => String::new(),
+        Rejoin::WithNewToken => "; start it again with the new token".to_owned(),
+        Rejoin::Unexpected => format!(
             "; `gantry nodes renew {id}` on the gateway makes a new token (`gantry nodes add {id}` if it is not known \
              there), and the node is then started again"
         ),
@@ -237,7 +238,7 @@ fn gate(
     home: &NodeHome,
     log: &NodeLog,
     processes: Processes,
-) -> Result<(Gate, Arc<Desk>)> {
+) -> Result<(Gate, Arc<TransferService>)> {
     let mut closed = places.closed();
     closed.extend(joining.token_file.clone());
     let results = Arc::new(KeptResults::new(places.data.results()));

@@ -1,16 +1,16 @@
-//! Ids of calls that are over, so that none is run twice: the newest some thousand of them.
+//! [`FinishedIds`] remembers the ids of the newest finished calls, so that none runs twice.
 
 use std::collections::{HashSet, VecDeque};
 
 const MAX_IDS: usize = 4_096;
 
 #[derive(Default)]
-pub(super) struct Over {
+pub(super) struct FinishedIds {
     ids: HashSet<String>,
     order: VecDeque<String>,
 }
 
-impl Over {
+impl FinishedIds {
     pub(super) fn contains(&self, id: &str) -> bool {
         self.ids.contains(id)
     }

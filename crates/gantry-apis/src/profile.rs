@@ -1,6 +1,6 @@
 //! An API profile: what an agent has to know to use one API, and what is enforced when it does.
 //!
-//! [`ProfileDraft`] is what somebody wrote, [`Profile`] what it means once nothing is missing.
+//! [`ProfileDraft`] is a profile as somebody wrote it. [`Profile`] is the checked form.
 
 use gantry_tool::{Violation, nearest, parse_checked};
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::place::{Place, without_dot};
+use crate::normalized_url::{NormalizedUrl, without_dot};
 
 mod auth;
 
@@ -18,9 +18,9 @@ pub use auth::{Auth, AuthDraft, ClientStyle};
 const MAX_ID_BYTES: usize = 64;
 const MAX_TEXT_CHARS: usize = 4_000;
 const MAX_ITEMS: usize = 500;
-/// Of a window; the newest this many requests are remembered.
+/// The largest limit of a window, and so the largest number of times that are kept.
 const MAX_REQUESTS: u32 = 1_000_000;
-/// Of a draft.
+/// The fields of a draft.
 const FIELDS: [&str; 10] = [
     "id",
     "name",
@@ -51,7 +51,7 @@ pub struct ProfileDraft {
     /// What the API is for, in a sentence or two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How requests prove who they are; attached to every request below `base_url`.
+    /// How requests authenticate; attached to every request below `base_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthDraft>,
     /// How often the API may be called; enforced.
@@ -69,7 +69,7 @@ pub struct ProfileDraft {
     /// Anything else worth knowing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
-    /// Who made it, unless it is the operator's. Kept by Gantry, so it is no field that others are told of.
+    /// Who made it, unless it is the operator's. Gantry sets this field, so the schema does not list it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub made_by: Option<String>,
@@ -90,7 +90,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Name, length in milliseconds, and limit of each window that has one.
+    /// Returns the name, the length in milliseconds and the limit of each limited window.
     pub fn windows(&self) -> impl Iterator<Item = (&'static str, i64, u32)> + use<> {
         [
             ("second", 1_000, self.requests_per_second),
@@ -102,7 +102,7 @@ impl RateLimit {
         .filter_map(|(name, length, limit)| Some((name, length, limit?)))
     }
 
-    /// The windows in which this allows more than the other does.
+    /// Returns the windows in which this limit allows more than `other`.
     pub fn looser_than(&self, other: &RateLimit) -> Vec<&'static str> {
         let own: Vec<(&str, u32)> = self.windows().map(|(name, _, limit)| (name, limit)).collect();
         let kept =
@@ -125,7 +125,7 @@ pub struct Endpoint {
     pub description: String,
 }
 
-/// A profile that can be used.
+/// A checked profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pub id: String,
@@ -134,12 +134,13 @@ pub struct Profile {
     pub description: String,
     pub auth: Auth,
     pub rate_limit: RateLimit,
-    /// As it was written, for people and models to read.
+    /// The profile as it was written, for people and models to read.
     pub draft: ProfileDraft,
 }
 
 impl ProfileDraft {
-    /// What can be read of a draft, and what cannot: one field that is misspelt does not hide what else is wrong.
+    /// Returns the fields that could be read and the problems of those that could not. A misspelt field
+    /// does not hide problems in other fields.
     pub fn read(value: Value) -> (ProfileDraft, Vec<Violation>) {
         let mut problems = Vec::new();
         let mut value = value;
@@ -147,11 +148,11 @@ impl ProfileDraft {
             None | Some(Value::Null) => None,
             Some(Value::String(maker)) => Some(maker),
             Some(_) => {
-                problems.push(Violation { path: "made_by".into(), message: "not a text".into() });
+                problems.push(Violation { path: "made_by".into(), message: "must be a string".into() });
                 None
             }
         };
-        // Each time at least one field less.
+        // Each round removes at least one field, so the loop ends.
         loop {
             let found = match parse_checked::<ProfileDraft>(value.clone()) {
                 Ok(draft) => return (ProfileDraft { made_by, ..draft }, problems),
@@ -171,32 +172,32 @@ impl ProfileDraft {
         }
     }
 
-    /// A profile from what somebody wrote, or everything that is wrong with it.
+    /// Returns the checked profile, or every problem in `value`.
     pub fn read_whole(value: Value) -> Result<Profile, Vec<Violation>> {
         if !value.is_object() {
             let message = "a profile is a JSON object".to_owned();
             return Err(vec![Violation { path: String::new(), message }]);
         }
         let (draft, problems) = ProfileDraft::read(value);
-        draft.check_beside(problems)
+        draft.check_after_read(problems)
     }
 
-    /// As [`ProfileDraft::check`], of a draft that could be read but for these problems.
-    pub fn check_beside(self, mut problems: Vec<Violation>) -> Result<Profile, Vec<Violation>> {
+    /// Checks a draft as [`ProfileDraft::check`] does, after [`ProfileDraft::read`] found `problems`.
+    pub fn check_after_read(self, mut problems: Vec<Violation>) -> Result<Profile, Vec<Violation>> {
         let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
         let unread: Vec<String> = problems.iter().map(field).collect();
         match self.check() {
             Ok(profile) if problems.is_empty() => Ok(profile),
             Ok(_) => Err(problems),
             Err(found) => {
-                // What could not be read is not missing as well.
+                // A field that could not be read is not reported as missing, too.
                 problems.extend(found.into_iter().filter(|problem| !unread.contains(&problem.path)));
                 Err(problems)
             }
         }
     }
 
-    /// This draft where it says something, the other where it does not.
+    /// Fills fields that are missing here from `other`.
     pub fn over(self, other: &ProfileDraft) -> ProfileDraft {
         let other = other.clone();
         ProfileDraft {
@@ -214,7 +215,7 @@ impl ProfileDraft {
         }
     }
 
-    /// What the draft means, or everything that is missing or wrong.
+    /// Returns the checked profile, or every field that is missing or invalid.
     pub fn check(self) -> Result<Profile, Vec<Violation>> {
         let mut problems = Problems::default();
         let id = problems.text("id", self.id.as_deref(), "a short name for it");
@@ -251,35 +252,34 @@ impl ProfileDraft {
 }
 
 impl Profile {
-    /// What the operator made, others may not loosen.
+    /// Whether the operator made the profile. Others may not loosen it then.
     pub fn is_operators(&self) -> bool {
         self.draft.made_by.is_none()
     }
 
-    /// Whether a request goes to what this profile describes: its origin, and its path or below.
+    /// Whether `url` has the origin of `base_url` and a path at or below its path.
     pub fn covers(&self, url: &Url) -> bool {
-        Place::of(url).is_below(&Place::of(&self.base_url))
+        NormalizedUrl::of(url).is_below(&NormalizedUrl::of(&self.base_url))
     }
 
-    /// The host and path of `covers`, but by another scheme or port of the same host's defaults.
+    /// Whether [`Profile::covers`] would hold if `url` had the other scheme, with default ports on both.
     pub fn covers_but_for_scheme(&self, url: &Url) -> bool {
         let usual = |url: &Url| url.port().is_none();
         self.base_url.scheme() != url.scheme()
             && usual(&self.base_url)
             && usual(url)
             && without_dot(&self.base_url).host_str() == without_dot(url).host_str()
-            && Place::of(url).path_is_below(&Place::of(&self.base_url))
+            && NormalizedUrl::of(url).path_is_below(&NormalizedUrl::of(&self.base_url))
     }
 }
 
-pub(super) fn is_id(id: &str) -> bool {
+pub(crate) fn is_id(id: &str) -> bool {
     let allowed =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     begins && id.len() <= MAX_ID_BYTES && id.bytes().all(allowed)
 }
 
-/// An address that requests can begin with.
 fn check_base_url(problems: &mut Problems, text: Option<&str>) -> Option<Url> {
     let text =
         problems.text("base_url", text, "where the API's paths begin, such as https://api.example.com/v1");
@@ -302,8 +302,7 @@ pub(super) fn check_url(problems: &mut Problems, path: &str, text: &str) -> Opti
         problems.add(path, "must begin with https:// or http:// and name a host");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        problems
-            .add(path, "must not hold a user name or password; auth says how requests prove who they are");
+        problems.add(path, "must not hold a user name or password; put credentials into auth");
     }
     if url.query().is_some() || url.fragment().is_some() {
         problems.add(path, "must end with its path: no ? and no #");
@@ -334,7 +333,7 @@ fn check_endpoints(problems: &mut Problems, endpoints: Option<&[Endpoint]>) {
     }
 }
 
-/// Collects what is wrong, so that everything can be told at once.
+/// Collects problems, so that all of them are reported together.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) found: Vec<Violation>,
@@ -345,7 +344,7 @@ impl Problems {
         self.found.push(Violation { path: path.to_owned(), message: message.to_owned() });
     }
 
-    /// A text that must be there; empty when it is not.
+    /// Checks a required text and returns it trimmed, or empty if it is missing.
     pub(super) fn text(&mut self, path: &str, text: Option<&str>, what: &str) -> String {
         let text = text.unwrap_or_default().trim();
         if text.is_empty() {
@@ -353,7 +352,7 @@ impl Problems {
         } else if text.chars().count() > MAX_TEXT_CHARS {
             self.add(path, "longer than 4000 characters");
         }
-        // A terminal would obey them, and a line break would begin a line of its own in a list.
+        // Terminals execute control characters, and a line break would start a new entry in a list.
         let lines_are_fine = path != "id" && path != "name" && !path.ends_with(".path");
         if text.chars().any(|c| c.is_control() && !(lines_are_fine && matches!(c, '\n' | '\t'))) {
             self.add(path, "must not hold control characters");
@@ -374,15 +373,15 @@ impl Problems {
             self.add(path, "more than 500");
         }
         for (number, item) in items.iter().enumerate().take(MAX_ITEMS) {
-            self.text(&format!("{path}.{number}"), Some(item), "an entry must say something");
+            self.text(&format!("{path}.{number}"), Some(item), "an entry must not be empty");
         }
     }
 
-    /// A word out of a list.
+    /// Reports that `word` is none of the `known` ones.
     pub(super) fn one_of(&mut self, path: &str, word: &str, known: &[&str]) {
         let near = nearest(word, known.iter().copied());
-        let meant = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
-        self.add(path, &format!("one of {}{meant}", known.join(", ")));
+        let hint = near.first().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default();
+        self.add(path, &format!("one of {}{hint}", known.join(", ")));
     }
 }
 

@@ -1,4 +1,5 @@
-//! The books of a machine's files. Whether a caller may read or write a path was asked before; the scopes come from there.
+//! [`FileBackend`] transfers files of a machine. The caller checks whether a path may be read or written and
+//! passes the scope that results from the check.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,34 +14,34 @@ use gantry_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::books::{Landing, Origin, check_entry};
+use crate::backend::{PartFile, SourceFile, check_entry};
 use crate::error::TransferError;
 
-/// Transfers that may be open here in each direction; the longest open goes when there are more.
+/// How many transfers may be open in each direction. The oldest is dropped when there are more.
 const MAX_OPEN: usize = 256;
 
-/// Entries of a directory that are told at once.
+/// How many entries of a directory one page holds.
 const PAGE_ENTRIES: usize = 512;
 
-/// A part may still be held by a receiver that is about to notice that its connection is gone.
+/// How long to wait for a part file whose receiver has not yet noticed that its connection is lost.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Transfers with parts that are told at once.
-const MAX_TOLD: usize = 512;
+/// How many transfers with part files one answer lists.
+const MAX_LISTED: usize = 512;
 
-/// What is open for sending and for receiving.
-pub struct FileBooks {
-    /// Of every part, also of those that an earlier start left.
+/// The open sources and destinations of a machine's files.
+pub struct FileBackend {
+    /// The records of all part files, also of those that an earlier process left.
     records: PartRecords,
     sources: Mutex<Vec<(String, Arc<OpenSource>)>>,
     destinations: Mutex<Vec<(String, Arc<Destination>)>>,
-    turns: Mutex<Vec<(String, Turn)>>,
+    part_locks: Mutex<Vec<(String, PartLock)>>,
 }
 
-/// Held while a part of one transfer is made with its record, or removed with it. A record that went between its being written and
-/// its part being made would leave a part that nobody knows of.
-type Turn = Arc<Mutex<()>>;
+/// Held while a part file of one transfer is created or removed together with its record. Otherwise a record could
+/// be removed before its part file is created, which would leave an orphan.
+type PartLock = Arc<Mutex<()>>;
 
 enum OpenSource {
     File { scope: Scope, path: PathBuf, version: String },
@@ -55,37 +56,37 @@ enum Destination {
     Directory {
         scope: Scope,
         root: PathBuf,
-        /// Modes that forbid writing, set when everything is there.
+        /// Read-only modes, which are set after all entries are written.
         late_modes: Mutex<Vec<(String, u32)>>,
     },
 }
 
-/// What is to come, and where to.
+/// What the source will send, and to which path.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     pub path: &'a str,
     pub kind: SentKind,
-    /// Of a directory that is made for it.
+    /// The mode of a directory that is created for it.
     pub mode: Option<u32>,
 }
 
-/// Into a directory without these nothing could be written.
+/// The mode bits that a directory needs while entries are written into it.
 const OWN_WRITE: u32 = 0o300;
 
-/// Makes a scope that is contained beneath a directory.
+/// Creates a scope that is contained beneath a directory.
 pub type Beneath<'a> = &'a dyn Fn(&Path) -> Result<Scope, FileError>;
 
-impl FileBooks {
-    pub fn new(records: PartRecords) -> FileBooks {
-        FileBooks {
+impl FileBackend {
+    pub fn new(records: PartRecords) -> FileBackend {
+        FileBackend {
             records,
             sources: Mutex::default(),
             destinations: Mutex::default(),
-            turns: Mutex::default(),
+            part_locks: Mutex::default(),
         }
     }
 
-    /// Opens a source. A directory's entries are then opened beneath it only.
+    /// Opens a source. The entries of a directory are opened beneath it only.
     pub fn open(
         &self,
         transfer: &str,
@@ -127,15 +128,15 @@ impl FileBooks {
         Ok(opened)
     }
 
-    /// Prepares a destination: directories on the way, and a look whether a file of that kind can be there. Who calls it off does
-    /// so before the transfer is abandoned: then nothing is made any more.
+    /// Prepares a destination: creates missing directories and checks that the file can be created. Callers cancel
+    /// before they abandon the transfer; after that nothing is created.
     pub fn prepare(
         &self,
         transfer: &str,
         Wanted { path, kind, mode }: Wanted<'_>,
         scope: Scope,
         beneath: Beneath<'_>,
-        called_off: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<TransferPrepared, FileError> {
         let (path, destination) = match kind {
             SentKind::File if path.ends_with('/') => {
@@ -144,9 +145,9 @@ impl FileBooks {
                 return Err(FileError::Io { action: "receive a file as", path: path.into(), source });
             }
             SentKind::File => {
-                let is_wanted = || !called_off.is_cancelled();
-                let arriving = self.arriving(&scope, Path::new(path), transfer, None, &is_wanted)?;
-                let real = arriving.partial.path().to_owned();
+                let is_wanted = || !cancel.is_cancelled();
+                let received = self.open_part(&scope, Path::new(path), transfer, None, &is_wanted)?;
+                let real = received.partial.path().to_owned();
                 (real.clone(), Destination::File { scope, path: real })
             }
             SentKind::Directory => {
@@ -159,23 +160,24 @@ impl FileBooks {
                 let scope = beneath(&root)?;
                 let mut late_modes = self.late_mode_of_root(transfer);
                 if let Some(mode) = mode.filter(|_| is_new) {
-                    // Before anything is in it: what is private was not to be seen meanwhile.
+                    // The mode is set before the first entry, so that private content is never visible to others.
                     scope.set_directory_mode(".", mode | OWN_WRITE)?;
                     late_modes.extend((mode & OWN_WRITE != OWN_WRITE).then(|| (".".to_owned(), mode)));
                 }
                 (root.clone(), Destination::Directory { scope, root, late_modes: Mutex::new(late_modes) })
             }
         };
-        let turn = self.turn(transfer);
-        let _held = hold(&turn);
-        if called_off.is_cancelled() {
+        let part_lock = self.part_lock(transfer);
+        let _held = hold(&part_lock);
+        if cancel.is_cancelled() {
             return Err(FileError::Cancelled);
         }
         remember(&self.destinations, transfer, destination);
         Ok(TransferPrepared { path: path.to_string_lossy().into_owned() })
     }
 
-    /// That of the round before: its directory is not new any more. Those of entries are told again.
+    /// Returns the delayed mode of the root from the previous attempt, for which the directory was new. The modes
+    /// of entries are sent again.
     fn late_mode_of_root(&self, transfer: &str) -> Vec<(String, u32)> {
         let Ok(before) = find(&self.destinations, transfer) else { return Vec::new() };
         let Destination::Directory { late_modes, .. } = &*before else { return Vec::new() };
@@ -196,9 +198,9 @@ impl FileBooks {
                 break;
             };
             let kind = match entry.kind {
-                // By its name first: few files have such a one.
+                // `holds` checks the name first; few files have the name of a part file.
                 ManifestKind::File if self.records.holds(&manifest.root().join(&entry.path))? => {
-                    WireEntryKind::Skipped { reason: "it is the part of a file that is still coming".into() }
+                    WireEntryKind::Skipped { reason: "it is a part file of a running transfer".into() }
                 }
                 ManifestKind::File => WireEntryKind::File { size: entry.size, mode: entry.mode },
                 ManifestKind::Directory => WireEntryKind::Directory { mode: entry.mode },
@@ -210,7 +212,11 @@ impl FileBooks {
         Ok(page)
     }
 
-    pub fn origin(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Origin>, TransferError> {
+    pub fn source_file(
+        &self,
+        transfer: &str,
+        entry: Option<&str>,
+    ) -> Result<Box<dyn SourceFile>, TransferError> {
         let source = find(&self.sources, transfer)?;
         match (&*source, entry) {
             (OpenSource::File { scope, path, version: opened }, None) => {
@@ -227,7 +233,7 @@ impl FileBooks {
         }
     }
 
-    pub fn landing(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn Landing>, TransferError> {
+    pub fn part_file(&self, transfer: &str, entry: Option<&str>) -> Result<Box<dyn PartFile>, TransferError> {
         let destination = find(&self.destinations, transfer)?;
         let (scope, path) = match (&*destination, entry) {
             (Destination::File { scope, path }, None) => (scope, path.as_path()),
@@ -235,30 +241,30 @@ impl FileBooks {
             _ => return Err(wrong_kind()),
         };
         let is_wanted = || find(&self.destinations, transfer).is_ok();
-        Ok(Box::new(self.arriving(scope, path, transfer, entry, &is_wanted)?))
+        Ok(Box::new(self.open_part(scope, path, transfer, entry, &is_wanted)?))
     }
 
-    /// Opens what has come of a file; one that begins is written down first. `is_wanted` is asked when nobody can abandon the
-    /// transfer meanwhile.
-    fn arriving(
+    /// Opens a part file, or records and creates it. `is_wanted` is called under the lock, so that the transfer
+    /// cannot be abandoned between the check and the creation.
+    fn open_part(
         &self,
         scope: &Scope,
         path: &Path,
         transfer: &str,
         entry: Option<&str>,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Arriving, FileError> {
-        let turn = self.turn(transfer);
+    ) -> Result<RecordedPart, FileError> {
+        let part_lock = self.part_lock(transfer);
         let name = part_name(transfer, entry);
         let note = |part: &Path| self.records.note(transfer, &name, part);
         let until = Instant::now() + LOCK_LIMIT;
         let partial = loop {
-            let held = hold(&turn);
+            let held = hold(&part_lock);
             if !is_wanted() {
                 return Err(FileError::Cancelled);
             }
             let opened = scope.open_recorded_partial(path, &name, &note);
-            // Whoever has the part now may need its turn to let go of it.
+            // The current holder of the part file may need the lock to release it.
             drop(held);
             match opened {
                 Err(FileError::Io { source, .. })
@@ -269,19 +275,25 @@ impl FileBooks {
                 opened => break opened?,
             }
         };
-        Ok(Arriving { partial, records: self.records.clone(), turn, transfer: transfer.to_owned(), name })
+        Ok(RecordedPart {
+            partial,
+            records: self.records.clone(),
+            part_lock,
+            transfer: transfer.to_owned(),
+            name,
+        })
     }
 
-    fn turn(&self, transfer: &str) -> Turn {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, turn)) = turns.iter().find(|(known, _)| known == transfer) {
-            return turn.clone();
+    fn part_lock(&self, transfer: &str) -> PartLock {
+        let mut locks = self.part_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, part_lock)) = locks.iter().find(|(known, _)| known == transfer) {
+            return part_lock.clone();
         }
-        // Nobody waits for, or holds, what only this table knows.
-        turns.retain(|(_, turn)| Arc::strong_count(turn) > 1);
-        let turn = Turn::default();
-        turns.push((transfer.to_owned(), turn.clone()));
-        turn
+        // A lock that only this table references is neither held nor waited for.
+        locks.retain(|(_, part_lock)| Arc::strong_count(part_lock) > 1);
+        let part_lock = PartLock::default();
+        locks.push((transfer.to_owned(), part_lock.clone()));
+        part_lock
     }
 
     pub fn make(&self, ask: &TransferMake) -> Result<(), TransferError> {
@@ -294,7 +306,7 @@ impl FileBooks {
             return Ok(scope.make_link(root, entry, target)?);
         }
         scope.make_dirs(entry).map_err(|err| match err {
-            // The tree ends at the destination: a link that leads out of it stands where a directory is wanted.
+            // A link at this path leads out of the destination, so the directory cannot be created.
             FileError::Outside { path } => FileError::NotADirectory { path },
             other => other,
         })?;
@@ -302,7 +314,7 @@ impl FileBooks {
         match mode & OWN_WRITE == OWN_WRITE {
             true => Ok(scope.set_directory_mode(entry, mode)?),
             false => {
-                // One that was there may forbid it already. If that cannot be changed, writing tells why.
+                // An existing directory may be read-only. If its mode cannot be changed, the write reports why.
                 let _ = scope.set_directory_mode(entry, mode | OWN_WRITE);
                 late_modes.lock().unwrap_or_else(PoisonError::into_inner).push((entry.to_owned(), mode));
                 Ok(())
@@ -311,32 +323,32 @@ impl FileBooks {
     }
 
     pub fn finish(&self, transfer: &str) -> Result<(), TransferError> {
-        let turn = self.turn(transfer);
-        let _held = hold(&turn);
+        let part_lock = self.part_lock(transfer);
+        let _held = hold(&part_lock);
         forget(&self.sources, transfer);
         let Some(destination) = forget(&self.destinations, transfer) else { return Ok(()) };
-        // Of files that were left out, before their directories forbid it. All else is there: what cannot be removed now
-        // stays written down, and is swept.
+        // Part files of skipped entries are removed before their directories become read-only. A file that cannot be
+        // removed now keeps its record and is swept later.
         let _ = self.records.remove(transfer);
         destination.set_late_modes()
     }
 
-    /// Of a transfer of an earlier start too: the records know.
+    /// Removes the part files, also of a transfer of an earlier process: the records list them.
     pub fn abandon(&self, transfer: &str) -> Result<(), TransferError> {
-        let turn = self.turn(transfer);
-        let _held = hold(&turn);
+        let part_lock = self.part_lock(transfer);
+        let _held = hold(&part_lock);
         forget(&self.sources, transfer);
         let destination = forget(&self.destinations, transfer);
         let removed = self.records.remove(transfer);
-        // Whoever has taken such a directory away has its mode, too.
+        // This fails if somebody removed the directory, and then there is no mode to set.
         let _ = destination.map(|destination| destination.set_late_modes());
         Ok(removed?)
     }
 
     pub fn parts(&self) -> Result<TransferParts, TransferError> {
-        let mut transfers = self.records.transfers(MAX_TOLD + 1)?;
-        let more = transfers.len() > MAX_TOLD;
-        transfers.truncate(MAX_TOLD);
+        let mut transfers = self.records.transfers(MAX_LISTED + 1)?;
+        let more = transfers.len() > MAX_LISTED;
+        transfers.truncate(MAX_LISTED);
         Ok(TransferParts { transfers, more })
     }
 
@@ -349,7 +361,7 @@ impl Destination {
     fn set_late_modes(&self) -> Result<(), TransferError> {
         let Destination::Directory { scope, late_modes, .. } = self else { return Ok(()) };
         let late_modes = late_modes.lock().unwrap_or_else(PoisonError::into_inner);
-        // The deepest first: a parent may forbid to go there.
+        // Deepest first, because a parent may become inaccessible.
         for (entry, mode) in late_modes.iter().rev() {
             scope.set_directory_mode(entry, *mode)?;
         }
@@ -357,20 +369,20 @@ impl Destination {
     }
 }
 
-fn hold(turn: &Turn) -> MutexGuard<'_, ()> {
-    turn.lock().unwrap_or_else(PoisonError::into_inner)
+fn hold(part_lock: &PartLock) -> MutexGuard<'_, ()> {
+    part_lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wrong_kind() -> TransferError {
-    TransferError::Violation("files have no entries, and directories nothing else".into())
+    TransferError::Violation("a file has no entries, and a directory has only entries".into())
 }
 
-/// Names the content of a file without reading it.
+/// Identifies a version of a file without reading it.
 fn version(meta: &FileMeta) -> String {
     format!("{:x}-{:x}-{:x}-{:x}", meta.id.dev, meta.id.ino, meta.size, meta.modified_ns)
 }
 
-/// The part of one file of one transfer; several of a directory come at once.
+/// The name of the part file of one entry. Several entries of a directory may be received at once.
 pub fn part_name(transfer: &str, entry: Option<&str>) -> String {
     match entry {
         None => transfer.to_owned(),
@@ -404,7 +416,7 @@ fn forget<T>(table: &Table<T>, transfer: &str) -> Option<Arc<T>> {
     Some(table.remove(at).1)
 }
 
-impl Origin for Source {
+impl SourceFile for Source {
     fn size(&self) -> u64 {
         self.meta().size
     }
@@ -418,16 +430,16 @@ impl Origin for Source {
     }
 }
 
-/// A part that is written down as long as it is one.
-struct Arriving {
+/// A part file with its record, which is erased when the file is complete.
+struct RecordedPart {
     partial: PartialFile,
     records: PartRecords,
-    turn: Turn,
+    part_lock: PartLock,
     transfer: String,
     name: String,
 }
 
-impl Landing for Arriving {
+impl PartFile for RecordedPart {
     fn length(&self) -> u64 {
         self.partial.length()
     }
@@ -446,8 +458,8 @@ impl Landing for Arriving {
 
     fn commit(self: Box<Self>, mode: u32) -> Result<(), TransferError> {
         self.partial.commit(mode)?;
-        let _held = hold(&self.turn);
-        // The file is whole and has its name. A record that cannot be erased now leads nowhere, and whoever tidies up looks again.
+        let _held = hold(&self.part_lock);
+        // The file is complete. A record that cannot be erased now names no file, and a later sweep removes it.
         let _ = self.records.erase(&self.transfer, &self.name);
         Ok(())
     }

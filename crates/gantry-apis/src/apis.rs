@@ -1,37 +1,30 @@
-//! API profiles on disk, one JSON file each: read again when a file changes, whoever changed it.
+//! [`Apis`] keeps API profiles on disk, one JSON file each, and reads a file again when anybody changed it.
 //!
-//! A file that cannot be used is never left out in silence: it is listed, and it stops the requests it would have covered.
+//! A broken file is never skipped silently: it is listed, and requests that it would cover are refused.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gantry_store::{DataDir, FileVersion, PrivateFolder};
 use gantry_tool::{Violation, nearest};
-use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use url::Url;
 
-use crate::DataDir;
-use crate::data_dir::{open_file, replace_private};
+use crate::normalized_url::NormalizedUrl;
+use crate::profile::{Profile, ProfileDraft, is_id};
+use crate::rates::{RateLimited, Rates};
 
-mod place;
-mod profile;
-mod rates;
-
-use place::Place;
-pub use place::path_words;
-use profile::is_id;
-pub use profile::{Auth, AuthDraft, ClientStyle, Endpoint, Profile, ProfileDraft, RateLimit};
-pub use rates::RateLimited;
-use rates::Rates;
-
+/// Holds the profiles, `{id}.json` each.
+const PROFILES_FOLDER: &str = "apis";
+/// Holds the times of requests, one file per base URL.
+const REQUESTS_FOLDER: &str = "api-requests";
 const MAX_PROFILES: usize = 1_000;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The profiles of a data directory. Cheap to clone; several processes may use them at once.
+/// The API profiles of a data directory. Cheap to clone; several processes may use them at once.
 #[derive(Debug, Clone)]
 pub struct Apis {
     inner: Arc<Inner>,
@@ -39,19 +32,14 @@ pub struct Apis {
 
 #[derive(Debug)]
 struct Inner {
-    folder: PathBuf,
+    folder: PrivateFolder,
     rates: Rates,
-    read: Mutex<BTreeMap<String, (FileVersion, ApiFile)>>,
+    cache: Mutex<Cache>,
 }
 
-/// Tells one version of a file from another, also when an editor writes in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+/// The files as they were last read, by id. A file that could not be read has no version, so it is
+/// tried again the next time.
+type Cache = BTreeMap<String, (Option<FileVersion>, ApiFile)>;
 
 /// One file: a profile, or what is wrong with it.
 #[derive(Debug, Clone)]
@@ -64,27 +52,27 @@ pub enum ApiFile {
 pub struct BrokenProfile {
     pub id: String,
     pub problems: Vec<Violation>,
-    /// As far as it can be told.
+    /// Known if the file holds a `base_url` that can be parsed.
     base_url: Option<Url>,
 }
 
-/// What there is for a request.
+/// `Covering` says which profile applies to a request, or why none does.
 #[derive(Debug, Clone)]
 pub enum Covering {
     Profile(Arc<Profile>),
-    /// The file that would cover it cannot be used.
+    /// The file that covers the request is broken.
     Broken(Arc<BrokenProfile>),
-    /// Files with these ids have the same base, and which of them is meant cannot be told.
+    /// Files with these ids have the same base URL, so the choice is ambiguous.
     Twice(Vec<String>),
-    /// A profile covers this address by another scheme.
+    /// A profile covers this URL under the other scheme, http or https.
     OtherScheme(Arc<Profile>),
-    /// Servers read its path in different ways, and one of them may lead to what this file covers.
+    /// Servers disagree on how to read the path, and one reading may lead to what this file covers.
     Unclear {
         id: String,
     },
-    /// No profile that can be read, and this one is broken in a way that hides what it covers.
+    /// No readable profile covers the request, and this broken file may: its base URL is unknown.
     Hidden(Arc<BrokenProfile>),
-    /// No profile, of so many files.
+    /// None of the `profiles` files covers the request.
     Nothing {
         profiles: usize,
     },
@@ -104,37 +92,38 @@ pub enum ApisError {
     Exists { id: String },
     #[error("the API profile \"{id}\" has the same base_url; change that one, or remove it first")]
     SameBase { id: String },
-    #[error("there is no API profile \"{id}\"{}", meant(near.as_deref()))]
+    #[error("there is no API profile \"{id}\"{}", did_you_mean(near.as_deref()))]
     Unknown { id: String, near: Option<String> },
-    #[error("the API profile{} cannot be used{}", named(id), listed(problems))]
+    #[error("the API profile{} cannot be used{}", quoted(id), bullet_list(problems))]
     Invalid { id: String, problems: Vec<Violation> },
     #[error("there are {MAX_PROFILES} API profiles already")]
     TooMany,
 }
 
-fn meant(near: Option<&str>) -> String {
+fn did_you_mean(near: Option<&str>) -> String {
     near.map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default()
 }
 
-fn named(id: &str) -> String {
+fn quoted(id: &str) -> String {
     if id.is_empty() { String::new() } else { format!(" \"{id}\"") }
 }
 
-fn listed(problems: &[Violation]) -> String {
+fn bullet_list(problems: &[Violation]) -> String {
     problems.iter().map(|problem| format!("\n  - {problem}")).collect()
 }
 
 impl Apis {
     pub fn new(data: &DataDir) -> Apis {
-        let rates = Rates::new(data.api_requests());
-        Apis { inner: Arc::new(Inner { folder: data.apis(), rates, read: Mutex::default() }) }
+        let folder = data.private_folder(PROFILES_FOLDER);
+        let rates = Rates::new(data.private_folder(REQUESTS_FOLDER));
+        Apis { inner: Arc::new(Inner { folder, rates, cache: Mutex::default() }) }
     }
 
-    /// Every file by its id, as it is on disk now.
+    /// Returns every file, ordered by id, as it is on disk now.
     pub fn list(&self) -> Result<Vec<ApiFile>, ApisError> {
-        let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
-        self.inner.refresh(&mut read).map_err(|cause| self.inner.failed(cause))?;
-        Ok(read.values().map(|(_, file)| file.clone()).collect())
+        let mut cache = self.inner.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.refresh(&mut cache).map_err(|cause| self.inner.failed(cause))?;
+        Ok(cache.values().map(|(_, file)| file.clone()).collect())
     }
 
     pub fn get(&self, id: &str) -> Result<ApiFile, ApisError> {
@@ -148,19 +137,19 @@ impl Apis {
         }
     }
 
-    /// What covers a request to this address; the profile with the longest path, if several do.
+    /// Finds the profile that covers a request to `url`. If several do, the longest base path wins.
     pub fn covering(&self, url: &Url) -> Result<Covering, ApisError> {
         let files = self.list()?;
-        let place = Place::of(url);
-        if place.is_unclear()
+        let target = NormalizedUrl::of(url);
+        if target.is_ambiguous()
             && let Some(file) =
-                files.iter().find(|file| file.base().is_some_and(|base| base.same_origin(&place)))
+                files.iter().find(|file| file.base().is_some_and(|base| base.same_origin(&target)))
         {
             return Ok(Covering::Unclear { id: file.id().to_owned() });
         }
         let covering: Vec<(usize, &ApiFile)> = files
             .iter()
-            .filter_map(|file| Some((file.base().filter(|base| place.is_below(base))?.depth(), file)))
+            .filter_map(|file| Some((file.base().filter(|base| target.is_below(base))?.depth(), file)))
             .collect();
         let deepest = covering.iter().map(|(depth, _)| *depth).max();
         let deepest: Vec<&ApiFile> =
@@ -188,56 +177,52 @@ impl Apis {
         })
     }
 
-    /// Writes a profile, which counts from then on.
+    /// Writes a profile. It applies from the next request on.
     pub fn save(&self, profile: &Profile, saving: Saving) -> Result<(), ApisError> {
         let inner = &self.inner;
         let failed = |cause| inner.failed(cause);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&inner.folder).map_err(failed)?;
-        let _lock = inner.lock().map_err(failed)?;
+        inner.folder.create().map_err(failed)?;
+        let _lock = inner.folder.lock().map_err(failed)?;
         let files = self.list()?;
-        let there = files.iter().any(|file| file.id() == profile.id);
+        let exists = files.iter().any(|file| file.id() == profile.id);
         match saving {
-            Saving::New if there => return Err(ApisError::Exists { id: profile.id.clone() }),
+            Saving::New if exists => return Err(ApisError::Exists { id: profile.id.clone() }),
             Saving::New if files.len() >= MAX_PROFILES => return Err(ApisError::TooMany),
-            Saving::Changed if !there => {
+            Saving::Changed if !exists => {
                 return Err(ApisError::Unknown { id: profile.id.clone(), near: None });
             }
             Saving::New | Saving::Changed => {}
         }
-        let base = Some(Place::of(&profile.base_url));
+        let base = Some(NormalizedUrl::of(&profile.base_url));
         let same = files.iter().find(|file| file.id() != profile.id && file.base() == base);
         if let Some(same) = same {
             return Err(ApisError::SameBase { id: same.id().to_owned() });
         }
         let mut text = serde_json::to_string_pretty(&profile.draft).map_err(|err| failed(err.into()))?;
         text.push('\n');
-        replace_private(&inner.path(&profile.id), text.as_bytes()).map_err(failed)
+        inner.folder.replace(file_name(&profile.id), text.as_bytes()).map_err(failed)
     }
 
-    /// Removes a profile, broken or not; from then on it covers nothing. How often the API was called stays known, so
-    /// that removing and adding it again is no way around its limits.
+    /// Removes a profile, broken or not; from then on it covers nothing. The count of requests stays, so
+    /// that removing and adding a profile does not reset its rate limits.
     pub fn remove(&self, id: &str) -> Result<(), ApisError> {
         let file = self.get(id)?;
-        let _lock = self.inner.lock().map_err(|cause| self.inner.failed(cause))?;
-        match std::fs::remove_file(self.inner.path(file.id())) {
-            Err(err) if err.kind() != io::ErrorKind::NotFound => Err(self.inner.failed(err)),
-            _ => File::open(&self.inner.folder)
-                .and_then(|folder| folder.sync_all())
-                .map_err(|cause| self.inner.failed(cause)),
-        }
+        let failed = |cause| self.inner.failed(cause);
+        let _lock = self.inner.folder.lock().map_err(failed)?;
+        self.inner.folder.remove(file_name(file.id())).map_err(failed)
     }
 
-    /// Counts a request to a profile's API at `now`, or says which limit it would break. Counted by where the API is, so
-    /// that another id is no way around its limits.
+    /// Counts a request to a profile's API at `now`, or returns the limit that it would exceed. Requests
+    /// are counted per base URL, so that a second profile for the same API does not get a second quota.
     pub fn count_request(&self, profile: &Profile, now: i64) -> Result<Result<(), RateLimited>, ApisError> {
-        let key = Place::of(&profile.base_url).key();
+        let key = NormalizedUrl::of(&profile.base_url).key();
         let taken = self.inner.rates.take(&key, &profile.rate_limit, now);
         taken.map_err(|cause| self.inner.failed(cause))
     }
 
-    /// Takes back the request that was counted at `now`: it was never sent.
+    /// Removes the request that was counted at `now`, because it was never sent.
     pub fn uncount_request(&self, profile: &Profile, now: i64) -> Result<(), ApisError> {
-        let key = Place::of(&profile.base_url).key();
+        let key = NormalizedUrl::of(&profile.base_url).key();
         self.inner.rates.give_back(&key, now).map_err(|cause| self.inner.failed(cause))
     }
 }
@@ -250,61 +235,70 @@ impl ApiFile {
         }
     }
 
-    /// Where what it covers begins, as far as it can be told.
-    fn base(&self) -> Option<Place> {
+    /// The base URL, if it is known.
+    fn base(&self) -> Option<NormalizedUrl> {
         match self {
-            ApiFile::Profile(profile) => Some(Place::of(&profile.base_url)),
-            ApiFile::Broken(broken) => broken.base_url.as_ref().map(Place::of),
+            ApiFile::Profile(profile) => Some(NormalizedUrl::of(&profile.base_url)),
+            ApiFile::Broken(broken) => broken.base_url.as_ref().map(NormalizedUrl::of),
         }
     }
 }
 
 impl Inner {
-    /// Looks at every file, and reads those that are not as they were.
-    fn refresh(&self, read: &mut BTreeMap<String, (FileVersion, ApiFile)>) -> io::Result<()> {
-        let entries = match std::fs::read_dir(&self.folder) {
+    /// Checks every file and reads those that have changed.
+    fn refresh(&self, cache: &mut Cache) -> io::Result<()> {
+        let names = match self.folder.names() {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
-                read.clear();
+                cache.clear();
                 return Ok(());
             }
-            entries => entries?,
+            names => names?,
         };
         let mut fresh = BTreeMap::new();
-        for entry in entries {
-            let path = entry?.path();
-            let Some(id) = profile_name(&path) else { continue };
+        for name in names {
+            let name = name?;
+            let Some(id) = profile_id(&name) else { continue };
             if fresh.len() == MAX_PROFILES {
                 return Err(io::Error::other("there are more than 1000 of them"));
             }
-            let known = read.remove(&id);
-            match load(&path, &id, known) {
+            let known = cache.remove(&id);
+            match self.load(&name, &id, known) {
                 Err(err) if err.kind() == io::ErrorKind::NotFound => {}
                 Err(err) => {
                     let broken = BrokenProfile::new(&id, "", &format!("cannot be read: {err}"));
-                    let never = FileVersion { inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
-                    fresh.insert(id, (never, ApiFile::Broken(broken)));
+                    fresh.insert(id, (None, ApiFile::Broken(broken)));
                 }
                 Ok(loaded) => {
                     fresh.insert(id, loaded);
                 }
             }
         }
-        *read = fresh;
+        *cache = fresh;
         Ok(())
     }
 
-    fn lock(&self) -> io::Result<File> {
-        let lock = File::open(&self.folder)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(lock)
-    }
-
-    fn path(&self, id: &str) -> PathBuf {
-        self.folder.join(format!("{id}.json"))
+    fn load(
+        &self,
+        name: &OsStr,
+        id: &str,
+        known: Option<(Option<FileVersion>, ApiFile)>,
+    ) -> io::Result<(Option<FileVersion>, ApiFile)> {
+        let file = self.folder.open(name)?;
+        let version = Some(FileVersion::of(&file.metadata()?));
+        if let Some(known) = known.filter(|(known, _)| *known == version) {
+            return Ok(known);
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        let parsed = match parse(id, &bytes) {
+            Ok(profile) => ApiFile::Profile(Arc::new(profile)),
+            Err(broken) => ApiFile::Broken(broken),
+        };
+        Ok((version, parsed))
     }
 
     fn failed(&self, cause: io::Error) -> ApisError {
-        ApisError::Io { path: self.folder.clone(), cause }
+        ApisError::Io { path: self.folder.path().to_owned(), cause }
     }
 }
 
@@ -315,32 +309,15 @@ impl BrokenProfile {
     }
 }
 
-/// The id a file's name stands for; `None` for what is no profile, such as a file in the making.
-fn profile_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    let id = name.strip_suffix(".json")?;
-    (!id.starts_with('.')).then(|| id.to_owned())
+fn file_name(id: &str) -> String {
+    format!("{id}.json")
 }
 
-fn load(path: &Path, id: &str, known: Option<(FileVersion, ApiFile)>) -> io::Result<(FileVersion, ApiFile)> {
-    let file = open_file(path)?;
-    let meta = file.metadata()?;
-    let version = FileVersion {
-        inode: meta.ino(),
-        size: meta.len(),
-        modified: (meta.mtime(), meta.mtime_nsec()),
-        changed: (meta.ctime(), meta.ctime_nsec()),
-    };
-    if let Some(known) = known.filter(|(known, _)| *known == version) {
-        return Ok(known);
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    let parsed = match parse(id, &bytes) {
-        Ok(profile) => ApiFile::Profile(Arc::new(profile)),
-        Err(broken) => ApiFile::Broken(broken),
-    };
-    Ok((version, parsed))
+/// The profile id in a file name. Returns `None` for files that hold no profile, such as temporary files.
+fn profile_id(name: &OsStr) -> Option<String> {
+    let name = name.to_string_lossy();
+    let id = name.strip_suffix(".json")?;
+    (!id.starts_with('.')).then(|| id.to_owned())
 }
 
 fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
@@ -351,11 +328,11 @@ fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
         .map_err(|err| BrokenProfile::new(id, "", &format!("not JSON: {err}")))?;
     let base_url = value.get("base_url").and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
     let broken = |problems| Arc::new(BrokenProfile { id: id.to_owned(), problems, base_url });
-    let named = |mut problems: Vec<Violation>, given: Option<&str>| {
+    let check_file_name = |mut problems: Vec<Violation>, given: Option<&str>| {
         if !is_id(id) {
             problems.push(Violation {
                 path: String::new(),
-                message: format!("{id:?} is no id; rename the file"),
+                message: format!("{id:?} is not a valid id; rename the file"),
             });
         } else if given.is_some_and(|given| given != id) {
             let message = format!("the file is {id}.json, so the id must be {id:?}");
@@ -365,23 +342,11 @@ fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
     };
     let given = value.get("id").and_then(Value::as_str).map(str::to_owned);
     match ProfileDraft::read_whole(value) {
-        Err(problems) => Err(broken(named(problems, given.as_deref()))),
-        Ok(profile) => match named(Vec::new(), given.as_deref()) {
+        Err(problems) => Err(broken(check_file_name(problems, given.as_deref()))),
+        Ok(profile) => match check_file_name(Vec::new(), given.as_deref()) {
             problems if problems.is_empty() => Ok(profile),
             problems => Err(broken(problems)),
         },
-    }
-}
-
-impl DataDir {
-    /// API profiles, `{id}.json` each.
-    pub fn apis(&self) -> PathBuf {
-        self.root().join("apis")
-    }
-
-    /// How often the APIs were called.
-    fn api_requests(&self) -> PathBuf {
-        self.root().join("api-requests")
     }
 }
 

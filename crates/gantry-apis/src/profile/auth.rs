@@ -1,19 +1,19 @@
-//! How requests to an API prove who they are. Credentials stand here by name only: `secret:NAME`.
+//! How requests to an API authenticate. Credentials appear by name only: `secret:NAME`.
 
 use gantry_net::is_clients_own;
+use gantry_store::references;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{Problems, check_url};
-use crate::secrets::references;
 
 const TYPES: [&str; 6] = ["none", "basic", "bearer", "header", "query", "oauth2"];
-/// Of the word before a secret, such as `Token `; more could be a credential.
+/// The longest word before a secret, such as `Token `. A longer text could be a credential itself.
 const MAX_WORD: usize = 16;
 const STYLES: [&str; 2] = ["basic", "body"];
 
-/// As it is written. Which fields a type wants is said when one is missing.
+/// The auth of a profile as it was written. The check reports the fields that a type needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthDraft {
@@ -58,7 +58,7 @@ pub struct AuthDraft {
     pub instructions: Option<String>,
 }
 
-/// As it is meant. Texts may hold `secret:NAME`.
+/// The checked auth of a profile. Strings may hold `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
     None,
@@ -94,7 +94,7 @@ pub enum ClientStyle {
 
 pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> Option<Auth> {
     let Some(draft) = draft else {
-        problems.add("auth", "missing: how requests prove who they are; {\"type\": \"none\"} if they do not");
+        problems.add("auth", "missing: how requests authenticate; {\"type\": \"none\"} if they do not");
         return None;
     };
     let before = problems.found.len();
@@ -104,16 +104,16 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
         "none" => Auth::None,
         "basic" => Auth::Basic {
             username: fields.plain("username", &draft.username),
-            password: fields.credential("password", &draft.password, Around::Nothing),
+            password: fields.credential("password", &draft.password, Prefix::Nothing),
         },
-        "bearer" => Auth::Bearer { token: fields.credential("token", &draft.token, Around::Nothing) },
+        "bearer" => Auth::Bearer { token: fields.credential("token", &draft.token, Prefix::Nothing) },
         "header" => Auth::Header {
             name: fields.header_name(&draft.header_name),
-            value: fields.credential("value", &draft.value, Around::Word),
+            value: fields.credential("value", &draft.value, Prefix::Word),
         },
         "query" => Auth::Query {
             name: fields.plain("query_param", &draft.query_param),
-            value: fields.credential("value", &draft.value, Around::Word),
+            value: fields.credential("value", &draft.value, Prefix::Word),
         },
         "oauth2" => {
             let token_url = fields.plain("token_url", &draft.token_url);
@@ -128,8 +128,8 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
                 }
             };
             let client_id = fields.plain("client_id", &draft.client_id);
-            let client_secret = fields.credential("client_secret", &draft.client_secret, Around::Nothing);
-            // Without an address what is wrong with it has been told.
+            let client_secret = fields.credential("client_secret", &draft.client_secret, Prefix::Nothing);
+            // An invalid URL is already reported; the placeholder lets the check go on to the other fields.
             let token_url = token_url.or_else(|| Url::parse("https://unknown.invalid").ok())?;
             Auth::OAuth2 { token_url, client_id, client_secret, scope: draft.scope.clone(), style }
         }
@@ -143,12 +143,12 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
         }
     };
     let seen = fields.seen;
-    refuse_others(problems, draft, kind, &seen);
+    reject_unused(problems, draft, kind, &seen);
     (problems.found.len() == before).then_some(auth)
 }
 
-/// A field that the type does not use would be taken for one that does something.
-fn refuse_others(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &[&str]) {
+/// Rejects fields that the type does not use, because a reader would expect them to have an effect.
+fn reject_unused(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &[&str]) {
     let given = [
         ("username", &draft.username),
         ("password", &draft.password),
@@ -172,7 +172,7 @@ fn refuse_others(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &
 struct Fields<'a> {
     problems: &'a mut Problems,
     kind: &'a str,
-    /// What the type uses.
+    /// The fields that the type uses.
     seen: Vec<&'static str>,
 }
 
@@ -199,35 +199,36 @@ impl Fields<'_> {
         name
     }
 
-    /// By name. What was written instead is never quoted: it may be the credential itself.
-    fn credential(&mut self, name: &'static str, value: &Option<String>, around: Around) -> String {
+    /// Checks a credential given by name. The error never quotes the text: it may be the credential itself.
+    fn credential(&mut self, name: &'static str, value: &Option<String>, prefix: Prefix) -> String {
         let text = self.plain(name, value);
         let found: Vec<_> = references(&text).collect();
-        let by_name = match (found.as_slice(), around) {
-            ([only], Around::Nothing) => only.range == (0..text.len()),
-            ([only], Around::Word) => is_word(&text[..only.range.start]) && only.range.end == text.len(),
+        let by_name = match (found.as_slice(), prefix) {
+            ([only], Prefix::Nothing) => only.range == (0..text.len()),
+            ([only], Prefix::Word) => is_word(&text[..only.range.start]) && only.range.end == text.len(),
             _ => false,
         };
         if !text.is_empty() && !by_name {
             self.problems.add(
                 &format!("auth.{name}"),
-                "a credential stands here by name, as secret:NAME, never as itself; the operator stores it with \
-                 `gantry secrets set NAME --host HOST`",
+                "must name a stored secret as secret:NAME, never hold the credential itself; the operator \
+                 stores one with `gantry secrets set NAME --host HOST`",
             );
         }
         text
     }
 }
 
-/// Nothing, or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are what credentials have.
+/// Whether the text is empty or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are rejected because
+/// credentials contain them.
 fn is_word(before: &str) -> bool {
     let word = before.trim_end_matches([' ', '=', ':']);
     before.len() <= MAX_WORD && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
 }
 
-/// What may stand before the name of a secret.
+/// What may precede the name of a secret.
 #[derive(Debug, Clone, Copy)]
-enum Around {
+enum Prefix {
     Nothing,
     Word,
 }

@@ -1,22 +1,22 @@
-//! Places whose content others may have written. A mark on a directory counts for all beneath it.
+//! Taint marks on paths and object keys that may hold untrusted content. A mark on a directory covers everything below it.
 
 use crate::database::{Database, DatabaseError, query_error};
 
-/// Beyond so many, a directory is marked in place of the files in it.
+/// Beyond this many marks in a directory, the directory itself is marked instead.
 const MAX_MARKS: i64 = 10_000;
 
-/// Cheap to clone.
+/// The taint marks of a database. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Marks {
+pub struct TaintMarks {
     database: Database,
 }
 
-impl Marks {
-    pub fn new(database: Database) -> Marks {
-        Marks { database }
+impl TaintMarks {
+    pub fn new(database: Database) -> TaintMarks {
+        TaintMarks { database }
     }
 
-    /// Marks a place; on disk when it returns.
+    /// Marks a path. The mark is on disk when this returns.
     pub async fn add(&self, place: &str, source: &str, now: i64) -> Result<(), DatabaseError> {
         const DOING: &str = "mark a place";
         if self.covering(place).await?.is_some() {
@@ -50,7 +50,7 @@ impl Marks {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Where the content of a place may come from, if it is marked, or a directory that it is in.
+    /// Returns the source of the mark on a path or on a directory above it.
     pub async fn covering(&self, place: &str) -> Result<Option<String>, DatabaseError> {
         let (mut places, mut next) = (vec![place], parent(place));
         while let Some(above) = next {
@@ -67,7 +67,7 @@ impl Marks {
         .map_err(query_error("look for marks"))
     }
 
-    /// As [`Marks::covering`], or the first one beneath it.
+    /// Like [`TaintMarks::covering`], or the first mark below the path.
     pub async fn touching(&self, place: &str) -> Result<Option<String>, DatabaseError> {
         if let Some(source) = self.covering(place).await? {
             return Ok(Some(source));
@@ -81,7 +81,7 @@ impl Marks {
             .map_err(query_error("look for marks"))
     }
 
-    /// Takes the marks at and beneath a place away; how many there were.
+    /// Removes the marks at and below a path. Returns how many.
     pub async fn remove(&self, place: &str) -> Result<u64, DatabaseError> {
         let (from, to) = beneath(place);
         let gone = sqlx::query("DELETE FROM marks WHERE place = $1 OR (place >= $2 AND place < $3)")
@@ -95,17 +95,17 @@ impl Marks {
     }
 }
 
-/// `/a` of `/a/b`, `/` of `/a`.
+/// Returns `/a` for `/a/b`, and `/` for `/a`.
 fn parent(place: &str) -> Option<&str> {
     let at = place.rfind('/')?;
     let above = &place[..at.max(1)];
     (above.len() < place.len()).then_some(above)
 }
 
-/// From the first to behind the last that begins with the place and a slash.
+/// Returns the bounds of all keys that begin with the path and a slash.
 fn beneath(place: &str) -> (String, String) {
     let folder = place.trim_end_matches('/');
-    // 0 is what comes after the slash.
+    // `0` is the character after `/`.
     (format!("{folder}/"), format!("{folder}0"))
 }
 
@@ -115,9 +115,9 @@ mod tests {
     use crate::database::testing::database;
 
     #[tokio::test]
-    async fn a_mark_counts_for_what_is_beneath_and_is_found_from_above() {
+    async fn mark_covers_paths_below_and_is_found_from_above() {
         let (_folder, database) = database().await;
-        let marks = Marks::new(database);
+        let marks = TaintMarks::new(database);
         marks.add("/srv/a/file.txt", "a page", 1).await.unwrap();
         marks.add("/other", "a mail", 1).await.unwrap();
         let covering = async |place| marks.covering(place).await.unwrap();
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_marks_become_one_of_their_directory() {
+    async fn many_marks_become_one_mark_on_their_directory() {
         let (_folder, database) = database().await;
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
             INSERT INTO marks SELECT '/many/' || i, 'a page', 1 FROM n";
         sqlx::raw_sql(fill).execute(&database.writer).await.unwrap();
-        let marks = Marks::new(database.clone());
+        let marks = TaintMarks::new(database.clone());
         marks.add("/many/more", "a page", 2).await.unwrap();
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM marks").fetch_one(&database.readers).await.unwrap();

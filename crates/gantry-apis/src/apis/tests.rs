@@ -1,3 +1,7 @@
+#![expect(clippy::disallowed_methods, reason = "tests damage files on purpose")]
+
+use std::path::PathBuf;
+
 use serde_json::json;
 
 use super::*;
@@ -6,6 +10,10 @@ fn world() -> (tempfile::TempDir, DataDir) {
     let folder = tempfile::tempdir().unwrap();
     let data = DataDir::new(folder.path().join("data"));
     (folder, data)
+}
+
+fn folder_of(data: &DataDir) -> PathBuf {
+    data.root().join("apis")
 }
 
 fn draft(id: &str, base_url: &str) -> Value {
@@ -35,7 +43,7 @@ fn covering(apis: &Apis, url: &str) -> String {
 }
 
 #[test]
-fn two_profiles_on_one_host_are_told_apart_by_the_longest_path() {
+fn longest_base_path_decides_between_profiles_of_one_host() {
     let (_folder, data) = world();
     let apis = Apis::new(&data);
     for (id, base) in [
@@ -67,13 +75,13 @@ fn two_profiles_on_one_host_are_told_apart_by_the_longest_path() {
 }
 
 #[test]
-fn a_change_by_hand_counts_at_once_and_so_does_a_removal() {
+fn manual_edit_or_removal_applies_at_once() {
     let (_folder, data) = world();
     let (apis, other) = (Apis::new(&data), Apis::new(&data));
     assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 0");
     other.save(&profile("a", "https://a.example"), Saving::New).unwrap();
     assert_eq!(covering(&apis, "https://a.example/x"), "a");
-    let path = data.apis().join("a.json");
+    let path = folder_of(&data).join("a.json");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("a.example", "b.example")).unwrap();
     assert_eq!(covering(&apis, "https://a.example/x"), "nothing of 1");
@@ -87,20 +95,20 @@ fn a_change_by_hand_counts_at_once_and_so_does_a_removal() {
 }
 
 #[test]
-fn a_broken_file_is_listed_and_stops_what_it_would_cover() {
+fn broken_file_is_listed_and_blocks_what_it_covers() {
     let (_folder, data) = world();
     let apis = Apis::new(&data);
     apis.save(&profile("good", "https://good.example"), Saving::New).unwrap();
     let mut wrong = draft("wrong", "https://wrong.example/v1");
     wrong["endpoint"] = json!([]);
-    std::fs::write(data.apis().join("wrong.json"), wrong.to_string()).unwrap();
-    std::fs::write(data.apis().join("torn.json"), "{\"id\": ").unwrap();
-    std::fs::write(data.apis().join("other.json"), draft("name", "https://other.example").to_string())
+    std::fs::write(folder_of(&data).join("wrong.json"), wrong.to_string()).unwrap();
+    std::fs::write(folder_of(&data).join("torn.json"), "{\"id\": ").unwrap();
+    std::fs::write(folder_of(&data).join("other.json"), draft("name", "https://other.example").to_string())
         .unwrap();
-    std::fs::create_dir(data.apis().join("folder.json")).unwrap();
-    std::fs::write(data.apis().join(".half.json"), "{").unwrap();
-    std::fs::write(data.apis().join("notes.txt"), "{").unwrap();
-    let told: Vec<String> = apis
+    std::fs::create_dir(folder_of(&data).join("folder.json")).unwrap();
+    std::fs::write(folder_of(&data).join(".half.json"), "{").unwrap();
+    std::fs::write(folder_of(&data).join("notes.txt"), "{").unwrap();
+    let listed: Vec<String> = apis
         .list()
         .unwrap()
         .iter()
@@ -109,20 +117,20 @@ fn a_broken_file_is_listed_and_stops_what_it_would_cover() {
             ApiFile::Broken(broken) => format!("{}: {}", broken.id, broken.problems[0]),
         })
         .collect();
-    assert_eq!(told.len(), 5, "{told:?}");
-    assert!(told[0].starts_with("folder: cannot be read: "), "{told:?}");
-    assert_eq!(told[1], "good");
-    assert_eq!(told[2], "other: id: the file is other.json, so the id must be \"other\"");
-    assert!(told[3].starts_with("torn: not JSON: "), "{told:?}");
-    assert!(told[4].contains("did you mean \"endpoints\"?"), "{told:?}");
+    assert_eq!(listed.len(), 5, "{listed:?}");
+    assert!(listed[0].starts_with("folder: cannot be read: "), "{listed:?}");
+    assert_eq!(listed[1], "good");
+    assert_eq!(listed[2], "other: id: the file is other.json, so the id must be \"other\"");
+    assert!(listed[3].starts_with("torn: not JSON: "), "{listed:?}");
+    assert!(listed[4].contains("did you mean \"endpoints\"?"), "{listed:?}");
     assert_eq!(covering(&apis, "https://wrong.example/v1/x"), "broken wrong");
     assert_eq!(covering(&apis, "https://elsewhere.example/"), "hidden by torn");
     apis.remove("torn").unwrap();
-    assert!(!data.apis().join("torn.json").exists());
+    assert!(!folder_of(&data).join("torn.json").exists());
 }
 
 #[test]
-fn ids_are_new_or_known_as_they_should_be_and_never_a_path() {
+fn save_checks_whether_the_id_exists_and_ids_are_never_paths() {
     let (_folder, data) = world();
     let apis = Apis::new(&data);
     let github = profile("github", "https://api.github.com");
@@ -141,7 +149,7 @@ fn ids_are_new_or_known_as_they_should_be_and_never_a_path() {
 }
 
 #[test]
-fn limits_hold_over_a_restart_and_over_removal() {
+fn limits_survive_restart_and_removal_of_the_profile() {
     let (_folder, data) = world();
     let limited = profile("a", "https://a.example");
     let ask = |now| Apis::new(&data).count_request(&limited, now).unwrap();
@@ -155,29 +163,27 @@ fn limits_hold_over_a_restart_and_over_removal() {
 }
 
 #[test]
-fn a_pipe_or_a_socket_in_the_place_of_a_file_is_broken_at_once() {
+fn pipe_or_socket_instead_of_a_file_is_broken_and_does_not_block() {
     let (_folder, data) = world();
     let apis = Apis::new(&data);
     apis.save(&profile("good", "https://good.example"), Saving::New).unwrap();
     let pipe =
         |path: PathBuf| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
-    pipe(data.apis().join("pipe.json"));
-    let _socket = std::os::unix::net::UnixListener::bind(data.apis().join("socket.json")).unwrap();
-    pipe(data.secrets());
-    let (tell, told) = std::sync::mpsc::channel();
+    pipe(folder_of(&data).join("pipe.json"));
+    let _socket = std::os::unix::net::UnixListener::bind(folder_of(&data).join("socket.json")).unwrap();
+    let (found, result) = std::sync::mpsc::channel();
     let look = move || {
         let problems = |id: &str| match apis.get(id).unwrap() {
             ApiFile::Broken(broken) => format!("{:?}", broken.problems),
             ApiFile::Profile(_) => "a profile".into(),
         };
-        let secrets = crate::Secrets::new(&data, None).all().map_err(|err| err.to_string());
-        tell.send((problems("pipe"), problems("socket"), covering(&apis, "https://good.example/x"), secrets))
+        found
+            .send((problems("pipe"), problems("socket"), covering(&apis, "https://good.example/x")))
             .unwrap();
     };
     std::thread::spawn(look);
-    let (pipe, socket, covered, secrets) = told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    let (pipe, socket, covered) = result.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
     assert!(pipe.contains("not a regular file"), "{pipe}");
     assert!(socket.contains("cannot be read"), "{socket}");
     assert_eq!(covered, "good");
-    assert!(secrets.unwrap_err().contains("not a regular file"));
 }

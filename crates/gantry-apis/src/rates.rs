@@ -1,57 +1,56 @@
-//! How often an API was called: the times of its newest requests, one file a profile, the same for every process.
+//! [`Rates`] counts requests against rate limits. One file per API holds the times of its newest requests;
+//! all processes share it.
 //!
-//! The times are in order, so whether a window is full is one look at the request that has to be older than it.
+//! The times are sorted. A window with limit N is full if the N-th newest request is still inside it, so
+//! one read per window decides.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FlockOperation, flock};
+use gantry_store::PrivateFolder;
 
-use super::profile::RateLimit;
-use crate::data_dir::replace_private;
+use crate::profile::RateLimit;
 
 const TIME_BYTES: u64 = 8;
-/// The file is made short again when it holds this much more than is ever looked at.
+/// The file is shortened when it holds more entries than twice the largest limit plus this.
 const SLACK: u64 = 4_096;
 
-/// A window is full.
+/// The request would exceed a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimited {
     pub limit: u32,
     /// `second`, `minute`, `hour` or `day`.
     pub window: &'static str,
-    /// Until there is room.
+    /// The time until a request fits again.
     pub wait_ms: i64,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Rates {
-    folder: PathBuf,
+pub(crate) struct Rates {
+    folder: PrivateFolder,
 }
 
 impl Rates {
-    pub(super) fn new(folder: PathBuf) -> Rates {
+    pub(crate) fn new(folder: PrivateFolder) -> Rates {
         Rates { folder }
     }
 
-    /// Counts a request at `now` (milliseconds since 1970), or says which window is full. What was counted is on disk.
-    pub(super) fn take(&self, id: &str, limits: &RateLimit, now: i64) -> io::Result<Result<(), RateLimited>> {
+    /// Counts a request at `now` (milliseconds since 1970), or returns the window that is full. A counted
+    /// request is on disk when this returns.
+    pub(crate) fn take(&self, id: &str, limits: &RateLimit, now: i64) -> io::Result<Result<(), RateLimited>> {
         let Some(most) = limits.windows().map(|(_, _, limit)| u64::from(limit)).max() else {
             return Ok(Ok(()));
         };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // The folder is the lock: the file itself is replaced when it is made short.
-        let _lock = lock(&self.folder)?;
-        let path = self.folder.join(id);
-        let mut times = Times::open(&path)?;
+        self.folder.create()?;
+        let _lock = self.folder.lock()?;
+        let mut times = Times::open(&self.folder, id)?;
         if times.last()?.is_some_and(|last| last > now) {
             times.set_back(now)?;
         }
         let mut full: Option<RateLimited> = None;
         for (window, length, limit) in limits.windows() {
-            // The request that would be pushed out of the window by one more.
+            // The N-th newest request, for a limit of N.
             let Some(at) = times.count.checked_sub(u64::from(limit)) else { continue };
             let wait_ms = times.at(at)? + length - now;
             if wait_ms > 0 && full.as_ref().is_none_or(|full| full.wait_ms < wait_ms) {
@@ -63,38 +62,30 @@ impl Rates {
         }
         times.push(now)?;
         if times.count > 2 * most + SLACK {
-            replace_private(&path, &times.newest(most)?)?;
+            self.folder.replace(id, &times.newest(most)?)?;
         }
         Ok(Ok(()))
     }
 
-    /// Forgets one request that was counted at `time`.
-    pub(super) fn give_back(&self, id: &str, time: i64) -> io::Result<()> {
-        let path = self.folder.join(id);
-        if !path.exists() {
+    /// Removes one request that was counted at `time`.
+    pub(crate) fn give_back(&self, id: &str, time: i64) -> io::Result<()> {
+        if !self.folder.contains(id) {
             return Ok(());
         }
-        let _lock = lock(&self.folder)?;
-        Times::open(&path)?.remove(time)
+        let _lock = self.folder.lock()?;
+        Times::open(&self.folder, id)?.remove(time)
     }
 }
 
-fn lock(folder: &Path) -> io::Result<File> {
-    let lock = File::open(folder)?;
-    flock(&lock, FlockOperation::LockExclusive)?;
-    Ok(lock)
-}
-
-/// Times in order, eight bytes each. What a crash left of one is overwritten by the next.
+/// A file of sorted times, eight bytes each. The next write overwrites a part of a time that a crash left.
 struct Times {
     file: File,
     count: u64,
 }
 
 impl Times {
-    fn open(path: &Path) -> io::Result<Times> {
-        let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    fn open(folder: &PrivateFolder, name: &str) -> io::Result<Times> {
+        let file = folder.open_or_create(name)?;
         let count = file.metadata()?.len() / TIME_BYTES;
         Ok(Times { file, count })
     }
@@ -122,7 +113,7 @@ impl Times {
         Ok(bytes)
     }
 
-    /// The newest with this time, if it is still there; those after it move up.
+    /// Removes the newest entry with this time, if there is one, and moves later entries up.
     fn remove(&mut self, time: i64) -> io::Result<()> {
         for index in (0..self.count).rev() {
             match self.at(index)? {
@@ -141,7 +132,8 @@ impl Times {
         Ok(())
     }
 
-    /// A clock that was put back: what was counted later than now counts as now, or nobody could ask until it is later.
+    /// Handles a clock that was set back: times in the future become `now`. Otherwise they would block
+    /// every request until the clock catches up.
     fn set_back(&mut self, now: i64) -> io::Result<()> {
         for index in (0..self.count).rev() {
             if self.at(index)? <= now {
@@ -154,12 +146,14 @@ impl Times {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests damage files on purpose and read the seed")]
 mod tests {
     use super::*;
 
     fn rates() -> (tempfile::TempDir, Rates) {
         let folder = tempfile::tempdir().unwrap();
-        let rates = Rates::new(folder.path().join("requests"));
+        let data = gantry_store::DataDir::new(folder.path().join("data"));
+        let rates = Rates::new(data.private_folder("requests"));
         (folder, rates)
     }
 
@@ -181,39 +175,39 @@ mod tests {
         let full = |limit, window, wait_ms| Err(RateLimited { limit, window, wait_ms });
         assert_eq!(take(10_999), full(2, "second", 1));
         assert_eq!(take(11_000), Ok(()));
-        assert_eq!(take(11_100), full(3, "minute", 58_900), "the longest wait is told");
+        assert_eq!(take(11_100), full(3, "minute", 58_900), "the longest wait is reported");
         assert_eq!(take(69_999), full(3, "minute", 1));
         assert_eq!(take(70_000), Ok(()));
-        assert_eq!(rates.take("b", &limits, 70_000).unwrap(), Ok(()), "each profile counts for itself");
+        assert_eq!(rates.take("b", &limits, 70_000).unwrap(), Ok(()), "each API has its own count");
     }
 
     #[test]
-    fn what_was_not_sent_is_given_back_once() {
+    fn given_back_request_is_uncounted_once() {
         let (_folder, rates) = rates();
         let limits = limit(None, Some(3), None);
         let take = |now| rates.take("a", &limits, now).unwrap();
         rates.give_back("a", 1).unwrap();
         assert!(take(1).is_ok() && take(2).is_ok() && take(3).is_ok() && take(4).is_err());
         rates.give_back("a", 4).unwrap();
-        assert!(take(4).is_err(), "nothing was counted then");
+        assert!(take(4).is_err(), "no request was counted at that time");
         rates.give_back("a", 2).unwrap();
         assert!(take(5).is_ok() && take(6).is_err());
         assert_eq!(
             take(60_000),
             Err(RateLimited { limit: 3, window: "minute", wait_ms: 1 }),
-            "1, 3 and 5 are left"
+            "the requests at 1, 3 and 5 remain"
         );
     }
 
-    /// The count of a window is never more than its limit, whatever the times, and a refused request is not counted:
-    /// compared with a list of all times that were let through.
+    /// A window never holds more requests than its limit, and a rejected request is not counted. The model
+    /// is a list of all accepted times.
     #[test]
-    fn agrees_with_counting_by_hand() {
+    fn random_requests_agree_with_a_naive_count() {
         let seed: u64 = std::env::var("GANTRY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
         println!("GANTRY_SEED={seed}");
         let (_folder, rates) = rates();
         let limits = limit(Some(3), Some(20), Some(200));
-        let (mut now, mut let_through, mut state) = (1_000_000_i64, Vec::new(), seed | 1);
+        let (mut now, mut accepted, mut state) = (1_000_000_i64, Vec::new(), seed | 1);
         for _ in 0..1_500 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             now += match state >> 61 {
@@ -223,22 +217,22 @@ mod tests {
                 _ => 3_000_000,
             };
             let fits = limits.windows().all(|(_, length, limit)| {
-                let_through.iter().filter(|time| **time > now - length).count() < limit as usize
+                accepted.iter().filter(|time| **time > now - length).count() < limit as usize
             });
             let taken = rates.take("a", &limits, now).unwrap();
             assert_eq!(taken.is_ok(), fits, "at {now}: {taken:?}");
             if fits {
-                let_through.push(now);
+                accepted.push(now);
             }
         }
     }
 
     #[test]
-    fn many_processes_share_one_count() {
+    fn concurrent_counters_share_one_limit() {
         let (_folder, rates) = rates();
         let limits = limit(None, Some(50), None);
         let taken: usize = std::thread::scope(|scope| {
-            let asking: Vec<_> = (0..8)
+            let counters: Vec<_> = (0..8)
                 .map(|_| {
                     let rates = Rates::new(rates.folder.clone());
                     scope.spawn(move || {
@@ -246,23 +240,23 @@ mod tests {
                     })
                 })
                 .collect();
-            asking.into_iter().map(|asking| asking.join().unwrap()).sum()
+            counters.into_iter().map(|counter| counter.join().unwrap()).sum()
         });
         assert_eq!(taken, 50);
     }
 
     #[test]
-    fn the_file_stays_short_and_torn_tails_and_clocks_put_back_do_no_harm() {
+    fn file_stays_short_and_survives_torn_tails_and_clock_changes() {
         let (_folder, rates) = rates();
         let limits = limit(Some(1), None, None);
-        let path = rates.folder.join("a");
-        std::fs::create_dir(&rates.folder).unwrap();
+        let path = rates.folder.path().join("a");
+        rates.folder.create().unwrap();
         let old: Vec<u8> = (0..SLACK as i64 + 3).flat_map(|time| time.to_le_bytes()).collect();
         std::fs::write(&path, [old.as_slice(), b"torn"].concat()).unwrap();
         assert_eq!(rates.take("a", &limits, 1_000_000).unwrap(), Ok(()));
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8, "only what can matter is kept");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8, "only times inside a window are kept");
         assert!(rates.take("a", &limits, 1_000_500).unwrap().is_err());
-        // An hour back: one second later there is room again, not an hour and a second later.
+        // The clock goes back an hour: a request fits after one second, not after an hour and a second.
         assert!(rates.take("a", &limits, 1_000_000 - 3_600_000).unwrap().is_err());
         assert_eq!(rates.take("a", &limits, 1_001_000 - 3_600_000).unwrap(), Ok(()));
     }

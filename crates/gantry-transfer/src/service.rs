@@ -1,4 +1,4 @@
-//! Answers the requests of transfers, and takes their frames, for the place whose books it has.
+//! [`TransferService`] answers the requests of transfers and takes their stream frames.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::books::Books;
+use crate::backend::TransferBackend;
 use crate::credit::Credit;
 use crate::error::TransferError;
-use crate::receiving::{self, Arrived};
+use crate::receiving::{self, HashedPart};
 use crate::sending;
 use crate::streams::{FrameOut, Streams};
 
-/// Files whose beginning is hashed and that wait for the rest to be sent.
+/// How many part files may be open and hashed while they wait for the rest of their bytes.
 const MAX_READY: usize = 64;
 
-/// Parts that nobody has written to for so long are removed, whatever became of their gateway.
+/// Part files that were not written for this long are removed, even if their gateway never returns.
 const PARTS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 
@@ -30,46 +30,47 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 pub struct Ask {
     pub method: String,
     pub params: RawJson,
-    /// Fires when nobody waits for the answer.
+    /// Fires when the caller no longer waits for the answer.
     pub cancel: CancellationToken,
-    /// Where frames go; only sending and receiving needs it.
+    /// Where stream frames go. Only `transfer.send` and `transfer.receive` need it.
     pub out: Option<Arc<dyn FrameOut>>,
 }
 
-pub struct Desk {
-    books: Arc<dyn Books>,
+/// One endpoint of transfers: a machine's files, or the object store.
+pub struct TransferService {
+    backend: Arc<dyn TransferBackend>,
     streams: Streams,
-    ready: Mutex<HashMap<(String, Option<String>), Arrived>>,
+    ready: Mutex<HashMap<(String, Option<String>), HashedPart>>,
 }
 
-impl Desk {
-    pub fn new(books: Arc<dyn Books>) -> Arc<Desk> {
-        Arc::new(Desk { books, streams: Streams::default(), ready: Mutex::default() })
+impl TransferService {
+    pub fn new(backend: Arc<dyn TransferBackend>) -> Arc<TransferService> {
+        Arc::new(TransferService { backend, streams: Streams::default(), ready: Mutex::default() })
     }
 
-    /// Takes a frame of a stream. What it returns goes back to where the frame came from. Never blocks.
+    /// Takes a stream frame without blocking. A returned frame goes back to the sender.
     pub fn take(&self, frame: StreamFrame) -> Option<StreamFrame> {
         self.streams.take(frame)
     }
 
-    /// Answers a request; sending and receiving take as long as bytes flow.
+    /// Answers a request. `transfer.send` and `transfer.receive` return when the stream ends.
     pub async fn answer(&self, ask: Ask) -> Result<RawJson, WireError> {
         match ask.method.as_str() {
-            method::TRANSFER_OPEN => Ok(raw(&self.books.open(parse(&ask)?, ask.cancel.clone()).await?)),
+            method::TRANSFER_OPEN => Ok(raw(&self.backend.open(parse(&ask)?, ask.cancel.clone()).await?)),
             method::TRANSFER_PREPARE => {
                 let prepare: TransferPrepare = parse(&ask)?;
-                // Files that wait for a round that is over would be in the way of the next.
+                // Part files that are still open from an earlier attempt would block the next one.
                 self.ready().retain(|(of, _), _| *of != prepare.transfer);
-                Ok(raw(&self.books.prepare(prepare, ask.cancel.clone()).await?))
+                Ok(raw(&self.backend.prepare(prepare, ask.cancel.clone()).await?))
             }
             method::TRANSFER_MANIFEST => {
                 let TransferManifest { transfer } = parse(&ask)?;
-                let page = self.blocking(move |books| books.page(&transfer)).await;
+                let page = self.blocking(move |backend| backend.page(&transfer)).await;
                 Ok(raw(&page.map_err(|err| err.to_wire())?))
             }
             method::TRANSFER_MAKE => {
                 let make: TransferMake = parse(&ask)?;
-                self.blocking(move |books| books.make(&make)).await.map_err(|err| err.to_wire())?;
+                self.blocking(move |backend| backend.make(&make)).await.map_err(|err| err.to_wire())?;
                 Ok(raw(&serde_json::Map::new()))
             }
             method::TRANSFER_HAVE => {
@@ -78,28 +79,28 @@ impl Desk {
             }
             method::TRANSFER_SEND => {
                 let order = parse(&ask)?;
-                let sent = self.send(order, way_out(&ask)?, &ask.cancel).await;
+                let sent = self.send(order, frame_out(&ask)?, &ask.cancel).await;
                 Ok(raw(&sent.map_err(|err| err.to_wire())?))
             }
             method::TRANSFER_RECEIVE => {
                 let order = parse(&ask)?;
-                let received = self.receive(order, way_out(&ask)?, &ask.cancel).await;
+                let received = self.receive(order, frame_out(&ask)?, &ask.cancel).await;
                 Ok(raw(&received.map_err(|err| err.to_wire())?))
             }
             method::TRANSFER_FINISH | method::TRANSFER_ABANDON => {
-                // The entries are for ends that do not write their parts down.
+                // Only endpoints that keep no records of their part files need the entries.
                 let TransferOver { transfer, entries: _ } = parse(&ask)?;
                 self.ready().retain(|(of, _), _| *of != transfer);
                 let finish = ask.method == method::TRANSFER_FINISH;
-                let over = self.blocking(move |books| match finish {
-                    true => books.finish(&transfer),
-                    false => books.abandon(&transfer),
+                let over = self.blocking(move |backend| match finish {
+                    true => backend.finish(&transfer),
+                    false => backend.abandon(&transfer),
                 });
                 over.await.map_err(|err| err.to_wire())?;
                 Ok(raw(&serde_json::Map::new()))
             }
             method::TRANSFER_PARTS => {
-                let parts = self.blocking(|books| books.parts()).await;
+                let parts = self.blocking(|backend| backend.parts()).await;
                 Ok(raw(&parts.map_err(|err| err.to_wire())?))
             }
             other => {
@@ -109,13 +110,13 @@ impl Desk {
         }
     }
 
-    /// Nobody will go on with any transfer: all parts go.
+    /// Removes all part files, because no transfer will be resumed.
     pub async fn abandon_all(&self) -> Result<(), TransferError> {
         self.ready().clear();
-        self.blocking(|books| {
+        self.blocking(|backend| {
             loop {
-                let TransferParts { transfers, more } = books.parts()?;
-                transfers.iter().try_for_each(|transfer| books.abandon(transfer))?;
+                let TransferParts { transfers, more } = backend.parts()?;
+                transfers.iter().try_for_each(|transfer| backend.abandon(transfer))?;
                 if !more {
                     return Ok(());
                 }
@@ -124,15 +125,15 @@ impl Desk {
         .await
     }
 
-    /// Removes parts that nobody has written to for a week; returns how many.
+    /// Removes part files that were not written for a week. Returns how many.
     pub async fn sweep(&self) -> Result<usize, TransferError> {
-        self.blocking(|books| books.sweep(PARTS_KEPT)).await
+        self.blocking(|backend| backend.sweep(PARTS_KEPT)).await
     }
 
     /// Sweeps now, and then every hour.
     pub async fn keep_tidy(&self) -> std::convert::Infallible {
         loop {
-            // What fails now is tried again.
+            // A failed sweep is retried in an hour.
             let _ = self.sweep().await;
             tokio::time::sleep(SWEEP_PAUSE).await;
         }
@@ -144,21 +145,21 @@ impl Desk {
         cancel: &CancellationToken,
     ) -> Result<TransferHas, TransferError> {
         let key = (ask.transfer, ask.entry);
-        // One at a time may be open.
+        // Only one handle per part file may exist.
         self.ready().remove(&key);
         let (transfer, entry) = key.clone();
-        let arrived = self.blocking(move |books| {
-            let landing = books.landing(&transfer, entry.as_deref())?;
-            let hasher = landing.hash_prefix()?;
-            Ok(Arrived { landing, hasher })
+        let hashed = self.blocking(move |backend| {
+            let part = backend.part_file(&transfer, entry.as_deref())?;
+            let hasher = part.hash_prefix()?;
+            Ok(HashedPart { part, hasher })
         });
-        let arrived = arrived.await?;
-        let have = arrived.landing.length();
-        let prefix_hash = (have > 0).then(|| arrived.hasher.finalize().to_hex().to_string());
+        let hashed = hashed.await?;
+        let have = hashed.part.length();
+        let prefix_hash = (have > 0).then(|| hashed.hasher.finalize().to_hex().to_string());
         let mut ready = self.ready();
-        // Nobody comes for it when the answer is not waited for.
+        // A cancelled request is not followed by `transfer.receive`.
         if ready.len() < MAX_READY && !cancel.is_cancelled() {
-            ready.insert(key, arrived);
+            ready.insert(key, hashed);
         }
         Ok(TransferHas { have, prefix_hash })
     }
@@ -171,11 +172,11 @@ impl Desk {
     ) -> Result<TransferDone, TransferError> {
         let credit = Arc::new(Credit::new(order.credit));
         let entry = self.streams.send(order.stream, &credit)?;
-        let (books, runtime) = (self.books.clone(), Handle::current());
+        let (backend, runtime) = (self.backend.clone(), Handle::current());
         let (own_credit, own_out) = (credit.clone(), out.clone());
         let mut work = tokio::task::spawn_blocking(move || {
-            let origin = books.origin(&order.transfer, order.entry.as_deref());
-            sending::run(&order, origin, &own_credit, &own_out, &runtime)
+            let source = backend.source_file(&order.transfer, order.entry.as_deref());
+            sending::run(&order, source, &own_credit, &own_out, &runtime)
         });
         let sent = tokio::select! {
             sent = &mut work => sent,
@@ -184,7 +185,7 @@ impl Desk {
                 work.await
             }
             () = cancel.cancelled() => {
-                credit.end("it was called off");
+                credit.end("the request was cancelled");
                 work.await
             }
         };
@@ -200,19 +201,19 @@ impl Desk {
     ) -> Result<TransferDone, TransferError> {
         let (entry, frames) = self.streams.receive(order.stream)?;
         let ready = self.ready().remove(&(order.transfer.clone(), order.entry.clone()));
-        let (books, runtime) = (self.books.clone(), Handle::current());
+        let (backend, runtime) = (self.backend.clone(), Handle::current());
         let (shared, own_out) = (entry.shared.clone(), out.clone());
         let mut work = tokio::task::spawn_blocking(move || {
-            let arrived = ready.map_or_else(
+            let hashed = ready.map_or_else(
                 || {
-                    let mut landing = books.landing(&order.transfer, order.entry.as_deref())?;
-                    landing.truncate(order.from)?;
-                    let hasher = landing.hash_prefix()?;
-                    Ok(Arrived { landing, hasher })
+                    let mut part = backend.part_file(&order.transfer, order.entry.as_deref())?;
+                    part.truncate(order.from)?;
+                    let hasher = part.hash_prefix()?;
+                    Ok(HashedPart { part, hasher })
                 },
                 Ok,
             );
-            receiving::run(&order, arrived, frames, &shared, &own_out, &runtime)
+            receiving::run(&order, hashed, frames, &shared, &own_out, &runtime)
         });
         let received = tokio::select! {
             received = &mut work => received,
@@ -221,7 +222,7 @@ impl Desk {
                 work.await
             }
             () = cancel.cancelled() => {
-                entry.end("it was called off");
+                entry.end("the request was cancelled");
                 work.await
             }
         };
@@ -231,20 +232,20 @@ impl Desk {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn Books) -> Result<T, TransferError> + Send + 'static,
+        work: impl FnOnce(&dyn TransferBackend) -> Result<T, TransferError> + Send + 'static,
     ) -> Result<T, TransferError> {
-        let books = self.books.clone();
-        joined(tokio::task::spawn_blocking(move || work(&*books)).await)
+        let backend = self.backend.clone();
+        joined(tokio::task::spawn_blocking(move || work(&*backend)).await)
     }
 
-    fn ready(&self) -> MutexGuard<'_, HashMap<(String, Option<String>), Arrived>> {
+    fn ready(&self) -> MutexGuard<'_, HashMap<(String, Option<String>), HashedPart>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn joined<T>(joined: Result<Result<T, TransferError>, tokio::task::JoinError>) -> Result<T, TransferError> {
     joined.unwrap_or_else(|err| {
-        let message = format!("the transfer's work did not end well: {err}");
+        let message = format!("a task of the transfer failed: {err}");
         Err(TransferError::Other(WireError::new(ErrorCode::Internal, message)))
     })
 }
@@ -256,7 +257,7 @@ fn parse<T: DeserializeOwned>(ask: &Ask) -> Result<T, WireError> {
     })
 }
 
-fn way_out(ask: &Ask) -> Result<Arc<dyn FrameOut>, WireError> {
+fn frame_out(ask: &Ask) -> Result<Arc<dyn FrameOut>, WireError> {
     ask.out
         .clone()
         .ok_or_else(|| WireError::new(ErrorCode::Unavailable, "the connection for streams is not open"))

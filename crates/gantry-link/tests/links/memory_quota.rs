@@ -1,10 +1,11 @@
-//! Large messages need room that all links share: who finds none is told, who is too slow is ended, and small ones pass.
+//! Large messages need memory from a shared quota: without it the peer gets an error, slow peers are disconnected,
+//! and small messages always pass.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use gantry_link::{Account, FREE_BYTES, Link, LinkOptions, Metered, Pool, ROOM_WAIT, Socket};
+use gantry_link::{Account, FREE_BYTES, Link, LinkOptions, Metered, Pool, RESERVE_TIMEOUT, Socket};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_websockets::{ClientBuilder, Message};
@@ -13,14 +14,14 @@ use super::Echo;
 
 const MB: usize = 1 << 20;
 
-/// One end is a link that somebody pays for, the other is bare.
-fn paid_by(account: Account) -> (Link, DuplexStream) {
+/// Returns a link with a memory account and the raw other end.
+fn link_with(account: Account) -> (Link, DuplexStream) {
     let (here, there) = tokio::io::duplex(MB);
     let mut socket: Socket<DuplexStream> = gantry_link::accepted(there);
     socket.limits_mut().set_max_payload_len(Some(64 * MB));
     let options = LinkOptions {
         account: Some(account),
-        // Clocks that are wound on say nothing about silence.
+        // The paused clock jumps ahead, which must not look like silence.
         ping_every: Duration::from_secs(24 * 3600),
         ..LinkOptions::default()
     };
@@ -29,22 +30,22 @@ fn paid_by(account: Account) -> (Link, DuplexStream) {
     (link, here)
 }
 
-/// The head of a binary frame whose mask changes nothing.
-fn head(first: u8, length: usize) -> Vec<u8> {
+/// The header of a binary frame with a zero mask.
+fn frame_header(first: u8, length: usize) -> Vec<u8> {
     [&[first, 0xff][..], &(length as u64).to_be_bytes(), &[0; 4]].concat()
 }
 
-/// The code and the words of the close frame, which is the last.
-async fn last_words(mut wire: DuplexStream) -> (u16, String) {
-    let mut heard = Vec::new();
-    let told = tokio::time::timeout(Duration::from_secs(120), wire.read_to_end(&mut heard));
-    told.await.unwrap().unwrap();
-    let at = heard.iter().position(|byte| *byte == 0x88).unwrap();
-    let code = u16::from_be_bytes([heard[at + 2], heard[at + 3]]);
-    (code, String::from_utf8_lossy(&heard[at + 4..]).into_owned())
+/// Reads until the close frame. Returns its code and reason.
+async fn close_frame(mut wire: DuplexStream) -> (u16, String) {
+    let mut received = Vec::new();
+    let reading = tokio::time::timeout(Duration::from_secs(120), wire.read_to_end(&mut received));
+    reading.await.unwrap().unwrap();
+    let at = received.iter().position(|byte| *byte == 0x88).unwrap();
+    let code = u16::from_be_bytes([received[at + 2], received[at + 3]]);
+    (code, String::from_utf8_lossy(&received[at + 4..]).into_owned())
 }
 
-/// Asks for an echo over a bare socket.
+/// Requests an echo over a raw socket.
 async fn echo(socket: &mut Socket<DuplexStream>, id: u64, bytes: usize) -> usize {
     let frame = json!({"type": "req", "id": id, "method": "echo", "params": "x".repeat(bytes)});
     socket.send(Message::text(frame.to_string())).await.unwrap();
@@ -57,62 +58,62 @@ async fn echo(socket: &mut Socket<DuplexStream>, id: u64, bytes: usize) -> usize
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_room_is_told_and_small_messages_pass() {
+async fn exhausted_quota_rejects_large_messages_and_passes_small_ones() {
     let pool = Pool::new(4 << 20);
-    let (_first, mut hoarder) = paid_by(pool.whole());
-    // Room for all of it is taken with the first bytes.
-    hoarder.write_all(&head(0x82, MB + MB / 2)).await.unwrap();
+    let (_first, mut hoarder) = link_with(pool.whole());
+    // The first bytes reserve memory for the whole frame.
+    hoarder.write_all(&frame_header(0x82, MB + MB / 2)).await.unwrap();
     hoarder.write_all(&[0; MB / 2]).await.unwrap();
-    let (small, wire) = paid_by(pool.whole());
+    let (small, wire) = link_with(pool.whole());
     let mut socket = ClientBuilder::new().take_over(Metered::new(wire));
     assert!(echo(&mut socket, 1, FREE_BYTES / 2).await > FREE_BYTES / 2);
-    let (_late, mut late) = paid_by(pool.whole());
+    let (_late, mut late) = link_with(pool.whole());
     let began = tokio::time::Instant::now();
-    late.write_all(&head(0x82, MB + MB / 2)).await.unwrap();
-    let (code, reason) = last_words(late).await;
-    assert_eq!((code, began.elapsed().as_secs()), (1013, ROOM_WAIT.as_secs()), "{reason}");
+    late.write_all(&frame_header(0x82, MB + MB / 2)).await.unwrap();
+    let (code, reason) = close_frame(late).await;
+    assert_eq!((code, began.elapsed().as_secs()), (1013, RESERVE_TIMEOUT.as_secs()), "{reason}");
     assert!(reason.contains("no room"), "{reason}");
-    assert!(echo(&mut socket, 2, FREE_BYTES / 2).await > FREE_BYTES / 2, "small ones still pass");
+    assert!(echo(&mut socket, 2, FREE_BYTES / 2).await > FREE_BYTES / 2, "small messages still pass");
     drop(hoarder);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(echo(&mut socket, 3, MB).await > MB, "there is room again");
+    assert!(echo(&mut socket, 3, MB).await > MB, "the memory is free again");
     assert!(!small.is_closed());
-    // Nothing is kept: neither of the message nor of the buffer it came in.
+    // Neither the message nor its buffer holds memory any longer.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(pool.whole().try_take(4 << 20).is_some());
+    assert!(pool.whole().try_reserve(4 << 20).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_room_is_an_error_in_its_place() {
+async fn answer_over_the_quota_is_replaced_by_an_error() {
     let pool = Pool::new(4 << 20);
-    let (_link, wire) = paid_by(pool.whole());
+    let (_link, wire) = link_with(pool.whole());
     let mut socket = ClientBuilder::new().take_over(Metered::new(wire));
-    let held = pool.whole().try_take(2 * MB + MB / 2).unwrap();
+    let held = pool.whole().try_reserve(2 * MB + MB / 2).unwrap();
     for id in 1..=2 {
         let frame = json!({"type": "req", "id": id, "method": "mebibyte"});
         socket.send(Message::text(frame.to_string())).await.unwrap();
     }
-    // They wait for the peer to read, and there is room for one of them.
+    // Both answers wait for the peer to read, and the quota has room for one of them.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(pool.whole().try_take(MB).is_none(), "it has its room until it is written");
-    let mut told = Vec::new();
-    while told.len() < 2 {
+    assert!(pool.whole().try_reserve(MB).is_none(), "an answer holds its reservation until it is written");
+    let mut answers = Vec::new();
+    while answers.len() < 2 {
         let message = socket.next().await.unwrap().unwrap();
-        told.extend(message.as_text().map(str::to_owned));
+        answers.extend(message.as_text().map(str::to_owned));
     }
-    let refused = told.iter().filter(|text| text.contains("no room for its answer")).count();
-    assert_eq!(refused, 1, "{:?}", told.iter().map(String::len).collect::<Vec<_>>());
+    let refused = answers.iter().filter(|text| text.contains("no room for its answer")).count();
+    assert_eq!(refused, 1, "{:?}", answers.iter().map(String::len).collect::<Vec<_>>());
     drop(held);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(pool.whole().try_take(4 << 20).is_some());
+    assert!(pool.whole().try_reserve(4 << 20).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_message_must_come_on() {
+async fn large_message_that_is_too_slow_is_rejected() {
     let pool = Pool::new(64 << 20);
-    // Pieces with pongs between them: it is there, and does not end.
-    let (_slow, mut slow) = paid_by(pool.whole());
-    slow.write_all(&[head(0x02, 100_000), vec![0; 100_000]].concat()).await.unwrap();
+    // The peer sends pongs between fragments: it is alive, but the message does not end.
+    let (_slow, mut slow) = link_with(pool.whole());
+    slow.write_all(&[frame_header(0x02, 100_000), vec![0; 100_000]].concat()).await.unwrap();
     let dribbling = async {
         let pong = [0x8a, 0x80, 0, 0, 0, 0];
         for _ in 0..60 {
@@ -121,15 +122,15 @@ async fn a_large_message_must_come_on() {
                 break;
             }
         }
-        last_words(slow).await
+        close_frame(slow).await
     };
     let began = tokio::time::Instant::now();
     let (code, reason) = dribbling.await;
     assert_eq!(code, 1008, "{reason}");
     assert!(reason.contains("too slowly") && began.elapsed().as_secs() < 62, "{reason}");
-    // Slow, but honest: a little more than is expected.
-    let (honest, mut wire) = paid_by(pool.whole());
-    wire.write_all(&head(0x82, 20 * MB)).await.unwrap();
+    // Slightly faster than required.
+    let (honest, mut wire) = link_with(pool.whole());
+    wire.write_all(&frame_header(0x82, 20 * MB)).await.unwrap();
     for _ in 0..60 {
         wire.write_all(&vec![0; MB / 3]).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -138,19 +139,19 @@ async fn a_large_message_must_come_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fragments_that_can_never_fit_are_refused_at_once() {
+async fn fragments_over_the_limit_are_rejected_at_once() {
     let pool = Pool::new(8 << 20);
-    let (_link, mut wire) = paid_by(pool.half());
-    wire.write_all(&head(0x82, 3 * MB)).await.unwrap();
-    let (code, reason) = last_words(wire).await;
+    let (_link, mut wire) = link_with(pool.half());
+    wire.write_all(&frame_header(0x82, 3 * MB)).await.unwrap();
+    let (code, reason) = close_frame(wire).await;
     assert_eq!(code, 1009, "{reason}");
 }
 
-/// What comes back for a request with so many values, and for our own question whose answer has so many.
+/// Covers a request with many values, and our own request whose answer has many values.
 #[tokio::test]
-async fn many_small_values_pay_for_what_is_made_of_them() {
+async fn many_small_values_count_against_the_quota() {
     let pool = Pool::new(16 << 20);
-    let (link, wire) = paid_by(pool.whole());
+    let (link, wire) = link_with(pool.whole());
     let mut socket = ClientBuilder::new().take_over(Metered::new(wire));
     let many = |objects: usize| format!("[{}0]", r#"{"":0},"#.repeat(objects));
     for (id, objects, code) in
@@ -159,8 +160,8 @@ async fn many_small_values_pay_for_what_is_made_of_them() {
         let frame = format!(r#"{{"type":"req","id":{id},"method":"echo","params":{}}}"#, many(objects));
         socket.send(Message::text(frame)).await.unwrap();
         let message = socket.next().await.unwrap().unwrap();
-        let told: serde_json::Value = serde_json::from_str(message.as_text().unwrap()).unwrap();
-        assert_eq!((told["id"].as_u64(), told["error"]["code"].as_str()), (Some(id), code), "{objects}");
+        let answer: serde_json::Value = serde_json::from_str(message.as_text().unwrap()).unwrap();
+        assert_eq!((answer["id"].as_u64(), answer["error"]["code"].as_str()), (Some(id), code), "{objects}");
     }
     let asking = tokio::spawn(async move { link.request("x", gantry_protocol::raw(&1), None).await });
     let question = socket.next().await.unwrap().unwrap();
@@ -169,11 +170,11 @@ async fn many_small_values_pay_for_what_is_made_of_them() {
     socket.send(Message::text(answer)).await.unwrap();
     let refused = asking.await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("names and values"), "{refused}");
-    assert!(pool.whole().try_take(16 << 20).is_some(), "what is over is given back");
+    assert!(pool.whole().try_reserve(16 << 20).is_some(), "finished requests release their memory");
 }
 
 #[tokio::test]
-async fn a_link_that_is_over_keeps_no_room_for_what_it_could_not_write() {
+async fn closed_link_releases_the_memory_of_unwritten_frames() {
     let account = Pool::new(64 << 20).whole();
     let (here, there) = tokio::io::duplex(MB);
     let options = LinkOptions { account: Some(account.clone()), ..LinkOptions::default() };
@@ -181,13 +182,13 @@ async fn a_link_that_is_over_keeps_no_room_for_what_it_could_not_write() {
     let running = tokio::spawn(running);
     let large = gantry_protocol::raw(&"x".repeat(MB));
     let soon = Duration::from_millis(300);
-    // Until the queue takes no more: nobody reads.
+    // Fill the queue: the peer does not read.
     while let Ok(sent) = tokio::time::timeout(soon, link.event("large", large.clone())).await {
         sent.unwrap();
     }
-    assert!(account.try_take(32 * MB).is_none());
+    assert!(account.try_reserve(32 * MB).is_none());
     link.close("over");
     running.await.unwrap();
-    assert!(account.try_take(60 * MB).is_some(), "and its handle is still there");
+    assert!(account.try_reserve(60 * MB).is_some(), "although a handle still exists");
     drop((link, here));
 }

@@ -11,7 +11,7 @@ fn whole() -> Value {
     })
 }
 
-/// The paths of what is wrong with the whole profile once `change` is put over it.
+/// Returns the paths of all problems of the complete profile after `change` is applied to it.
 fn problems(change: &Value) -> Vec<String> {
     let mut value = whole();
     for (name, item) in change.as_object().unwrap() {
@@ -24,7 +24,7 @@ fn problems(change: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_missing_part_is_named() {
+fn every_missing_field_is_reported() {
     let missing: Vec<String> =
         ProfileDraft::default().check().unwrap_err().into_iter().map(|problem| problem.path).collect();
     assert_eq!(
@@ -37,7 +37,7 @@ fn every_missing_part_is_named() {
 }
 
 #[test]
-fn what_is_wrong_is_named_where_it_is() {
+fn problems_are_reported_with_their_paths() {
     let wrong = json!({
         "id": "Stripe!", "base_url": "https://u:p@api.stripe.com/v1?x=1",
         "rate_limit": {"requests_per_second": 0, "requests_per_day": 2_000_000},
@@ -62,7 +62,7 @@ fn what_is_wrong_is_named_where_it_is() {
 }
 
 #[test]
-fn each_kind_of_auth_says_what_it_needs() {
+fn each_auth_type_reports_the_fields_it_needs() {
     for (auth, expected) in [
         (json!({"type": "none"}), vec![]),
         (json!({}), vec!["auth.type"]),
@@ -89,7 +89,7 @@ fn each_kind_of_auth_says_what_it_needs() {
 }
 
 #[test]
-fn a_literal_credential_is_refused_and_not_repeated() {
+fn literal_credential_is_rejected_and_not_quoted() {
     for auth in [
         json!({"type": "bearer", "token": "sk_live_123456789"}),
         json!({"type": "bearer", "token": "sk_live_123456789 secret:X"}),
@@ -105,7 +105,7 @@ fn a_literal_credential_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn no_control_characters_no_literals_and_no_header_of_the_client() {
+fn control_characters_literals_and_client_headers_are_rejected() {
     let text = "E\u{1b}]0;x\u{7}";
     assert_eq!(problems(&json!({"name": text, "description": text})), ["name", "description"]);
     assert_eq!(problems(&json!({"name": "a\nb", "description": "two\nlines"})), ["name"]);
@@ -126,7 +126,7 @@ fn no_control_characters_no_literals_and_no_header_of_the_client() {
 }
 
 #[test]
-fn a_field_that_cannot_be_read_does_not_hide_what_is_missing() {
+fn unreadable_field_does_not_hide_missing_ones() {
     let value = json!({"id": "a", "nmae": "A", "endpoints": 7, "avoid": ["x"]});
     let found = ProfileDraft::read_whole(value).unwrap_err();
     let text: String = found.iter().map(|problem| format!("- {problem}\n")).collect();
@@ -145,7 +145,7 @@ fn a_field_that_cannot_be_read_does_not_hide_what_is_missing() {
 }
 
 #[test]
-fn one_endpoint_that_lacks_something_hides_nothing_of_the_others() {
+fn incomplete_endpoint_does_not_hide_problems_of_others() {
     let mut value = whole();
     value["endpoints"] = json!([{"path": "/a"}, {"method": "FETCH", "path": "b", "description": "d"}, {}]);
     value["auth"] = json!({"type": "bearer"});
@@ -167,7 +167,7 @@ fn one_endpoint_that_lacks_something_hides_nothing_of_the_others() {
 }
 
 #[test]
-fn a_limit_is_looser_where_it_is_higher_or_gone() {
+fn limit_is_looser_where_it_is_higher_or_missing() {
     let limit = |minute: Option<u32>, day: Option<u32>| RateLimit {
         requests_per_minute: minute,
         requests_per_day: day,

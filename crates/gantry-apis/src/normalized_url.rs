@@ -1,56 +1,56 @@
-//! Where a request goes, in one form: whatever way its address is spelt, a server takes it for the same.
+//! [`NormalizedUrl`] is the same for all spellings of a URL that a server may treat as one address.
 
 use url::{Origin, Url};
 
-/// An origin, and a path as a server may read it.
+/// An origin and a path, decoded as far as any server decodes it. The query and the fragment are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct NormalizedUrl {
     origin: Origin,
-    /// Every octet decoded, without empty segments.
+    /// The segments of the path with every octet decoded and empty segments removed.
     segments: Vec<Vec<u8>>,
 }
 
-impl Place {
-    pub(super) fn of(url: &Url) -> Place {
+impl NormalizedUrl {
+    pub(crate) fn of(url: &Url) -> NormalizedUrl {
         let decoded = decoded(url.path());
-        // Some servers take an encoded slash for a slash, others merge slashes or take backslashes for them.
+        // Some servers treat an encoded slash or a backslash as a slash, and some merge slashes.
         let segments = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
         let segments = segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
-        Place { origin: without_dot(url).origin(), segments }
+        NormalizedUrl { origin: without_dot(url).origin(), segments }
     }
 
-    pub(super) fn is_below(&self, base: &Place) -> bool {
+    pub(crate) fn is_below(&self, base: &NormalizedUrl) -> bool {
         self.origin == base.origin && self.path_is_below(base)
     }
 
-    pub(super) fn path_is_below(&self, base: &Place) -> bool {
+    pub(crate) fn path_is_below(&self, base: &NormalizedUrl) -> bool {
         self.segments.starts_with(&base.segments)
     }
 
-    pub(super) fn same_origin(&self, other: &Place) -> bool {
+    pub(crate) fn same_origin(&self, other: &NormalizedUrl) -> bool {
         self.origin == other.origin
     }
 
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.segments.len()
     }
 
-    /// Dots that only some servers resolve, since they were encoded or have a parameter (`..;`): where the request ends up
-    /// cannot be told.
-    pub(super) fn is_unclear(&self) -> bool {
+    /// Whether the path holds dot segments that only some servers resolve, because they are encoded or carry
+    /// a parameter (`..;`). Different servers then serve different resources.
+    pub(crate) fn is_ambiguous(&self) -> bool {
         let without_parameter = |segment: &[u8]| segment.iter().position(|byte| *byte == b';');
         self.segments.iter().any(|segment| {
             matches!(&segment[..without_parameter(segment).unwrap_or(segment.len())], b"." | b"..")
         })
     }
 
-    /// The segments as text, for those who look for words in them.
-    pub(super) fn words(&self) -> Vec<String> {
+    /// The segments as lower-case text.
+    pub(crate) fn words(&self) -> Vec<String> {
         self.segments.iter().map(|segment| String::from_utf8_lossy(segment).to_lowercase()).collect()
     }
 
-    /// A file name that stands for it.
-    pub(super) fn key(&self) -> String {
+    /// A hash of the URL that can be used as a file name.
+    pub(crate) fn key(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.origin.ascii_serialization().as_bytes());
         for segment in &self.segments {
@@ -60,17 +60,17 @@ impl Place {
     }
 }
 
-/// The segments of a URL's path in lower case, as a server may read them: decoded, without empty ones.
+/// Returns the segments of a URL's path in lower case, decoded and without empty ones.
 pub fn path_words(url: &Url) -> Vec<String> {
-    Place::of(url).words()
+    NormalizedUrl::of(url).words()
 }
 
-/// The host as the client will ask for it: a dot at its end says nothing.
-pub(super) fn without_dot(url: &Url) -> Url {
+/// Returns the URL without the dot that may end its host name; the dot does not change the host.
+pub(crate) fn without_dot(url: &Url) -> Url {
     let mut url = url.clone();
     let bare = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned);
     if let Some(bare) = bare.filter(|bare| !bare.is_empty()) {
-        // A name without its dot is a name, too.
+        // This cannot fail: a valid host name stays valid without its final dot.
         let _ = url.set_host(Some(&bare));
     }
     url
@@ -95,13 +95,13 @@ fn decoded(path: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn place(url: &str) -> Place {
-        Place::of(&Url::parse(url).unwrap())
+    fn normalized(url: &str) -> NormalizedUrl {
+        NormalizedUrl::of(&Url::parse(url).unwrap())
     }
 
     #[test]
-    fn every_spelling_is_one_place() {
-        let plain = place("https://api.example.com/a/b");
+    fn all_spellings_of_an_address_are_equal() {
+        let plain = normalized("https://api.example.com/a/b");
         for same in [
             "https://API.example.com:443/a/b/",
             "https://api.example.com./a/b",
@@ -111,22 +111,22 @@ mod tests {
             "https://api.example.com/a%5cb",
             "https://api.example.com/x/../a/b?c#d",
         ] {
-            assert_eq!(place(same), plain, "{same}");
-            assert_eq!(place(same).key(), plain.key());
+            assert_eq!(normalized(same), plain, "{same}");
+            assert_eq!(normalized(same).key(), plain.key());
         }
         for other in
             ["http://api.example.com/a/b", "https://api.example.com/a/bc", "https://api.example.com/%2561/b"]
         {
-            assert_ne!(place(other), plain, "{other}");
-            assert_ne!(place(other).key(), plain.key());
+            assert_ne!(normalized(other), plain, "{other}");
+            assert_ne!(normalized(other).key(), plain.key());
         }
-        assert_ne!(place("https://a.example/ab").key(), place("https://a.example/a/b").key());
-        for unclear in ["/a/..%2fb", "/a/..;/b", "/a/.;x=1/b", "/a/..%3bx/b"] {
-            assert!(place(&format!("https://a.example{unclear}")).is_unclear(), "{unclear}");
+        assert_ne!(normalized("https://a.example/ab").key(), normalized("https://a.example/a/b").key());
+        for ambiguous in ["/a/..%2fb", "/a/..;/b", "/a/.;x=1/b", "/a/..%3bx/b"] {
+            assert!(normalized(&format!("https://a.example{ambiguous}")).is_ambiguous(), "{ambiguous}");
         }
         for clear in ["/a/b", "/a/b;x=1/c", "/a/...;/b", "/;/a"] {
-            assert!(!place(&format!("https://a.example{clear}")).is_unclear(), "{clear}");
+            assert!(!normalized(&format!("https://a.example{clear}")).is_ambiguous(), "{clear}");
         }
-        assert_eq!(place("https://a.example/100%/%zz%4").words(), ["100%", "%zz%4"]);
+        assert_eq!(normalized("https://a.example/100%/%zz%4").words(), ["100%", "%zz%4"]);
     }
 }
