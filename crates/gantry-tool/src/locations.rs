@@ -1,6 +1,7 @@
 //! Data locations beyond files: objects of agents, API profiles, paths on other machines. A tool declares those that a call
 //! reads and writes, so that taint marks can follow the data.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -76,45 +77,55 @@ impl Tool {
         self.locations.as_ref().map(|locations| locations(input).unwrap_or_default())
     }
 
-    /// Declares that a call touches the path in this field of its input.
-    pub fn touches_path(
-        mut self,
-        field: &'static str,
-        touch: impl Fn(&Call, &str) -> Touch + Send + Sync + 'static,
-    ) -> Self {
-        self.touches = Some(Arc::new(move |call, input| Ok(vec![touch(call, required(input, field)?)])));
-        self
+    /// Declares that a call reads the path in this field of its input. `resolve` says where a path leads.
+    pub fn reads_path(self, field: &'static str, resolve: impl Resolve) -> Self {
+        self.touches_path(move |call, input| Ok(Touch::read(resolve(call, required(input, field)?))))
     }
 
-    /// As [`Tool::touches_path`], for a field that may be left out, null or empty: then it is the workspace.
-    pub fn touches_path_or_workspace(
+    /// As [`Tool::reads_path`], for a call that writes there.
+    pub fn writes_path(self, field: &'static str, resolve: impl Resolve) -> Self {
+        self.touches_path(move |call, input| Ok(Touch::write(resolve(call, required(input, field)?))))
+    }
+
+    /// Declares that a call reads what is below the path in this field of its input, or below the workspace without one.
+    pub fn reads_below(self, field: &'static str, resolve: impl Resolve) -> Self {
+        self.touches_path(move |call, input| Ok(Touch::read(resolve(call, or_workspace(input, field)?))))
+    }
+
+    /// Declares that a call runs a command in the directory in this field of its input, or in the workspace without one.
+    pub fn runs_in(self, field: &'static str, resolve: impl Resolve) -> Self {
+        self.touches_path(move |call, input| Ok(Touch::write(resolve(call, or_workspace(input, field)?))))
+    }
+
+    fn touches_path(
         mut self,
-        field: &'static str,
-        touch: impl Fn(&Call, &str) -> Touch + Send + Sync + 'static,
+        touch: impl Fn(&Call, &Value) -> Result<Touch, Violation> + Send + Sync + 'static,
     ) -> Self {
-        self.touches = Some(Arc::new(move |call, input| {
-            let path = match input.get(field) {
-                None | Some(Value::Null) => ".",
-                Some(_) => match required(input, field)? {
-                    "" => ".",
-                    path => path,
-                },
-            };
-            Ok(vec![touch(call, path)])
-        }));
+        self.touches = Some(Arc::new(move |call, input| Ok(vec![touch(call, input)?])));
         self
     }
 }
+
+/// Where a path of an input leads, for policy to judge.
+pub trait Resolve: Fn(&Call, &str) -> PathBuf + Send + Sync + 'static {}
+
+impl<F: Fn(&Call, &str) -> PathBuf + Send + Sync + 'static> Resolve for F {}
 
 fn required<'a>(input: &'a Value, field: &str) -> Result<&'a str, Violation> {
     let text = input.get(field).and_then(Value::as_str);
     text.ok_or_else(|| Violation { path: field.to_owned(), message: "must be a string".to_owned() })
 }
 
+/// A path that was left out, is null or empty means the workspace: models write `""` for a path that they do not want to give.
+fn or_workspace<'a>(input: &'a Value, field: &str) -> Result<&'a str, Violation> {
+    match input.get(field) {
+        None | Some(Value::Null) => Ok("."),
+        Some(_) => required(input, field).map(|path| if path.is_empty() { "." } else { path }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use serde_json::json;
 
     use super::*;
@@ -133,18 +144,21 @@ mod tests {
 
     #[test]
     fn a_path_field_is_touched_as_it_is_written() {
-        let path = |_: &Call, path: &str| Touch::read(PathBuf::from(path));
-        let required = tool().touches_path("path", path);
+        let path = |_: &Call, path: &str| PathBuf::from(path);
+        let required = tool().reads_path("path", path);
         assert_eq!(touched(&required, json!({"path": "a"})), Ok(vec![Touch::read("a".into())]));
         assert_eq!(touched(&required, json!({"path": ""})), Ok(vec![Touch::read("".into())]));
         for wrong in [json!({}), json!({"path": 1})] {
             assert!(touched(&required, wrong).is_err());
         }
-        let optional = tool().touches_path_or_workspace("cwd", path);
+        let written = touched(&tool().writes_path("path", path), json!({"path": "a"}));
+        assert_eq!(written, Ok(vec![Touch::write("a".into())]));
+        let (below, runs) = (tool().reads_below("cwd", path), tool().runs_in("cwd", path));
         for here in [json!({}), json!({"cwd": null}), json!({"cwd": ""}), json!({"cwd": "."})] {
-            assert_eq!(touched(&optional, here), Ok(vec![Touch::read(".".into())]));
+            assert_eq!(touched(&below, here.clone()), Ok(vec![Touch::read(".".into())]));
+            assert_eq!(touched(&runs, here), Ok(vec![Touch::write(".".into())]));
         }
-        assert!(touched(&optional, json!({"cwd": 1})).is_err());
+        assert!(touched(&runs, json!({"cwd": 1})).is_err());
     }
 
     #[test]
@@ -156,10 +170,7 @@ mod tests {
             tool().reads_object("path").locations_of(&input),
             Some(vec![DataAccess::read(object.clone())])
         );
-        assert_eq!(
-            tool().writes_object("path").locations_of(&input),
-            Some(vec![DataAccess::write(object)])
-        );
+        assert_eq!(tool().writes_object("path").locations_of(&input), Some(vec![DataAccess::write(object)]));
         assert_eq!(tool().reads_object("path").locations_of(&json!({})), Some(Vec::new()));
     }
 }

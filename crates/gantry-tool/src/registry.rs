@@ -171,10 +171,7 @@ impl Registry {
         let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
         let tools = tools.map(|(name, tool)| (name.clone(), tool.clone())).collect();
         let never_here = entries.never_here().map(|(node, _)| node.to_owned()).collect();
-        View {
-            entries: Entries { tools, nodes: entries.nodes.clone(), ..Entries::default() },
-            never_here,
-        }
+        View { entries: Entries { tools, nodes: entries.nodes.clone(), ..Entries::default() }, never_here }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {

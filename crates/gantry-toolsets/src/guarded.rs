@@ -10,32 +10,23 @@ mod shell_exec;
 mod web_fetch;
 mod web_search;
 
-use std::sync::Arc;
-
-use gantry_tool::Tool;
-
 pub use agent_spawn::AgentSpawned;
 
-use crate::{Machine, Native};
+use crate::{Listed, Machine, Native};
 
-/// They work on the agents of the gateway, wherever it runs.
-pub(crate) const AGENT_TOOLS: [&str; 2] = ["tool::agent_spawn", "tool::agent_send"];
+pub(crate) const TOOLS: &[Listed<Machine>] = &[
+    (file_read::NAME, file_read::tool),
+    (file_write::NAME, file_write::tool),
+    (file_list::NAME, file_list::tool),
+    (apply_patch::NAME, apply_patch::tool),
+    (shell_exec::NAME, shell_exec::tool),
+    (web_fetch::NAME, web_fetch::tool),
+    (web_search::NAME, web_search::tool),
+];
 
-pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![
-        file_read::tool(machine),
-        file_write::tool(machine),
-        file_list::tool(machine),
-        apply_patch::tool(machine),
-        shell_exec::tool(machine),
-        web_fetch::tool(machine),
-        web_search::tool(machine),
-    ]
-}
-
-pub(crate) fn agent_tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![agent_spawn::tool(native), agent_send::tool(native)]
-}
+/// The tools for the agents of the gateway.
+pub(crate) const AGENT_TOOLS: &[Listed<Native>] =
+    &[(agent_spawn::NAME, agent_spawn::tool), (agent_send::NAME, agent_send::tool)];
 
 #[cfg(test)]
 mod tests;

@@ -21,10 +21,12 @@ mod write_file;
 use std::sync::{Arc, OnceLock};
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{Tool, ToolError};
+use gantry_tool::ToolError;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::Listed;
 
 pub use agent_desk::{AgentDesk, SpawnEnd};
 pub use endpoint::Endpoint;
@@ -134,16 +136,14 @@ fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     }
 }
 
-pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![
-        read_file::tool(native),
-        write_file::tool(native),
-        edit_file::tool(native),
-        delete_file::tool(native),
-        config_get::tool(native),
-        logs_get::tool(native),
-        transfer::tool(native),
-        sessions_list::tool(native),
-        session_send::tool(native),
-    ]
-}
+pub(crate) const TOOLS: &[Listed<Native>] = &[
+    (read_file::NAME, read_file::tool),
+    (write_file::NAME, write_file::tool),
+    (edit_file::NAME, edit_file::tool),
+    (delete_file::NAME, delete_file::tool),
+    (config_get::NAME, config_get::tool),
+    (logs_get::NAME, logs_get::tool),
+    (transfer::NAME, transfer::tool),
+    (sessions_list::NAME, sessions_list::tool),
+    (session_send::NAME, session_send::tool),
+];

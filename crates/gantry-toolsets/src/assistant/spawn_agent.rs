@@ -82,9 +82,17 @@ pub enum SpawnEffort {
     High,
 }
 
+pub(super) const NAME: &str = "spawn_agent";
+
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
     // What children do, they do through calls of their own, which are judged one by one.
-    Tool::new("spawn_agent", Toolset::Assistant, native, run).additive().effects(&[Effect::StartsAgents])
+    Tool::new(NAME, Toolset::Assistant, native, run)
+        .additive()
+        .effects(&[Effect::StartsAgents])
+        .resumable()
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -34,8 +34,16 @@ pub struct AgentSpawned {
     pub depth: u32,
 }
 
+pub(super) const NAME: &str = "tool::agent_spawn";
+
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("tool::agent_spawn", Toolset::Guarded, native, run).additive().effects(&[Effect::StartsAgents])
+    Tool::new(NAME, Toolset::Guarded, native, run)
+        .additive()
+        .effects(&[Effect::StartsAgents])
+        .resumable()
+        .bounds_depth()
+        .works_without_machine()
+        .without_owner_data()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<AgentSpawned, ToolError> {

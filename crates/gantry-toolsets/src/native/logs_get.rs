@@ -41,9 +41,17 @@ struct Output {
     truncated: bool,
 }
 
+pub(super) const NAME: &str = "gsv__LogsGet";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("gsv__LogsGet", Toolset::Native, native, run).read_only().labels(labels)
+    Tool::new(NAME, Toolset::Native, native, run)
+        .read_only()
+        .labels(labels)
+        .polls()
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

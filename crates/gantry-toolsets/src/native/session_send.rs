@@ -27,10 +27,14 @@ fn default_wait() -> u64 {
     30
 }
 
+pub(super) const NAME: &str = "gsv__SessionSend";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__SessionSend", Toolset::Native, native, run)
+    Tool::new(NAME, Toolset::Native, native, run)
         .effects(&[Effect::SendsMessages])
         .labels(&[Label::Private])
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<SessionSent>, ToolError> {

@@ -29,9 +29,15 @@ fn default_limit() -> u32 {
     20
 }
 
+pub(super) const NAME: &str = "gsv__SessionsList";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("gsv__SessionsList", Toolset::Native, native, run).read_only().labels(labels)
+    Tool::new(NAME, Toolset::Native, native, run)
+        .read_only()
+        .labels(labels)
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<SessionsListed>, ToolError> {
