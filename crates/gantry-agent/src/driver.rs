@@ -24,7 +24,6 @@ use crate::reset;
 use crate::sessions::{SessionError, Sessions, Shared, now_ms};
 use crate::state::{AGENT, CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
-use crate::toolbox;
 
 mod asks;
 mod command;

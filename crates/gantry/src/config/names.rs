@@ -96,9 +96,19 @@ mod tests {
 
     #[test]
     fn a_plain_name_is_a_tool_or_a_toolset() {
-        for known in
-            ["Read", "read", "tool::web_fetch", "tool__web_fetch", "node", "mcp", "far__Raed", "*", "web*", "effect:writes_files", "is:collects"]
-        {
+        for known in [
+            "Read",
+            "read",
+            "tool::web_fetch",
+            "tool__web_fetch",
+            "node",
+            "mcp",
+            "far__Raed",
+            "*",
+            "web*",
+            "effect:writes_files",
+            "is:collects",
+        ] {
             assert_eq!(no_tool(known), None, "{known}");
         }
         for (wrong, near) in [("Reed", "Read"), ("tool::web_fetsh", "tool::web_fetch"), ("nodes", "node")] {
