@@ -238,3 +238,44 @@ async fn local_paths(gate: &Gate, call: &Call, path: &str) -> Vec<String> {
     let touches = gate.touches(&anybody, reader.name(), &json!({ "path": path })).await;
     touches.into_iter().map(|touch| touch.path.to_string_lossy().into_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::testing::{echo_tool, gate};
+    use gantry_tool::{Principal, Surface};
+
+    use super::*;
+
+    async fn places(tool: Tool) -> Places {
+        let (gate, _) = gate([tool.clone()]);
+        let call =
+            Call { agent: "main".into(), ..Call::new(Principal::Operator, Surface::Agent, "/work".into()) };
+        Places::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"})).await
+    }
+
+    fn tool() -> Tool {
+        echo_tool("new", Toolset::Gantry)
+    }
+
+    fn accessing(accessed: DataAccess) -> Tool {
+        tool().data_locations(move |_: Value| vec![accessed.clone()])
+    }
+
+    #[tokio::test]
+    async fn places_come_from_what_the_tool_declares() {
+        assert_eq!(places(tool()).await, Places::default());
+        let read = places(tool().reads_object("text")).await;
+        assert_eq!(read.reads, ["gsv:agents/main/a/b"]);
+        let written = places(tool().writes_object("text")).await;
+        assert_eq!((written.reads, written.writes), (Vec::new(), vec!["gsv:agents/main/a/b".to_owned()]));
+        let profile = places(accessing(DataAccess::write(DataLocation::Api(Some("x".into()))))).await;
+        assert_eq!(profile.writes, ["api:/x"]);
+        let profiles = places(accessing(DataAccess::read(DataLocation::Api(None)))).await;
+        assert_eq!(profiles.reads, ["api:"]);
+        let far = || DataLocation::OnNode { node: "far".into(), path: "/x".into() };
+        let from = places(accessing(DataAccess::read(far()))).await;
+        assert_eq!((from.foreign.as_deref(), from.may_be_answered), (Some("the machine far"), false));
+        let to = places(accessing(DataAccess::write(far()))).await;
+        assert_eq!((to.writes, to.may_be_answered, to.foreign), (vec!["node:far".to_owned()], true, None));
+    }
+}

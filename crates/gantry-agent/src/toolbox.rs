@@ -202,6 +202,23 @@ mod tests {
     }
 
     #[test]
+    fn polling_and_resuming_are_read_from_the_tool() {
+        let tool = |name: &str| echo_tool(name, Toolset::Gantry);
+        let (gate, _) = gate([tool("plain"), tool("wait").polls(), tool("start").resumable()]);
+        let view = gate.registry().view(&ToolScope::default());
+        let toolbox = Toolbox::new(&view);
+        let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
+        let kind = |name: &str| {
+            let kind = toolbox.kind(name, &view, &call, &[]);
+            (kind.read_only, kind.polls)
+        };
+        assert_eq!(
+            [kind("plain"), kind("wait"), kind("start")],
+            [(false, false), (false, true), (true, false)]
+        );
+    }
+
+    #[test]
     fn a_call_is_judged_by_the_machine_it_runs_on() {
         let (gate, _) = gate([]);
         let shell = |node: &str| echo_tool("Bash", Toolset::Node).on_node(node).open_world();
