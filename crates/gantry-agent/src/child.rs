@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gantry_model::{Effort, Money, Thinking};
-use gantry_tool::{Autonomy, ToolScope};
+use gantry_tool::{Autonomy, Property, ToolScope};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, FlowRule};
@@ -67,7 +67,7 @@ pub struct Child {
     pub unattended: bool,
 }
 
-/// Names, globs and toolsets.
+/// Names, globs, toolsets, effects and properties.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolLimits {
     /// Without one, all.
@@ -158,8 +158,13 @@ impl Child {
 }
 
 impl ToolLimits {
+    /// All tools but those with this property.
+    pub(crate) fn without(property: Property) -> ToolLimits {
+        ToolLimits { allow: None, deny: vec![property.selector()] }
+    }
+
     /// A list that cannot be read lets nothing through.
-    fn scope(&self) -> ToolScope {
+    pub(crate) fn scope(&self) -> ToolScope {
         ToolScope::new(self.allow.as_deref(), &self.deny).unwrap_or_else(|_| nothing())
     }
 }

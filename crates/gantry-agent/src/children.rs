@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gantry_store::{ACCOUNT_SEPARATOR, Parentage};
-use gantry_tool::{Autonomy, Call, Label, ToolScope, nearest};
+use gantry_tool::{Autonomy, Call, Label, Property, ToolScope, nearest};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -18,7 +18,7 @@ use crate::entry::Incoming;
 use crate::event::Event;
 use crate::flow;
 use crate::key::{MAIN, SessionKey};
-use crate::role::{self, BEGINS_CHILDREN, Role, Spec, names};
+use crate::role::{self, Role, Spec};
 use crate::sessions::{MAX_MESSAGE_BYTES, SessionError, Sessions, now_ms};
 
 /// How far down families go.
@@ -118,7 +118,7 @@ impl Sessions {
         child.template = Some(template.to_owned());
         child.model = model;
         // Those that were begun this way may do the same, down to the last generation.
-        child.tools.push(ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN[..1]) });
+        child.tools.push(ToolLimits::without(Property::StartsUnboundedChildren));
         if *template != call.agent && !child.also_as.iter().any(|known| known == template) {
             child.also_as.push(template.to_owned());
         }

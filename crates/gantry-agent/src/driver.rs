@@ -24,7 +24,6 @@ use crate::reset;
 use crate::sessions::{SessionError, Sessions, Shared, now_ms};
 use crate::state::{AGENT, CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
-use crate::toolbox;
 
 mod asks;
 mod command;
@@ -511,11 +510,14 @@ impl Driver {
     /// The gateway stops. Calls under way may finish and are written down; what does not is seen to at the next start.
     async fn drain(&mut self) {
         let ending = self.shared.ending.clone();
+        let registry = self.shared.parts.gate.registry().clone();
+        // The next process resumes such a call where it was.
+        let is_resumable = |name: &str| registry.find(name).is_some_and(|tool| tool.is_resumable());
         loop {
             let under_way = self.state().is_some_and(|state| {
                 state.calls().iter().any(|call| {
                     matches!(call.status, CallStatus::Begun { .. })
-                        && !toolbox::goes_on(&call.name)
+                        && !is_resumable(&call.name)
                         && !call.questions.iter().any(|asked| asked.answer.is_none())
                         && !call.asks.iter().any(|ask| ask.answers.is_none())
                 })

@@ -52,4 +52,4 @@ pub use role::{Role, Spec, built_in};
 pub use sessions::{IDLE, MAX_MESSAGE_BYTES, OPERATOR, Said, Sent, SessionError, Sessions, SessionsParts};
 pub use slash::Slash;
 pub use state::{Addressee, State};
-pub use tools::tools;
+pub use tools::{tool_names, tools};

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use gantry_store::{DatabaseError, TaintMarks};
-use gantry_tool::{Access, Call, Capability, Gate, LOCAL_NODE, Label, Tool, ToolScope};
+use gantry_tool::{
+    Access, Call, Capability, DataAccess, DataLocation, Gate, LOCAL_NODE, Label, Tool, ToolScope, Toolset,
+};
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
@@ -44,36 +46,15 @@ impl Places {
         input: &Value,
     ) -> Places {
         let mut places = Places::default();
-        let text = |field: &str| input.get(field).and_then(Value::as_str);
-        match tool.map_or(name, Tool::name) {
-            "gsv__ReadFile" => places.reads.extend(text("path").map(|path| object(call, path))),
-            "gsv__WriteFile" | "gsv__EditFile" => {
-                places.writes.extend(text("path").map(|path| object(call, path)));
-            }
-            "gsv__Transfer" => {
-                let (source, destination) = (text("source"), text("destination"));
-                let (from, foreign) = endpoint(gate, call, source.unwrap_or_default()).await;
-                let destination = destination.unwrap_or_default();
-                let (to, elsewhere) = endpoint(gate, call, destination).await;
-                (places.reads, places.writes, places.foreign) = (from, to, foreign);
-                places.may_be_answered = elsewhere.is_some();
-                places.writes.extend(elsewhere.and_then(|_| Some(machine(destination.split_once(':')?.0))));
-            }
-            "api_setup" => {
-                let id = text("id").or_else(|| input.pointer("/profile/id")?.as_str());
-                let place = id.map_or_else(|| API.to_owned(), api);
-                match text("action") {
-                    Some("create" | "update") => places.writes.push(place),
-                    _ => places.reads.push(place),
+        match tool.and_then(|tool| tool.locations_of(input)) {
+            Some(declared) => {
+                for accessed in declared {
+                    places.add(gate, call, accessed).await;
                 }
             }
-            _ => {
+            None => {
                 for touch in gate.touches(call, name, input).await {
-                    let place = touch.path.to_string_lossy().into_owned();
-                    match touch.access {
-                        Access::Read => places.reads.push(place),
-                        Access::Write => places.writes.push(place),
-                    }
+                    places.list(touch.access).push(touch.path.to_string_lossy().into_owned());
                 }
             }
         }
@@ -91,6 +72,34 @@ impl Places {
             places.writes.push(call.workspace.to_string_lossy().into_owned());
         }
         places
+    }
+
+    fn list(&mut self, access: Access) -> &mut Vec<String> {
+        match access {
+            Access::Read => &mut self.reads,
+            Access::Write => &mut self.writes,
+        }
+    }
+
+    async fn add(&mut self, gate: &Gate, call: &Call, accessed: DataAccess) {
+        let DataAccess { location, access } = accessed;
+        match location {
+            DataLocation::Object(path) => self.list(access).push(object(call, &path)),
+            DataLocation::Api(id) => {
+                self.list(access).push(id.map_or_else(|| API.to_owned(), |id| api(&id)));
+            }
+            DataLocation::OnNode { node, path } if node == LOCAL_NODE => {
+                let resolved = local_paths(gate, call, &path).await;
+                self.list(access).extend(resolved);
+            }
+            DataLocation::OnNode { node, .. } => match access {
+                Access::Read => self.foreign = Some(format!("the machine {node}")),
+                Access::Write => {
+                    self.may_be_answered = true;
+                    self.writes.push(machine(&node));
+                }
+            },
+        }
     }
 
     /// Whether the call runs commands.
@@ -213,17 +222,60 @@ pub(crate) fn written(agent: &str, workspace: &Path, text: &str) -> String {
     }
 }
 
-/// The place that one end of a transfer is, or the machine that it is on.
-async fn endpoint(gate: &Gate, call: &Call, text: &str) -> (Vec<String>, Option<String>) {
-    match text.split_once(':') {
-        Some(("gsv", path)) => (vec![object(call, path)], None),
-        Some((LOCAL_NODE, path)) => {
-            // As the file engine resolves it, also for those who may not read.
-            let anybody = Call { scope: ToolScope::default(), ..call.clone() };
-            let touches = gate.touches(&anybody, "local__Read", &json!({ "path": path })).await;
-            (touches.into_iter().map(|touch| touch.path.to_string_lossy().into_owned()).collect(), None)
-        }
-        Some((node, _)) => (Vec::new(), Some(format!("the machine {node}"))),
-        None => (Vec::new(), None),
+/// Where a path on this machine leads, as the file engine resolves it, also for callers who may not read it. Asks the tool
+/// of this machine that reads files.
+async fn local_paths(gate: &Gate, call: &Call, path: &str) -> Vec<String> {
+    let prefix = format!("{LOCAL_NODE}__");
+    let reads = |tool: &Tool| {
+        tool.toolset() == Toolset::Node
+            && tool.name().starts_with(&prefix)
+            && tool.capability_ids().contains(&Capability::FilesystemRead)
+    };
+    let Some(reader) = gate.registry().entries().into_iter().find(|tool| reads(tool)) else {
+        return Vec::new();
+    };
+    let anybody = Call { scope: ToolScope::default(), ..call.clone() };
+    let touches = gate.touches(&anybody, reader.name(), &json!({ "path": path })).await;
+    touches.into_iter().map(|touch| touch.path.to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_tool::testing::{echo_tool, gate};
+    use gantry_tool::{Principal, Surface};
+
+    use super::*;
+
+    async fn places(tool: Tool) -> Places {
+        let (gate, _) = gate([tool.clone()]);
+        let call =
+            Call { agent: "main".into(), ..Call::new(Principal::Operator, Surface::Agent, "/work".into()) };
+        Places::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"})).await
+    }
+
+    fn tool() -> Tool {
+        echo_tool("new", Toolset::Gantry)
+    }
+
+    fn accessing(accessed: DataAccess) -> Tool {
+        tool().data_locations(move |_: Value| vec![accessed.clone()])
+    }
+
+    #[tokio::test]
+    async fn places_come_from_what_the_tool_declares() {
+        assert_eq!(places(tool()).await, Places::default());
+        let read = places(tool().reads_object("text")).await;
+        assert_eq!(read.reads, ["gsv:agents/main/a/b"]);
+        let written = places(tool().writes_object("text")).await;
+        assert_eq!((written.reads, written.writes), (Vec::new(), vec!["gsv:agents/main/a/b".to_owned()]));
+        let profile = places(accessing(DataAccess::write(DataLocation::Api(Some("x".into()))))).await;
+        assert_eq!(profile.writes, ["api:/x"]);
+        let profiles = places(accessing(DataAccess::read(DataLocation::Api(None)))).await;
+        assert_eq!(profiles.reads, ["api:"]);
+        let far = || DataLocation::OnNode { node: "far".into(), path: "/x".into() };
+        let from = places(accessing(DataAccess::read(far()))).await;
+        assert_eq!((from.foreign.as_deref(), from.may_be_answered), (Some("the machine far"), false));
+        let to = places(accessing(DataAccess::write(far()))).await;
+        assert_eq!((to.writes, to.may_be_answered, to.foreign), (vec!["node:far".to_owned()], true, None));
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use gantry_model::{Effort, Money, Thinking};
+use gantry_tool::{Effect, Property};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
@@ -108,26 +109,10 @@ pub(crate) struct Resolved {
     pub(crate) shown: Option<Vec<String>>,
 }
 
-/// What begins children. Never given to a child of `spawn_agent`.
-pub(crate) const BEGINS_CHILDREN: [&str; 2] = ["spawn_agent", "tool::agent_spawn"];
-
-/// What `bash` stands for: every way to run a command, and to have somebody else run one.
-const ACTS: [&str; 3] = ["effect:runs-commands", "effect:sends-messages", "effect:starts-agents"];
-/// What `write_file` stands for: every way to change a file.
-const WRITES: [&str; 1] = ["effect:writes-files"];
-/// What its owner and its conversations have told an agent.
-const KNOWLEDGE: [&str; 8] = [
-    "gsv__ReadFile",
-    "gsv__WriteFile",
-    "gsv__EditFile",
-    "gsv__DeleteFile",
-    "gsv__Transfer",
-    "gsv__SessionsList",
-    "gsv__SessionSend",
-    "tool::agent_send",
-];
-const COLLECTS: [&str; 6] =
-    ["ask_user", "memory_store", "memory_recall", "read_file", "http_request", "web_research"];
+/// What a list of names would call `bash`: every way to run a command, and to have somebody else run one.
+const ACTS: [Effect; 3] = [Effect::RunsCommands, Effect::SendsMessages, Effect::StartsAgents];
+/// What a list of names would call `write_file`: every way to change a file.
+const WRITES: [Effect; 1] = [Effect::WritesFiles];
 
 /// The roles that are there without being configured.
 pub fn built_in() -> BTreeMap<String, Role> {
@@ -138,13 +123,13 @@ pub fn built_in() -> BTreeMap<String, Role> {
         prompt: Some(prompt.to_owned()),
         tools,
     };
-    let but = |deny: &[&[&str]]| ToolLimits { allow: None, deny: names(&deny.concat()) };
-    let only = |allow: &[&str]| ToolLimits { allow: Some(names(allow)), deny: Vec::new() };
+    let but = |deny: &[&[Effect]]| ToolLimits { allow: None, deny: selectors(&deny.concat()) };
+    let only = |property: Property| ToolLimits { allow: Some(vec![property.selector()]), deny: Vec::new() };
     [
         ("researcher", role("balanced", Effort::High, RESEARCHER, but(&[&ACTS, &WRITES]))),
         ("creator", role("balanced", Effort::High, CREATOR, but(&[&ACTS]))),
         ("operator", role("fast", Effort::High, OPERATOR, but(&[&ACTS, &WRITES]))),
-        ("collector", role("fast", Effort::Medium, COLLECTOR, only(&COLLECTS))),
+        ("collector", role("fast", Effort::Medium, COLLECTOR, only(Property::Collects))),
     ]
     .map(|(name, role)| (name.to_owned(), role))
     .into()
@@ -163,9 +148,9 @@ const COLLECTOR: &str = "You gather what was asked for and hand it over in order
 pub(crate) fn resolve(spec: &Spec, role: Option<&Role>) -> Resolved {
     let listed = spec.tools.clone().map(|allow| ToolLimits { allow: Some(allow), deny: Vec::new() });
     let own = listed.or_else(|| role.map(|role| role.tools.clone())).unwrap_or_default();
-    let mut tools = vec![ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN) }];
+    let mut tools = vec![ToolLimits::without(Property::StartsChildren)];
     if spec.isolated_memory {
-        tools.push(ToolLimits { allow: None, deny: names(&KNOWLEDGE) });
+        tools.push(ToolLimits::without(Property::HoldsOwnerData));
     }
     let shown = own.allow.clone();
     tools.push(own);
@@ -179,12 +164,15 @@ pub(crate) fn resolve(spec: &Spec, role: Option<&Role>) -> Resolved {
     }
 }
 
-pub(crate) fn names(list: &[&str]) -> Vec<String> {
-    list.iter().map(|&name| name.to_owned()).collect()
+fn selectors(effects: &[Effect]) -> Vec<String> {
+    effects.iter().map(|effect| effect.selector()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use gantry_tool::testing::echo_tool;
+    use gantry_tool::{Capability, RemoteTool, Reply, Tool, Toolset};
+
     use super::*;
 
     #[test]
@@ -192,12 +180,12 @@ mod tests {
         let roles = built_in();
         let researcher = roles.get("researcher");
         let plain = resolve(&Spec::default(), None);
-        let nobody = ToolLimits { allow: None, deny: names(&BEGINS_CHILDREN) };
+        let nobody = ToolLimits::without(Property::StartsChildren);
         assert_eq!((plain.model, plain.effort, plain.prompt), (None, None, None));
         assert_eq!(plain.tools, [nobody.clone(), ToolLimits::default()]);
         let by_role = resolve(&Spec::default(), researcher);
         assert_eq!((by_role.model.as_deref(), by_role.effort), (Some("balanced"), Some(Effort::High)));
-        assert_eq!(by_role.tools[1].deny, names(&[&ACTS[..], &WRITES].concat()));
+        assert_eq!(by_role.tools[1].deny, selectors(&[&ACTS[..], &WRITES].concat()));
         let spec = Spec {
             model: Some("deep".into()),
             effort: Some(Effort::Low),
@@ -215,32 +203,63 @@ mod tests {
         let listed = ToolLimits { allow: Some(vec!["bash".into()]), deny: Vec::new() };
         assert_eq!((own.tools, own.shown), (vec![nobody, listed], Some(vec!["bash".to_owned()])));
         let isolated = resolve(&Spec { isolated_memory: true, ..Spec::default() }, None);
-        assert_eq!(isolated.tools[1].deny, names(&KNOWLEDGE));
+        assert_eq!(isolated.tools[1], ToolLimits::without(Property::HoldsOwnerData));
+    }
+
+    /// An MCP server's tool, which says of itself that it only reads.
+    fn server_tool(name: &str, trusted: bool) -> Tool {
+        let remote = RemoteTool {
+            name: name.to_owned(),
+            toolset: Toolset::Mcp,
+            description: "x".into(),
+            input_schema: serde_json::json!({"type": "object"}),
+            output_schema: None,
+            read_only: trusted,
+            destructive: !trusted,
+            idempotent: false,
+            open_world: false,
+            capabilities: Vec::new(),
+        };
+        Tool::remote(remote, |_, input| async move { Ok(Reply::Json(input)) })
     }
 
     #[test]
-    fn roles_leave_out_what_nobody_vouches_for() {
-        use gantry_tool::testing::echo_tool;
-        use gantry_tool::{Capability, Effect, ToolScope, Toolset};
+    fn roles_leave_out_tools_of_unknown_effect() {
         let tool = |name: &str| echo_tool(name, Toolset::Assistant);
         let tools = [
-            tool("read_file").read_only(),
-            tool("http_request").open_world().effects(&[]),
+            tool("read_file").read_only().collects(),
+            tool("http_request").effects(&[Effect::ReachesNetwork]).collects(),
             tool("write_file").capabilities(&[Capability::FilesystemWrite]),
             tool("bash").capabilities(&[Capability::ShellExec]),
             tool("tool::agent_send").effects(&[Effect::SendsMessages]),
+            tool("spawn_agent").effects(&[Effect::StartsAgents]),
             tool("made_tomorrow"),
-            echo_tool("files__write_file", Toolset::Mcp),
+            server_tool("files__write_file", false),
+            server_tool("files__read_file", true),
         ];
-        let allowed = |role: &str| -> Vec<&str> {
-            let limits = &built_in()[role].tools;
-            let scope = ToolScope::new(limits.allow.as_deref(), &limits.deny).unwrap();
-            tools.iter().filter(|tool| scope.allows(tool)).map(|tool| tool.name()).collect()
+        let allowed = |role: &str| -> String {
+            let scope = built_in()[role].tools.scope();
+            let names = tools.iter().filter(|tool| scope.allows(tool)).map(|tool| tool.name());
+            names.collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(allowed("researcher"), ["read_file", "http_request"]);
-        assert_eq!(allowed("operator"), ["read_file", "http_request"]);
-        assert_eq!(allowed("creator"), ["read_file", "http_request", "write_file"]);
-        assert_eq!(allowed("collector"), ["read_file", "http_request"]);
+        assert_eq!(allowed("researcher"), "read_file http_request files__read_file");
+        assert_eq!(allowed("operator"), "read_file http_request files__read_file");
+        assert_eq!(allowed("creator"), "read_file http_request write_file files__read_file");
+        assert_eq!(allowed("collector"), "read_file http_request");
+    }
+
+    #[test]
+    fn children_keep_tools_of_servers_and_lose_new_tools_that_may_start_children() {
+        let child = ToolLimits::without(Property::StartsChildren).scope();
+        assert!(child.allows(&server_tool("files__write_file", false)));
+        assert!(!child.allows(&echo_tool("made_tomorrow", Toolset::Gantry)));
+        let isolated = ToolLimits::without(Property::HoldsOwnerData).scope();
+        assert!(isolated.allows(&server_tool("files__write_file", false)));
+        assert!(isolated.allows(&echo_tool("Read", Toolset::Node)));
+        // A new tool on what the gateway keeps is hidden until it declares that it holds nothing of the owner's.
+        let kept = || echo_tool("mail_search", Toolset::Gantry).works_without_machine();
+        assert!(!isolated.allows(&kept()));
+        assert!(isolated.allows(&kept().without_owner_data()));
     }
 
     #[test]
@@ -257,7 +276,10 @@ mod tests {
                 ("researcher", Some("balanced"), Some(Effort::High)),
             ]
         );
-        assert_eq!(roles["collector"].tools.allow, Some(names(&COLLECTS)));
-        assert_eq!(roles["creator"].tools.deny, names(&ACTS));
+        assert_eq!(roles["collector"].tools.allow, Some(vec!["is:collects".to_owned()]));
+        assert_eq!(
+            roles["creator"].tools.deny,
+            ["effect:runs_commands", "effect:sends_messages", "effect:starts_agents"]
+        );
     }
 }

@@ -12,12 +12,6 @@ use serde_json::Value;
 use crate::entry::{CallResult, CommandEnd};
 use crate::flow::fenced;
 
-/// Tools that exist to be asked again until something has happened.
-const POLLING: [&str; 2] = ["Process", "gsv__LogsGet"];
-
-/// Tools that, called again by the same step, go on with what they began and do nothing twice.
-const GOES_ON: [&str; 3] = ["spawn_agent", "tool::agent_spawn", "tool::agent_send"];
-
 /// What one agent's model is offered.
 #[derive(Debug, Default)]
 pub(crate) struct Toolbox {
@@ -34,7 +28,7 @@ struct Named {
 /// What has to be known of a tool before it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// Or the same when it is repeated.
+    /// Or it resumes what it began when it is repeated.
     pub(crate) read_only: bool,
     pub(crate) polls: bool,
     pub(crate) reaches_outside: bool,
@@ -96,21 +90,15 @@ impl Toolbox {
         let Some(tool) = self.tool(name, view) else {
             return Kind { read_only: false, polls: false, reaches_outside: true };
         };
-        let bare = tool.name().split_once("__").map_or(tool.name(), |(_, bare)| bare);
         Kind {
-            read_only: tool.is_read_only() || goes_on(tool.name()),
-            polls: POLLING.contains(&bare) || POLLING.contains(&tool.name()),
+            read_only: tool.is_read_only() || tool.is_resumable(),
+            polls: tool.is_polling(),
             reaches_outside: match meant {
                 [] => tool.reaches_outside(call),
                 meant => meant.iter().any(|tool| tool.reaches_outside(call)),
             },
         }
     }
-}
-
-/// Whether a call may be left at any moment, since the next process takes it up where it was.
-pub(crate) fn goes_on(name: &str) -> bool {
-    GOES_ON.contains(&gantry_tool::canonical_name(name).as_str())
 }
 
 /// What came of a call, as text and images. `shorten` is given each text and makes it fit.
@@ -211,6 +199,23 @@ mod tests {
         assert_eq!(kind("Bash", json!({})), Kind { read_only: false, polls: false, reaches_outside: true });
         assert!(kind("tool__file_read", json!({})).read_only && !kind("nothing", json!({})).read_only);
         assert!(kind("a__Bash", json!({})).reaches_outside);
+    }
+
+    #[test]
+    fn polling_and_resuming_are_read_from_the_tool() {
+        let tool = |name: &str| echo_tool(name, Toolset::Gantry);
+        let (gate, _) = gate([tool("plain"), tool("wait").polls(), tool("start").resumable()]);
+        let view = gate.registry().view(&ToolScope::default());
+        let toolbox = Toolbox::new(&view);
+        let call = Call::new(gantry_tool::Principal::Operator, gantry_tool::Surface::Agent, "/".into());
+        let kind = |name: &str| {
+            let kind = toolbox.kind(name, &view, &call, &[]);
+            (kind.read_only, kind.polls)
+        };
+        assert_eq!(
+            [kind("plain"), kind("wait"), kind("start")],
+            [(false, false), (false, true), (true, false)]
+        );
     }
 
     #[test]

@@ -29,16 +29,25 @@ impl AgentTools {
     }
 }
 
+type MakeTool = fn(&Arc<AgentTools>) -> Tool;
+
+const TOOLS: [(&str, MakeTool); 5] = [
+    (sessions_list::NAME, sessions_list::tool),
+    (session_send::NAME, session_send::tool),
+    (agent_spawn::NAME, agent_spawn::tool),
+    (agent_send::NAME, agent_send::tool),
+    (spawn_agent::NAME, spawn_agent::tool),
+];
+
 /// Every tool of this domain. `None` makes tools that are listed and described, and cannot run.
 pub fn tools(sessions: Option<Sessions>) -> Vec<Tool> {
     let state = Arc::new(AgentTools(sessions));
-    vec![
-        sessions_list::tool(&state),
-        session_send::tool(&state),
-        agent_spawn::tool(&state),
-        agent_send::tool(&state),
-        spawn_agent::tool(&state),
-    ]
+    TOOLS.iter().map(|(_, tool)| tool(&state)).collect()
+}
+
+/// The names of [`tools`].
+pub fn tool_names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().map(|(name, _)| *name)
 }
 
 /// Refuses programs: a tool does not see which agents a token names. They use `/v1/sessions`.

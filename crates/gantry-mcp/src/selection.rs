@@ -1,22 +1,8 @@
 //! Which tools a client is shown: a few by default, so that a model is never offered five ways to read a file.
 
-use gantry_tool::{Registry, RegistryError, ToolScope, Toolset, nearest};
+use gantry_tool::{Property, Registry, RegistryError, ToolScope, Toolset, nearest};
 
 use crate::backend::Names;
-
-/// One of each: files, search, commands, the web, and the rest of long results.
-const DEFAULT: [&str; 10] = [
-    "Read",
-    "Write",
-    "Edit",
-    "Glob",
-    "Grep",
-    "Bash",
-    "Process",
-    "tool::web_fetch",
-    "tool::web_search",
-    RESULT_READ,
-];
 
 /// Reads what was too long to show: whoever is shown tools has it.
 pub const RESULT_READ: &str = "result_read";
@@ -85,8 +71,10 @@ impl Selection {
 
     /// The tools that are shown, and no others.
     pub fn scope(&self) -> Result<ToolScope, RegistryError> {
-        let mut allow: Vec<String> =
-            if self.is_default() { DEFAULT.map(str::to_owned).to_vec() } else { self.chosen.clone() };
+        let mut allow = match self.is_default() {
+            true => vec![Property::OfferedToClients.selector()],
+            false => self.chosen.clone(),
+        };
         allow.push(RESULT_READ.to_owned());
         let scope = ToolScope::new(Some(&allow), &[])?;
         Ok(if self.read_only { scope.read_only() } else { scope })
@@ -139,6 +127,8 @@ mod tests {
             (RESULT_READ, Toolset::Gantry),
         ] {
             let tool = echo_tool(name, toolset);
+            let is_default = matches!(name, "local__Read" | "local__Bash" | "tool::web_fetch" | RESULT_READ);
+            let tool = if is_default { tool.offered_to_clients() } else { tool };
             registry.replace(if name == "local__Bash" { tool } else { tool.read_only() });
         }
         let names = registry.view(scope).entries();

@@ -1,5 +1,5 @@
-//! What a tool can do to the world, for whoever is to have only some of it. What is not known counts as everything, so that a
-//! new tool, and a tool from elsewhere, is left out until somebody says what it does.
+//! What a tool can do to the world. Roles and lists of tools select by these effects. A tool whose effects are unknown counts
+//! as having all of them, so a new tool, or a tool from elsewhere, is left out until somebody declares what it does.
 
 use crate::tool::{Capability, Tool, Toolset};
 
@@ -7,71 +7,78 @@ use crate::tool::{Capability, Tool, Toolset};
 pub enum Effect {
     RunsCommands,
     WritesFiles,
+    /// Beyond the machine that it runs on.
+    ReachesNetwork,
     /// To people, or to other agents, which then act.
     SendsMessages,
     StartsAgents,
 }
 
-/// The node tools of the protocol that only read, and those that write files. What another machine says of its other tools is
-/// its own word.
-const READING: [&str; 3] = ["Read", "Glob", "Grep"];
-const WRITING: [&str; 2] = ["Write", "Edit"];
-
 impl Effect {
-    const ALL: [Effect; 4] =
-        [Effect::RunsCommands, Effect::WritesFiles, Effect::SendsMessages, Effect::StartsAgents];
+    pub const ALL: [Effect; 5] = [
+        Effect::RunsCommands,
+        Effect::WritesFiles,
+        Effect::ReachesNetwork,
+        Effect::SendsMessages,
+        Effect::StartsAgents,
+    ];
 
-    /// As lists of tools spell it, after `effect:`.
+    pub(crate) const PREFIX: &str = "effect:";
+
     pub fn name(self) -> &'static str {
         match self {
-            Effect::RunsCommands => "runs-commands",
-            Effect::WritesFiles => "writes-files",
-            Effect::SendsMessages => "sends-messages",
-            Effect::StartsAgents => "starts-agents",
+            Effect::RunsCommands => "runs_commands",
+            Effect::WritesFiles => "writes_files",
+            Effect::ReachesNetwork => "reaches_network",
+            Effect::SendsMessages => "sends_messages",
+            Effect::StartsAgents => "starts_agents",
         }
     }
 
+    /// Accepts hyphens too: earlier versions wrote the names with them.
     pub fn from_name(name: &str) -> Option<Effect> {
+        let name = name.replace('-', "_");
         Effect::ALL.into_iter().find(|effect| effect.name() == name)
+    }
+
+    /// The effect as an entry of a list of tools.
+    pub fn selector(self) -> String {
+        format!("{}{}", Effect::PREFIX, self.name())
     }
 }
 
 impl Tool {
     /// Whether the tool may have this effect.
     pub fn has_effect(&self, effect: Effect) -> bool {
+        if effect == Effect::ReachesNetwork && self.is_open_world() {
+            return true;
+        }
+        if let Some(declared) = self.declared_effects().filter(|_| self.is_remote() || !self.is_read_only()) {
+            return declared.contains(&effect);
+        }
         if self.is_remote() {
-            return self.may_have_remotely(effect);
+            // The operator decides whether a server's word counts. A node's word never does.
+            return self.toolset() != Toolset::Mcp || !self.is_read_only();
         }
         if self.is_read_only() {
             return false;
         }
-        match (self.declared_effects(), self.capability_ids()) {
-            (Some(declared), _) => declared.contains(&effect),
-            (None, []) => true,
-            (None, capabilities) => {
-                let has = |capability| capabilities.contains(&capability);
-                match effect {
-                    Effect::RunsCommands => has(Capability::ShellExec),
-                    Effect::WritesFiles => {
-                        has(Capability::ShellExec)
-                            || has(Capability::FilesystemWrite)
-                            || has(Capability::FilesystemEdit)
-                    }
-                    Effect::SendsMessages | Effect::StartsAgents => false,
-                }
+        let capabilities = self.capability_ids();
+        let has = |capability| capabilities.contains(&capability);
+        match effect {
+            _ if capabilities.is_empty() => true,
+            Effect::RunsCommands => has(Capability::ShellExec),
+            Effect::WritesFiles => {
+                has(Capability::ShellExec)
+                    || has(Capability::FilesystemWrite)
+                    || has(Capability::FilesystemEdit)
             }
+            Effect::ReachesNetwork | Effect::SendsMessages | Effect::StartsAgents => false,
         }
     }
 
-    fn may_have_remotely(&self, effect: Effect) -> bool {
-        let bare = self.name().split_once("__").map_or(self.name(), |(_, bare)| bare);
-        match self.toolset() {
-            // Its server is believed only where the operator trusts it.
-            Toolset::Mcp => !self.is_read_only(),
-            Toolset::Node if READING.contains(&bare) => !self.is_read_only(),
-            Toolset::Node if WRITING.contains(&bare) => effect == Effect::WritesFiles,
-            _ => true,
-        }
+    pub fn effect_list(&self) -> Vec<Effect> {
+        Effect::ALL.into_iter().filter(|effect| self.has_effect(*effect)).collect()
     }
 }
 
@@ -84,8 +91,7 @@ mod tests {
     use crate::tool::{RemoteTool, Reply};
 
     fn effects(tool: &Tool) -> String {
-        let has = Effect::ALL.into_iter().filter(|effect| tool.has_effect(*effect));
-        has.map(Effect::name).collect::<Vec<_>>().join(" ")
+        tool.effect_list().into_iter().map(Effect::name).collect::<Vec<_>>().join(" ")
     }
 
     fn remote(name: &str, toolset: Toolset, read_only: bool) -> Tool {
@@ -106,22 +112,24 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_counts_as_everything() {
-        let all = "runs-commands writes-files sends-messages starts-agents";
+        let all = "runs_commands writes_files reaches_network sends_messages starts_agents";
         let own = |name: &str| echo_tool(name, Toolset::Basic);
         assert_eq!(effects(&own("new")), all);
         assert_eq!(effects(&own("read").read_only()), "");
         assert_eq!(
             effects(&own("exec").capabilities(&[Capability::ShellExec])),
-            "runs-commands writes-files"
+            "runs_commands writes_files"
         );
-        assert_eq!(effects(&own("write").capabilities(&[Capability::FilesystemEdit])), "writes-files");
-        assert_eq!(effects(&own("send").effects(&[Effect::SendsMessages])), "sends-messages");
+        assert_eq!(effects(&own("write").capabilities(&[Capability::FilesystemEdit])), "writes_files");
+        assert_eq!(effects(&own("send").effects(&[Effect::SendsMessages])), "sends_messages");
         assert_eq!(effects(&own("store").effects(&[])), "");
+        assert_eq!(effects(&own("fetch").read_only().open_world()), "reaches_network");
+        let network = own("call").effects(&[Effect::ReachesNetwork]);
+        assert!(network.is_open_world());
+        assert_eq!(effects(&network), "reaches_network");
         // A machine's and a server's own word.
         assert_eq!(effects(&remote("box__Deploy", Toolset::Node, true)), all);
-        assert_eq!(effects(&remote("box__Read", Toolset::Node, true)), "");
-        assert_eq!(effects(&remote("box__Read", Toolset::Node, false)), all);
-        assert_eq!(effects(&remote("box__Write", Toolset::Node, false)), "writes-files");
+        assert_eq!(effects(&remote("box__Read", Toolset::Node, true)), all);
         assert_eq!(effects(&remote("fs__write_file", Toolset::Mcp, false)), all);
         assert_eq!(
             effects(&remote("fs__read_file", Toolset::Mcp, true)),

@@ -20,7 +20,7 @@ pub fn done<T>(result: T) -> Done<T> {
     Done { ok: true, result }
 }
 
-/// Renders a tool's error as its toolset promises. `read` of the basic set has no `success`.
+/// Renders a tool's error as its toolset promises.
 pub(crate) fn error(tool: &Tool, error: &ToolError) -> Reply {
     let text = error.to_string();
     match tool.toolset() {
@@ -31,7 +31,7 @@ pub(crate) fn error(tool: &Tool, error: &ToolError) -> Reply {
         Toolset::Assistant => Reply::Text(text),
         Toolset::Basic => {
             let mut object = Map::new();
-            if tool.name() != "read" {
+            if !tool.has_errors_without_success() {
                 object.insert("success".into(), Value::Bool(false));
             }
             object.insert("error".into(), Value::String(text));

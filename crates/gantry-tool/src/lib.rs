@@ -4,6 +4,7 @@
 //! [`AuditSink`] and [`ResultStore`] are implemented by `gantry-store`.
 
 mod approval;
+mod attributes;
 mod audit;
 mod audited;
 mod budget;
@@ -20,6 +21,7 @@ mod known_secrets;
 mod labels;
 mod linger;
 mod listing;
+mod locations;
 mod mask;
 mod metrics;
 mod nearest;
@@ -38,6 +40,7 @@ mod user_asking;
 mod wire;
 
 pub use approval::{Approval, Approver, Consent, ConsentFuture};
+pub use attributes::Property;
 pub use audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
 pub use budget::{DEFAULT_MAX_MCP_RESULT_CHARS, DEFAULT_MAX_RESULT_CHARS};
 pub use call::{
@@ -51,6 +54,7 @@ pub use hidden::{is_hidden, without_hidden};
 pub use implied::{Asked, Implied};
 pub use labels::Label;
 pub use linger::Linger;
+pub use locations::{DataAccess, DataLocation};
 pub use mask::{Masker, SHORTEST_SECRET, SecretSource, mask_found};
 pub use metrics::{Metrics, Status};
 pub use nearest::nearest;

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::attributes::Property;
+use crate::effect::Effect;
 use crate::registry::View;
 use crate::shared::SharedTool;
 use crate::tool::{Tool, Toolset};
@@ -11,6 +13,13 @@ impl Tool {
     pub fn to_json(&self) -> Value {
         let capabilities: Vec<&str> =
             self.capability_ids().iter().map(|capability| capability.id()).collect();
+        let effects: Vec<&str> = self.effect_list().into_iter().map(Effect::name).collect();
+        let mut offered_to = Vec::new();
+        for (audience, property) in
+            [("clients", Property::OfferedToClients), ("agents", Property::OfferedToAgents)]
+        {
+            offered_to.extend(self.has_property(property).then_some(audience));
+        }
         json!({
             "name": self.name(),
             "toolset": self.toolset().name(),
@@ -21,6 +30,8 @@ impl Tool {
             "idempotent": self.is_idempotent(),
             "openWorld": self.is_open_world(),
             "capabilities": capabilities,
+            "effects": effects,
+            "offeredTo": offered_to,
             "inputSchema": self.input_schema(),
             "outputSchema": self.output_schema(),
         })

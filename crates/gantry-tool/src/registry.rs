@@ -36,6 +36,8 @@ struct Entries {
     nodes: BTreeMap<String, NodeState>,
     /// MCP servers, which share one namespace with the machines.
     servers: BTreeSet<String>,
+    /// This program's own definitions of the tools that nodes usually have, by bare name.
+    standard_node_tools: Arc<BTreeMap<String, Tool>>,
 }
 
 /// What is known of a node beside its tools.
@@ -89,8 +91,17 @@ impl Registry {
         self.change(|entries| {
             entries.drop_tools_of(node);
             entries.nodes.insert(node.to_owned(), state);
-            entries.tools.extend(tools.into_iter().map(|tool| (tool.name().to_owned(), Arc::new(tool))));
+            let tools = tools.into_iter().map(|tool| entries.recognised(tool));
+            let tools: Vec<_> = tools.map(|tool| (tool.name().to_owned(), Arc::new(tool))).collect();
+            entries.tools.extend(tools);
         });
+    }
+
+    /// Sets this program's own definitions of node tools, under their bare names. Tools of nodes that come later and have
+    /// one of these names get its attributes. All others count as having every effect.
+    pub fn set_standard_node_tools(&self, tools: Vec<Tool>) {
+        let by_name = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
+        self.change(|entries| entries.standard_node_tools = Arc::new(by_name));
     }
 
     /// Its tools stay: a machine that is away is still known.
@@ -169,10 +180,7 @@ impl Registry {
         let tools = entries.tools.iter().filter(|(_, tool)| scope.allows(tool));
         let tools = tools.map(|(name, tool)| (name.clone(), tool.clone())).collect();
         let never_here = entries.never_here().map(|(node, _)| node.to_owned()).collect();
-        View {
-            entries: Entries { tools, nodes: entries.nodes.clone(), servers: BTreeSet::new() },
-            never_here,
-        }
+        View { entries: Entries { tools, nodes: entries.nodes.clone(), ..Entries::default() }, never_here }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
@@ -209,7 +217,8 @@ impl Registry {
     /// left out.
     pub(crate) fn never_here(&self, scope: &ToolScope, bare: &str) -> Vec<(String, NodeState)> {
         let entries = self.read();
-        let open = entries.never_here().filter(|(node, _)| scope.may_allow(node, bare));
+        let standard = entries.standard_node_tools.get(bare);
+        let open = entries.never_here().filter(|(node, _)| scope.may_allow(node, bare, standard));
         open.map(|(node, state)| (node.to_owned(), state.clone())).collect()
     }
 
@@ -336,6 +345,15 @@ pub(crate) fn never_connected(node: &str) -> Refusal {
 }
 
 impl Entries {
+    /// A tool of a node, with the attributes of this program's own tool of that name.
+    fn recognised(&self, tool: Tool) -> Tool {
+        let bare = node_and_name(&tool).map(|(_, bare)| bare);
+        match bare.filter(|_| tool.is_remote()).and_then(|bare| self.standard_node_tools.get(bare)) {
+            Some(own) => tool.recognised_as(own),
+            None => tool,
+        }
+    }
+
     /// The tools of a node that was here once are kept.
     fn never_here(&self) -> impl Iterator<Item = (&str, &NodeState)> {
         let has_tools = |node: &str| {
@@ -414,6 +432,7 @@ fn bare_name(tool: &Tool) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::testing::echo_tool;
+    use crate::{Capability, Effect, Property, RemoteTool, Reply};
 
     fn registry() -> Registry {
         let registry = Registry::default();
@@ -553,14 +572,68 @@ mod tests {
 
     #[test]
     fn a_scope_leaves_out_what_has_an_effect() {
-        let scope = scope(None, &["effect:runs-commands"]);
-        assert_eq!(names(&scope), Vec::<String>::new(), "nobody knows what these do");
-        assert!(scope.allows(&echo_tool("read", Toolset::Basic).read_only()));
+        for spelling in ["effect:runs_commands", "effect:runs-commands"] {
+            let scope = scope(None, &[spelling]);
+            assert_eq!(names(&scope), Vec::<String>::new(), "nobody knows what these do");
+            assert!(scope.allows(&echo_tool("read", Toolset::Basic).read_only()));
+        }
+    }
+
+    #[test]
+    fn a_scope_selects_by_property() {
+        let scope = scope(Some(&["is:offered_to_agents"]), &[]);
+        assert_eq!(names(&scope), Vec::<String>::new());
+        assert!(scope.allows(&echo_tool("read", Toolset::Basic).offered_to_agents()));
+    }
+
+    /// A node says what its tools are called, not what they do.
+    #[test]
+    fn node_tools_with_a_standard_name_get_the_attributes_of_this_programs_own() {
+        let registry = Registry::default();
+        registry.set_standard_node_tools(vec![
+            echo_tool("Read", Toolset::Node).read_only().offered_to_clients(),
+            echo_tool("Write", Toolset::Node).effects(&[Effect::WritesFiles]),
+            echo_tool("Process", Toolset::Node).capabilities(&[Capability::ShellExec]).polls(),
+        ]);
+        let remote = |name: &str, read_only| {
+            let remote = RemoteTool {
+                name: format!("box__{name}"),
+                toolset: Toolset::Node,
+                description: "x".into(),
+                input_schema: serde_json::json!({"type": "object"}),
+                output_schema: None,
+                read_only,
+                destructive: !read_only,
+                idempotent: false,
+                open_world: false,
+                capabilities: vec![Capability::FilesystemRead],
+            };
+            Tool::remote(remote, |_, input| async move { Ok(Reply::Json(input)) })
+        };
+        let effects = |name: &str, read_only| {
+            registry.set_node("box", NodeState::default(), vec![remote(name, read_only)]);
+            registry.find(&format!("box__{name}")).unwrap().effect_list()
+        };
+        assert_eq!(effects("Read", true), []);
+        assert_eq!(effects("Read", false), Effect::ALL, "it changes things, this program's does not");
+        assert_eq!(effects("Write", false), [Effect::WritesFiles]);
+        assert_eq!(effects("Write", true), [Effect::WritesFiles], "a node's word does not count");
+        assert_eq!(effects("Process", false), Effect::ALL, "a command does anything");
+        assert!(registry.find("box__Process").unwrap().is_polling());
+        assert_eq!(effects("Deploy", true), Effect::ALL);
+        assert_eq!(effects("Read", true), []);
+        assert!(registry.find("box__Read").unwrap().has_property(Property::OfferedToClients));
+        let offered = scope(Some(&["is:offered_to_clients"]), &[]);
+        registry.set_node("new", NodeState::default(), Vec::new());
+        let open = |bare: &str| !registry.never_here(&offered, bare).is_empty();
+        assert!(open("Read") && !open("Write") && !open("Deploy"));
     }
 
     #[test]
     fn a_selector_that_is_nothing_is_an_error() {
-        assert!(ToolScope::new(None, &["effect:flies".to_owned()]).is_err());
+        for unknown in ["effect:flies", "is:blue"] {
+            assert!(ToolScope::new(None, &[unknown.to_owned()]).is_err(), "{unknown}");
+        }
         assert!(ToolScope::new(None, &["local__{Bash".to_owned()]).is_err());
     }
 

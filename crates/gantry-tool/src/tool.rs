@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attributes::Attributes;
 use crate::call::{Call, Ctx};
 use crate::convert::convert;
 use crate::described::{plain_schema, plain_text};
@@ -17,6 +18,7 @@ use crate::effect::Effect;
 use crate::error::{ToolError, Violation};
 use crate::implied::Implied;
 use crate::labels::Label;
+use crate::locations::Locations;
 use crate::schema;
 
 /// A group of tools from one design, with one result shape.
@@ -248,14 +250,16 @@ pub struct Tool {
     open_world: bool,
     paged: bool,
     capabilities: Arc<[Capability]>,
-    effects: Option<&'static [Effect]>,
+    effects: Option<Arc<[Effect]>>,
+    pub(crate) attributes: Attributes,
     labels: &'static [Label],
     validator: Arc<OnceLock<schema::Validator>>,
     definition: Arc<OnceLock<blake3::Hash>>,
     remote: bool,
-    touches: Option<Touches>,
+    pub(crate) touches: Option<Touches>,
     walked: Option<Touches>,
     implies: Option<Implies>,
+    pub(crate) locations: Option<Locations>,
     /// For which calls it has no network.
     offline: Option<Offline>,
     run: Run,
@@ -305,6 +309,7 @@ impl Tool {
             paged: false,
             capabilities: Arc::default(),
             effects: None,
+            attributes: Attributes::default(),
             labels: &[],
             validator: Arc::default(),
             definition: Arc::default(),
@@ -312,6 +317,7 @@ impl Tool {
             touches: None,
             walked: None,
             implies: None,
+            locations: None,
             offline: None,
             run: erased,
         }
@@ -342,6 +348,7 @@ impl Tool {
             paged: false,
             capabilities: remote.capabilities.into(),
             effects: None,
+            attributes: Attributes::default(),
             labels: &[Label::Untrusted, Label::Private],
             validator: Arc::default(),
             definition: Arc::default(),
@@ -349,6 +356,7 @@ impl Tool {
             touches: None,
             walked: None,
             implies: None,
+            locations: None,
             offline: None,
             run: Arc::new(move |call, input| Box::pin(run(call, input))),
         }
@@ -372,7 +380,7 @@ impl Tool {
         self
     }
 
-    /// The tool can reach beyond this machine.
+    /// The tool can reach beyond this machine: [`Effect::ReachesNetwork`].
     pub fn open_world(mut self) -> Self {
         self.open_world = true;
         self
@@ -390,8 +398,9 @@ impl Tool {
     }
 
     /// Declares all that the tool can do to the world, where its capabilities do not say it.
-    pub fn effects(mut self, effects: &'static [Effect]) -> Self {
-        self.effects = Some(effects);
+    pub fn effects(mut self, effects: &[Effect]) -> Self {
+        self.open_world |= effects.contains(&Effect::ReachesNetwork);
+        self.effects = Some(effects.into());
         self
     }
 
@@ -518,8 +527,8 @@ impl Tool {
         &self.capabilities
     }
 
-    pub(crate) fn declared_effects(&self) -> Option<&'static [Effect]> {
-        self.effects
+    pub(crate) fn declared_effects(&self) -> Option<&[Effect]> {
+        self.effects.as_deref()
     }
 
     /// Whether this call of it can reach beyond this machine.

@@ -19,27 +19,28 @@ use gantry_tool::Tool;
 
 pub use http_request::{TokenCache, missing_secrets};
 
-use crate::{Machine, Native};
+use crate::{Listed, Machine, Native};
 
-/// They work on what the gateway keeps, wherever it runs.
-pub(crate) const KEPT_TOOLS: [&str; 3] = ["memory_store", "memory_recall", "ask_user"];
+pub(crate) const TOOLS: &[Listed<Machine>] = &[
+    (bash::NAME, bash::tool),
+    (read_file::NAME, read_file::tool),
+    (write_file::NAME, write_file::tool),
+    (batch_files::NAME, batch_files::tool),
+    (http_request::NAME, http_request::tool),
+    (api_setup::NAME, api_setup::tool),
+    (web_research::NAME, web_research::tool),
+];
+
+/// The tools for what the gateway keeps.
+pub(crate) const KEPT_TOOLS: &[Listed<Native>] = &[
+    (memory_store::NAME, memory_store::tool),
+    (memory_recall::NAME, memory_recall::tool),
+    (ask_user::NAME, ask_user::tool),
+];
 
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    let mut tools = vec![
-        bash::tool(machine),
-        read_file::tool(machine),
-        write_file::tool(machine),
-        batch_files::tool(machine),
-        http_request::tool(machine),
-        api_setup::tool(machine),
-    ];
     // Without a provider of the operator's choice there is nothing to search with that could be relied on.
-    if machine.web().search.is_configured() {
-        tools.push(web_research::tool(machine));
-    }
-    tools
-}
-
-pub(crate) fn kept_tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![memory_store::tool(native), memory_recall::tool(native), ask_user::tool(native)]
+    let can_search = machine.web().search.is_configured();
+    let usable = TOOLS.iter().filter(|(name, _)| can_search || *name != web_research::NAME);
+    usable.map(|(_, tool)| tool(machine)).collect()
 }

@@ -4,12 +4,7 @@ mod exec;
 mod read;
 mod write;
 
-use std::sync::Arc;
+use crate::{Listed, Machine};
 
-use gantry_tool::Tool;
-
-use crate::Machine;
-
-pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![read::tool(machine), write::tool(machine), exec::tool(machine)]
-}
+pub(crate) const TOOLS: &[Listed<Machine>] =
+    &[(read::NAME, read::tool), (write::NAME, write::tool), (exec::NAME, exec::tool)];

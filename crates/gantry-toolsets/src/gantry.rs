@@ -2,12 +2,6 @@
 
 mod result_read;
 
-use std::sync::Arc;
+use crate::{Listed, Machine};
 
-use gantry_tool::Tool;
-
-use crate::Machine;
-
-pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![result_read::tool(machine)]
-}
+pub(crate) const TOOLS: &[Listed<Machine>] = &[(result_read::NAME, result_read::tool)];

@@ -8,23 +8,17 @@ mod shell_exec;
 mod web_fetch;
 mod web_search;
 
-use std::sync::Arc;
+use crate::{Listed, Machine};
 
-use gantry_tool::Tool;
-
-use crate::Machine;
-
-pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
-    vec![
-        file_read::tool(machine),
-        file_write::tool(machine),
-        file_list::tool(machine),
-        apply_patch::tool(machine),
-        shell_exec::tool(machine),
-        web_fetch::tool(machine),
-        web_search::tool(machine),
-    ]
-}
+pub(crate) const TOOLS: &[Listed<Machine>] = &[
+    (file_read::NAME, file_read::tool),
+    (file_write::NAME, file_write::tool),
+    (file_list::NAME, file_list::tool),
+    (apply_patch::NAME, apply_patch::tool),
+    (shell_exec::NAME, shell_exec::tool),
+    (web_fetch::NAME, web_fetch::tool),
+    (web_search::NAME, web_search::tool),
+];
 
 #[cfg(test)]
 mod tests;

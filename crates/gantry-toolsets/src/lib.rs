@@ -20,7 +20,7 @@ mod web;
 
 use std::sync::Arc;
 
-use gantry_tool::{Tool, Toolset};
+use gantry_tool::Tool;
 
 pub use assistant::{TokenCache, missing_secrets};
 pub use gantry_tool::LOCAL_NODE;
@@ -36,25 +36,46 @@ pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
 
 type Ctx = gantry_tool::Ctx<Machine>;
 
+/// A tool's name, and how it is made. Names are known before there is a machine to make tools for.
+type Listed<S> = (&'static str, fn(&Arc<S>) -> Tool);
+
+fn make<S>(listed: &[Listed<S>], state: &Arc<S>) -> Vec<Tool> {
+    listed.iter().map(|(_, tool)| tool(state)).collect()
+}
+
+fn names_of<S>(listed: &'static [Listed<S>]) -> impl Iterator<Item = &'static str> {
+    listed.iter().map(|(name, _)| *name)
+}
+
 /// Every tool, on this machine and on the agents' workspaces.
 pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     let mut tools: Vec<Tool> = node_tools(machine).into_iter().map(|tool| tool.on_node(LOCAL_NODE)).collect();
-    tools.extend(native::tools(native));
-    tools.extend(guarded::tools(machine));
-    tools.extend(basic::tools(machine));
+    tools.extend(make(native::TOOLS, native));
+    tools.extend(make(guarded::TOOLS, machine));
+    tools.extend(make(basic::TOOLS, machine));
     tools.extend(assistant::tools(machine));
-    tools.extend(assistant::kept_tools(native));
-    tools.extend(gantry::tools(machine));
+    tools.extend(make(assistant::KEPT_TOOLS, native));
+    tools.extend(make(gantry::TOOLS, machine));
     tools
 }
 
-/// Whether a tool works without a machine of its own: on storage, on memories, on agents, on the gateway itself.
-pub fn needs_no_machine(tool: &Tool) -> bool {
-    matches!(tool.toolset(), Toolset::Native | Toolset::Gantry)
-        || assistant::KEPT_TOOLS.contains(&tool.name())
+/// The names of [`all`] tools and of [`gateway_tools`], those of nodes under their bare names. Tools that need a setting
+/// are named without it too.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    node::names()
+        .chain(names_of(native::TOOLS))
+        .chain(native::gateway_tool_names())
+        .chain(names_of(guarded::TOOLS))
+        .chain(names_of(basic::TOOLS))
+        .chain(names_of(assistant::TOOLS))
+        .chain(names_of(assistant::KEPT_TOOLS))
+        .chain(names_of(gantry::TOOLS))
 }
 
 /// The tools that a node contributes, under their bare names: the gateway puts the node's own before them.
 pub fn node_tools(machine: &Arc<Machine>) -> Vec<Tool> {
     node::tools(machine)
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,6 +226,20 @@ impl Machine {
         touched(self.contained(call), call, path.as_ref())
     }
 
+    /// [`Machine::touched_free`], for tools to declare paths with.
+    pub(crate) fn free_paths(self: &Arc<Self>) -> impl Fn(&Call, &str) -> PathBuf + Send + Sync + 'static {
+        let own = self.clone();
+        move |call, path| own.touched_free(call, path)
+    }
+
+    /// [`Machine::touched_contained`], for tools to declare paths with.
+    pub(crate) fn contained_paths(
+        self: &Arc<Self>,
+    ) -> impl Fn(&Call, &str) -> PathBuf + Send + Sync + 'static {
+        let own = self.clone();
+        move |call, path| own.touched_contained(call, path)
+    }
+
     /// Of the agent, and of those whose rules bind the call too: what all of them allow.
     pub(crate) fn isolation(&self, call: &Call) -> Isolation {
         let of = |agent| self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation);

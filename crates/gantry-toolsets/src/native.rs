@@ -17,11 +17,14 @@ mod write_file;
 use std::sync::Arc;
 
 use gantry_store::{Memories, ObjectError, Objects};
-use gantry_tool::{Done, Tool, ToolError, done};
+use gantry_tool::{Done, ToolError, done};
 use serde_json::Value;
+
+use crate::Listed;
 
 pub use endpoint::Endpoint;
 pub use ends::Ends;
+pub(crate) use node_services::gateway_tool_names;
 pub use node_services::{NodeLogs, NodeServices, ToolFuture, Transferred, gateway_tools};
 pub use stored_tree::StoredTree;
 pub(crate) use workspace::check_agent;
@@ -75,12 +78,10 @@ fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     }
 }
 
-pub(crate) fn tools(native: &Arc<Native>) -> Vec<Tool> {
-    vec![
-        read_file::tool(native),
-        write_file::tool(native),
-        edit_file::tool(native),
-        delete_file::tool(native),
-        config_get::tool(native),
-    ]
-}
+pub(crate) const TOOLS: &[Listed<Native>] = &[
+    (read_file::NAME, read_file::tool),
+    (write_file::NAME, write_file::tool),
+    (edit_file::NAME, edit_file::tool),
+    (delete_file::NAME, delete_file::tool),
+    (config_get::NAME, config_get::tool),
+];

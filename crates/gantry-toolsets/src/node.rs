@@ -25,17 +25,26 @@ use crate::Machine;
 pub use command_note::CommandNote;
 pub use process_end::process_end;
 
+/// A tool's name, and how it is made with the sessions that `Bash` and `Process` share.
+type Listed = (&'static str, fn(&Arc<Machine>, &Arc<sessions::Sessions>) -> Tool);
+
+const TOOLS: &[Listed] = &[
+    (bash::NAME, bash::tool),
+    (process::NAME, process::tool),
+    (read::NAME, |machine, _| read::tool(machine)),
+    (write::NAME, |machine, _| write::tool(machine)),
+    (edit::NAME, |machine, _| edit::tool(machine)),
+    (glob::NAME, |machine, _| glob::tool(machine)),
+    (grep::NAME, |machine, _| grep::tool(machine)),
+];
+
 pub(crate) fn tools(machine: &Arc<Machine>) -> Vec<Tool> {
     let sessions = Arc::new(sessions::Sessions::default());
-    vec![
-        bash::tool(machine, &sessions),
-        process::tool(machine, &sessions),
-        read::tool(machine),
-        write::tool(machine),
-        edit::tool(machine),
-        glob::tool(machine),
-        grep::tool(machine),
-    ]
+    TOOLS.iter().map(|(_, tool)| tool(machine, &sessions)).collect()
+}
+
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().map(|(name, _)| *name)
 }
 
 #[cfg(test)]

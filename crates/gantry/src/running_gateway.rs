@@ -18,7 +18,7 @@ use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
-use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, needs_no_machine, process_end, transfer_desk};
+use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_desk};
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
@@ -91,15 +91,17 @@ impl RunningGateway {
             contain: false,
         };
         let registry = Registry::default();
+        let machine = Arc::new(setup.machine(places, &config)?);
+        // Before nodes come: tools that have these names are known by what these declare.
+        registry.set_standard_node_tools(node_tools(&machine));
         let nodes = Nodes::open(registry.clone(), database.clone())
             .await
             .with_context(|| format!("cannot use {}", data.database().display()))?;
-        let machine = Arc::new(setup.machine(places, &config)?);
         let memories = Memories::over(data.clone(), database.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
         for tool in gantry_toolsets::all(&machine, &native) {
             // A gateway alone has no machine to work on.
-            if local == LocalNode::Included || needs_no_machine(&tool) {
+            if local == LocalNode::Included || !tool.needs_machine() {
                 registry.register(tool)?;
             }
         }

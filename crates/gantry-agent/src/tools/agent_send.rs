@@ -33,8 +33,13 @@ struct Output {
     target_agent_id: String,
 }
 
+pub(super) const NAME: &str = "tool::agent_send";
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
-    Tool::new("tool::agent_send", Toolset::Guarded, state, run).effects(&[Effect::SendsMessages])
+    Tool::new(NAME, Toolset::Guarded, state, run)
+        .effects(&[Effect::SendsMessages])
+        .resumable()
+        .works_without_machine()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

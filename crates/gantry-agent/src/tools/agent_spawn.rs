@@ -33,8 +33,16 @@ struct Output {
     depth: u32,
 }
 
+pub(super) const NAME: &str = "tool::agent_spawn";
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
-    Tool::new("tool::agent_spawn", Toolset::Guarded, state, run).additive().effects(&[Effect::StartsAgents])
+    Tool::new(NAME, Toolset::Guarded, state, run)
+        .additive()
+        .effects(&[Effect::StartsAgents])
+        .resumable()
+        .bounds_depth()
+        .works_without_machine()
+        .without_owner_data()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -45,8 +45,12 @@ fn default_wait() -> u64 {
     30
 }
 
+pub(super) const NAME: &str = "gsv__SessionSend";
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
-    Tool::new("gsv__SessionSend", Toolset::Native, state, run)
+    Tool::new(NAME, Toolset::Native, state, run)
+        .works_without_machine()
+        .offered_to_agents()
         .effects(&[Effect::SendsMessages])
         .labels(&[Label::Private])
 }

@@ -70,9 +70,15 @@ fn default_limit() -> u32 {
     20
 }
 
+pub(super) const NAME: &str = "gsv__SessionsList";
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("gsv__SessionsList", Toolset::Native, state, run).read_only().labels(labels)
+    Tool::new(NAME, Toolset::Native, state, run)
+        .read_only()
+        .labels(labels)
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

@@ -24,9 +24,17 @@ struct Input {
     agents: Vec<Spec>,
 }
 
+pub(super) const NAME: &str = "spawn_agent";
+
 pub(super) fn tool(state: &Arc<AgentTools>) -> Tool {
     // What children do, they do through calls of their own, which are judged one by one.
-    Tool::new("spawn_agent", Toolset::Assistant, state, run).additive().effects(&[Effect::StartsAgents])
+    Tool::new(NAME, Toolset::Assistant, state, run)
+        .additive()
+        .effects(&[Effect::StartsAgents])
+        .resumable()
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
 }
 
 /// How one child ended.

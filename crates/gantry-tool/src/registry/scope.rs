@@ -5,11 +5,12 @@ use std::sync::Arc;
 use globset::GlobMatcher;
 
 use super::{RegistryError, bare_name, canonical_name, is_published_as};
+use crate::attributes::Property;
 use crate::effect::Effect;
 use crate::tool::{Tool, Toolset};
 
-/// Which tools are visible: an allow list and a deny list of names, globs (`local__*`), toolsets (`node`) and effects
-/// (`effect:runs-commands`).
+/// Which tools are visible: an allow list and a deny list of names, globs (`local__*`), toolsets (`node`), effects
+/// (`effect:runs_commands`) and properties (`is:offered_to_agents`).
 #[derive(Debug, Clone, Default)]
 pub struct ToolScope {
     /// `None` lets every tool through.
@@ -25,6 +26,7 @@ pub struct ToolScope {
 enum Selector {
     Toolset(Toolset),
     Effect(Effect),
+    Property(Property),
     Name(String),
     Glob(GlobMatcher),
 }
@@ -62,15 +64,20 @@ impl ToolScope {
         self.allow.is_some() || self.within.as_ref().is_some_and(|within| within.is_listed())
     }
 
-    /// Whether a node's tool of that bare name could be let through, as far as names tell.
-    pub(super) fn may_allow(&self, node: &str, bare: &str) -> bool {
+    /// Whether a node's tool of that bare name could be let through, as far as its name says. `standard` is this program's own
+    /// tool of that name.
+    pub(super) fn may_allow(&self, node: &str, bare: &str, standard: Option<&Tool>) -> bool {
         let name = format!("{node}__{bare}");
         let listed = |selectors: &[Selector]| {
-            selectors.iter().any(|selector| selector.names(Toolset::Node, &name, Some(bare)))
+            let matches = |selector: &Selector| {
+                selector.names(Toolset::Node, &name, Some(bare))
+                    || standard.is_some_and(|own| selector.declares(own))
+            };
+            selectors.iter().any(matches)
         };
         self.allow.as_deref().is_none_or(listed)
             && !listed(&self.deny)
-            && self.within.as_ref().is_none_or(|within| within.may_allow(node, bare))
+            && self.within.as_ref().is_none_or(|within| within.may_allow(node, bare, standard))
     }
 
     pub fn allows(&self, tool: &Tool) -> bool {
@@ -87,10 +94,15 @@ impl Selector {
         if let Some(toolset) = Toolset::ALL.into_iter().find(|toolset| toolset.name() == text) {
             return Ok(Selector::Toolset(toolset));
         }
-        if let Some(name) = text.strip_prefix("effect:") {
-            let unknown =
-                || RegistryError::Selector { pattern: text.to_owned(), reason: "unknown effect".into() };
-            return Effect::from_name(name).map(Selector::Effect).ok_or_else(unknown);
+        let unknown = |reason: String| RegistryError::Selector { pattern: text.to_owned(), reason };
+        if let Some(name) = text.strip_prefix(Effect::PREFIX) {
+            let names = || Effect::ALL.map(Effect::name).join(", ");
+            let effect = Effect::from_name(name).map(Selector::Effect);
+            return effect.ok_or_else(|| unknown(format!("unknown effect; the effects are {}", names())));
+        }
+        if let Some(name) = text.strip_prefix(Property::PREFIX) {
+            let property = Property::from_name(name).map(Selector::Property);
+            return property.ok_or_else(|| unknown("unknown property".into()));
         }
         let name = canonical_name(text);
         if !text.contains(['*', '?', '[', ']', '{', '}']) {
@@ -104,18 +116,24 @@ impl Selector {
 
     fn matches(&self, tool: &Tool) -> bool {
         self.names(tool.toolset(), tool.name(), bare_name(tool))
-            || match self {
-                Selector::Name(name) => is_published_as(tool, name),
-                Selector::Effect(effect) => tool.has_effect(*effect),
-                Selector::Toolset(_) | Selector::Glob(_) => false,
-            }
+            || self.declares(tool)
+            || matches!(self, Selector::Name(name) if is_published_as(tool, name))
+    }
+
+    /// Whether the tool matches by what it declares.
+    fn declares(&self, tool: &Tool) -> bool {
+        match self {
+            Selector::Effect(effect) => tool.has_effect(*effect),
+            Selector::Property(property) => tool.has_property(*property),
+            Selector::Toolset(_) | Selector::Name(_) | Selector::Glob(_) => false,
+        }
     }
 
     fn names(&self, set: Toolset, name: &str, bare: Option<&str>) -> bool {
         match self {
             Selector::Toolset(toolset) => *toolset == set,
             // Names do not say what a tool does.
-            Selector::Effect(_) => false,
+            Selector::Effect(_) | Selector::Property(_) => false,
             Selector::Name(own) => own == name || bare == Some(own),
             Selector::Glob(glob) => glob.is_match(name) || bare.is_some_and(|bare| glob.is_match(bare)),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_apis::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_net::{NetError, check_address};
-use gantry_tool::{Text, Tool, ToolError, Toolset, Violation};
+use gantry_tool::{DataAccess, DataLocation, Text, Tool, ToolError, Toolset, Violation};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -48,8 +48,17 @@ enum Action {
     View,
 }
 
+pub(super) const NAME: &str = "api_setup";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("api_setup", Toolset::Assistant, machine, run).effects(&[])
+    Tool::new(NAME, Toolset::Assistant, machine, run).effects(&[]).data_locations(|input: Input| {
+        let in_profile = || input.profile.as_ref()?.get("id")?.as_str().map(str::to_owned);
+        let location = DataLocation::Api(input.id.clone().or_else(in_profile));
+        match input.action {
+            Action::Create | Action::Update => vec![DataAccess::write(location)],
+            Action::Delete | Action::List | Action::View => vec![DataAccess::read(location)],
+        }
+    })
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

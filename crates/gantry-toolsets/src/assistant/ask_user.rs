@@ -39,9 +39,17 @@ struct Tab {
     options: Option<Vec<String>>,
 }
 
+pub(super) const NAME: &str = "ask_user";
+
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
     // What somebody says to their agent is for nobody else, whoever had the agent ask.
-    Tool::new("ask_user", Toolset::Assistant, native, run).read_only().labels(&[Label::Private])
+    Tool::new(NAME, Toolset::Assistant, native, run)
+        .read_only()
+        .labels(&[Label::Private])
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -42,9 +42,11 @@ fn default_timeout_ms() -> u64 {
 #[derive(Debug, Deserialize)]
 struct NoField {}
 
+pub(super) const NAME: &str = "bash";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
-    Tool::new("bash", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])

@@ -90,9 +90,11 @@ struct Batch<'a> {
     found: FoundFiles,
 }
 
+pub(super) const NAME: &str = "batch_files";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let (own, walking) = (machine.clone(), machine.clone());
-    Tool::new("batch_files", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .capabilities(&[Capability::FilesystemList, Capability::FilesystemEdit])
         .labels(&[Label::Private])
         .touches(move |call, input: Input| touches(&own, call, &input))

@@ -72,15 +72,19 @@ struct FileOnly {
     file: Option<String>,
 }
 
+pub(super) const NAME: &str = "http_request";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     let own = machine.clone();
-    Tool::new("http_request", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .open_world()
         .effects(&[])
         .labels(&[Label::Untrusted])
         .touches(move |call, input: FileOnly| {
             input.file.iter().map(|file| Touch::read(own.touched_contained(call, file))).collect()
         })
+        .offered_to_agents()
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -26,8 +26,16 @@ struct Input {
     query: Option<String>,
 }
 
+pub(super) const NAME: &str = "memory_recall";
+
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("memory_recall", Toolset::Assistant, native, run).read_only().labels(&[Label::Private])
+    Tool::new(NAME, Toolset::Assistant, native, run)
+        .read_only()
+        .labels(&[Label::Private])
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

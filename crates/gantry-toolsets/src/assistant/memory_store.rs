@@ -24,8 +24,17 @@ struct Input {
     content: String,
 }
 
+pub(super) const NAME: &str = "memory_store";
+
 pub(crate) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("memory_store", Toolset::Assistant, native, run).additive().idempotent().effects(&[])
+    Tool::new(NAME, Toolset::Assistant, native, run)
+        .additive()
+        .idempotent()
+        .effects(&[])
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::{FileError, text};
-use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -23,13 +23,15 @@ struct Input {
     path: String,
 }
 
+pub(super) const NAME: &str = "read_file";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("read_file", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Input| vec![Touch::read(own.touched_free(call, &input.path))])
+        .reads_path("path", machine.free_paths())
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -53,11 +53,14 @@ enum Task {
     Read { url: Url, offset: usize },
 }
 
+pub(super) const NAME: &str = "web_research";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("web_research", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
+        .collects()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::WriteOptions;
-use gantry_tool::{Capability, Text, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Text, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -23,17 +23,13 @@ struct Input {
     content: String,
 }
 
-#[derive(Debug, Deserialize)]
-struct PathOnly {
-    path: String,
-}
+pub(super) const NAME: &str = "write_file";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("write_file", Toolset::Assistant, machine, run)
+    Tool::new(NAME, Toolset::Assistant, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: PathOnly| vec![Touch::write(own.touched_free(call, &input.path))])
+        .writes_path("path", machine.free_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_files::FileError;
 use gantry_process::{Capture, Command, Cwd, Finished, ProcessError, env, find_program};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,22 +108,15 @@ struct Output {
     network: Option<&'static str>,
 }
 
+pub(super) const NAME: &str = "exec";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        #[serde(default, deserialize_with = "absent_when_empty")]
-        cwd: Option<String>,
-    }
-    let own = machine.clone();
-    Tool::new("exec", Toolset::Basic, machine, run)
+    Tool::new(NAME, Toolset::Basic, machine, run)
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
         .offline_when(offline(machine))
-        .touches(move |call, input: Touched| {
-            let cwd = input.cwd.as_deref().unwrap_or(".");
-            vec![Touch::write(own.touched_free(call, cwd))]
-        })
+        .runs_in("cwd", machine.free_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_files::FileError;
 use gantry_files::window::{Start, Window, WindowRequest, window};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,17 +63,15 @@ struct Output {
     line_cut: bool,
 }
 
+pub(super) const NAME: &str = "read";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("read", Toolset::Basic, machine, run)
+    Tool::new(NAME, Toolset::Basic, machine, run)
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(own.touched_free(call, &input.path))])
+        .reads_path("path", machine.free_paths())
+        .errors_without_success()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

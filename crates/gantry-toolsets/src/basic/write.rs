@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gantry_files::line_write::{self, LineWrite};
 use gantry_files::text::{self, NotText, Text};
 use gantry_files::{FileError, Scope, UpdateOptions, WriteOptions};
-use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,15 +72,12 @@ enum Lines {
     Range { start: u64, end: u64 },
 }
 
+pub(super) const NAME: &str = "write";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("write", Toolset::Basic, machine, run)
+    Tool::new(NAME, Toolset::Basic, machine, run)
         .capabilities(&[Capability::FilesystemWrite, Capability::FilesystemEdit])
-        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
+        .writes_path("path", machine.free_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

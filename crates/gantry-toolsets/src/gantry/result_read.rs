@@ -51,10 +51,19 @@ struct Output {
     matches: Option<usize>,
 }
 
+pub(super) const NAME: &str = "result_read";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
     // What was kept is not known to have been the owner's own, nor anybody's.
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("result_read", Toolset::Gantry, machine, run).read_only().paged().labels(labels)
+    Tool::new(NAME, Toolset::Gantry, machine, run)
+        .read_only()
+        .paged()
+        .labels(labels)
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

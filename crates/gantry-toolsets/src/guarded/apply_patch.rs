@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gantry_files::UpdateOptions;
 use gantry_files::patch::{self, AppliedHunk, PatchError, PatchKind, Patched};
 use gantry_files::text::{self, Encoding};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,16 +58,13 @@ struct MovedHunk {
     fuzz: u8,
 }
 
+pub(super) const NAME: &str = "tool::apply_patch";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("tool::apply_patch", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::write(own.touched_contained(call, &input.path))])
+        .writes_path("path", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

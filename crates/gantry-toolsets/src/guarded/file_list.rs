@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gantry_files::{EntryKind, ListOptions, MAX_ENTRIES};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,17 +70,14 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
+pub(super) const NAME: &str = "tool::file_list";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("tool::file_list", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .read_only()
         .capabilities(&[Capability::FilesystemList])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(own.touched_contained(call, &input.path))])
+        .reads_path("path", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

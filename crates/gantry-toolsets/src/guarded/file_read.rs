@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::prefix::{Cut, prefix};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,17 +38,14 @@ struct Output {
     truncated: bool,
 }
 
+pub(super) const NAME: &str = "tool::file_read";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("tool::file_read", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(own.touched_contained(call, &input.path))])
+        .reads_path("path", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::WriteOptions;
-use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,16 +33,13 @@ struct Output {
     size: u64,
 }
 
+pub(super) const NAME: &str = "tool::file_write";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        path: String,
-    }
-    let own = machine.clone();
-    Tool::new("tool::file_write", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: Touched| vec![Touch::write(own.touched_contained(call, &input.path))])
+        .writes_path("path", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -11,7 +11,7 @@ use gantry_files::Scope;
 use gantry_process::{
     Capture, Command, Cwd, Finished, PrivateTmp, ProcessError, Program, Sandbox, env, find_program_outside,
 };
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch, nearest};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -79,22 +79,15 @@ struct Output {
     network: Option<&'static str>,
 }
 
+pub(super) const NAME: &str = "tool::shell_exec";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    #[derive(Deserialize)]
-    struct Touched {
-        #[serde(default, deserialize_with = "absent_when_empty")]
-        cwd: Option<String>,
-    }
-    let own = machine.clone();
-    Tool::new("tool::shell_exec", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
         .offline_when(offline(machine))
-        .touches(move |call, input: Touched| {
-            let cwd = input.cwd.as_deref().unwrap_or(".");
-            vec![Touch::write(own.touched_contained(call, cwd))]
-        })
+        .runs_in("cwd", machine.contained_paths())
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

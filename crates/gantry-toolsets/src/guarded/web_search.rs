@@ -47,11 +47,15 @@ struct Item {
     content: String,
 }
 
+pub(super) const NAME: &str = "tool::web_search";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    Tool::new("tool::web_search", Toolset::Guarded, machine, run)
+    Tool::new(NAME, Toolset::Guarded, machine, run)
         .read_only()
         .open_world()
         .labels(&[Label::Untrusted])
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

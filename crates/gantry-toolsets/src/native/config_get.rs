@@ -38,8 +38,15 @@ struct AllValues {
     config: Value,
 }
 
+pub(super) const NAME: &str = "gsv__ConfigGet";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__ConfigGet", Toolset::Native, native, run).read_only().labels(&[Label::Private])
+    Tool::new(NAME, Toolset::Native, native, run)
+        .read_only()
+        .labels(&[Label::Private])
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

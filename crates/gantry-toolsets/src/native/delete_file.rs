@@ -26,8 +26,13 @@ struct Output {
     deleted: bool,
 }
 
+pub(super) const NAME: &str = "gsv__DeleteFile";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__DeleteFile", Toolset::Native, native, run).effects(&[Effect::WritesFiles])
+    Tool::new(NAME, Toolset::Native, native, run)
+        .effects(&[Effect::WritesFiles])
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

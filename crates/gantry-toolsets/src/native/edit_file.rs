@@ -50,11 +50,16 @@ enum Unedited {
     Refused(EditError),
 }
 
+pub(super) const NAME: &str = "gsv__EditFile";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
     // A failed edit shows passages of the file.
-    Tool::new("gsv__EditFile", Toolset::Native, native, run)
+    Tool::new(NAME, Toolset::Native, native, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
+        .writes_object("path")
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

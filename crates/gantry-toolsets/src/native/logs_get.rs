@@ -42,9 +42,17 @@ struct Output {
     truncated: bool,
 }
 
+pub(super) const NAME: &str = "gsv__LogsGet";
+
 pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
     let labels = &[Label::Untrusted, Label::Private];
-    Tool::new("gsv__LogsGet", Toolset::Native, state, run).read_only().labels(labels)
+    Tool::new(NAME, Toolset::Native, state, run)
+        .read_only()
+        .labels(labels)
+        .polls()
+        .works_without_machine()
+        .without_owner_data()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx<GatewayTools>, input: Input) -> Result<Done<Output>, ToolError> {

@@ -8,6 +8,7 @@ use gantry_store::Objects;
 use gantry_tool::{Call, Tool, ToolError};
 
 use super::{Endpoint, logs_get, transfer};
+use crate::Listed;
 
 /// The state of the tools that need nodes.
 pub(super) struct GatewayTools {
@@ -25,7 +26,13 @@ impl GatewayTools {
 /// that the rest needs a gateway.
 pub fn gateway_tools(objects: &Objects, nodes: Option<Arc<dyn NodeServices>>) -> Vec<Tool> {
     let state = Arc::new(GatewayTools { objects: objects.clone(), nodes });
-    vec![logs_get::tool(&state), transfer::tool(&state)]
+    TOOLS.iter().map(|(_, tool)| tool(&state)).collect()
+}
+
+const TOOLS: &[Listed<GatewayTools>] = &[(logs_get::NAME, logs_get::tool), (transfer::NAME, transfer::tool)];
+
+pub(crate) fn gateway_tool_names() -> impl Iterator<Item = &'static str> {
+    TOOLS.iter().map(|(name, _)| *name)
 }
 
 pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;

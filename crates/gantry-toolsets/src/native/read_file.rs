@@ -64,8 +64,15 @@ struct DirectoryOutput {
     truncated: Option<bool>,
 }
 
+pub(super) const NAME: &str = "gsv__ReadFile";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__ReadFile", Toolset::Native, native, run).read_only().labels(&[Label::Private])
+    Tool::new(NAME, Toolset::Native, native, run)
+        .read_only()
+        .labels(&[Label::Private])
+        .reads_object("path")
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_store::Objects;
-use gantry_tool::{Call, Ctx, Effect, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Call, Ctx, DataAccess, DataLocation, Effect, Label, Tool, ToolError, Toolset, Touch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,9 +54,11 @@ struct Touched {
     destination: String,
 }
 
+pub(super) const NAME: &str = "gsv__Transfer";
+
 pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
     // What was left out is told by name, with where its links lead.
-    Tool::new("gsv__Transfer", Toolset::Native, state, run)
+    Tool::new(NAME, Toolset::Native, state, run)
         .effects(&[Effect::WritesFiles])
         .labels(&[Label::Private])
         .touches(|_, input: Touched| {
@@ -77,6 +79,16 @@ pub(super) fn tool(state: &Arc<GatewayTools>) -> Tool {
                 _ => Vec::new(),
             }
         })
+        .data_locations(|input: Touched| {
+            let location = |text: &str| match Endpoint::parse(text).ok()? {
+                Endpoint::Workspace { path } => Some(DataLocation::Object(path)),
+                Endpoint::Node { node, path } => Some(DataLocation::OnNode { node, path }),
+            };
+            let read = location(&input.source).map(DataAccess::read);
+            read.into_iter().chain(location(&input.destination).map(DataAccess::write)).collect()
+        })
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx<GatewayTools>, input: Input) -> Result<Done<Output>, ToolError> {

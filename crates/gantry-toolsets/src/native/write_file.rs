@@ -30,8 +30,15 @@ struct Output {
     written: bool,
 }
 
+pub(super) const NAME: &str = "gsv__WriteFile";
+
 pub(super) fn tool(native: &Arc<Native>) -> Tool {
-    Tool::new("gsv__WriteFile", Toolset::Native, native, run).idempotent().effects(&[Effect::WritesFiles])
+    Tool::new(NAME, Toolset::Native, native, run)
+        .idempotent()
+        .effects(&[Effect::WritesFiles])
+        .writes_object("path")
+        .works_without_machine()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {

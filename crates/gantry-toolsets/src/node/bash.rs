@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_process::{Command, Cwd, Network, Processes, SessionId, Stdin, Waited, find_program};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -44,22 +44,18 @@ struct Input {
     yield_ms: Option<f64>,
 }
 
-#[derive(Deserialize)]
-struct Touched {
-    #[serde(default, deserialize_with = "absent_when_empty")]
-    workdir: Option<String>,
-}
+pub(super) const NAME: &str = "Bash";
 
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
-    let (own, sessions) = (machine.clone(), sessions.clone());
-    Tool::new("Bash", Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
+    let sessions = sessions.clone();
+    Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
         .offline_when(crate::run_to_end::offline(machine))
-        .touches(move |call, input: Touched| {
-            vec![Touch::write(own.touched_free(call, input.workdir.as_deref().unwrap_or(".")))]
-        })
+        .runs_in("workdir", machine.free_paths())
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<ShellRun, ToolError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gantry_files::UpdateOptions;
 use gantry_files::edit::{EditError, Occurrences, edit};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,18 +44,16 @@ struct Output {
     tag: String,
 }
 
-#[derive(Deserialize)]
-struct Touched {
-    path: String,
-}
+pub(super) const NAME: &str = "Edit";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("Edit", Toolset::Node, machine, run)
+    Tool::new(NAME, Toolset::Node, machine, run)
         .capabilities(&[Capability::FilesystemEdit])
         // A failed edit shows passages of the file.
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
+        .writes_path("path", machine.free_paths())
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use gantry_files::{SearchError, WalkOptions};
-use gantry_tool::{Capability, Label, Masker, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Masker, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use super::walked::{Skipped, Touched};
+use super::walked::Skipped;
 use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
@@ -62,15 +62,16 @@ struct Match {
     content: String,
 }
 
+pub(super) const NAME: &str = "Grep";
+
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("Grep", Toolset::Node, machine, run)
+    Tool::new(NAME, Toolset::Node, machine, run)
         .read_only()
         .capabilities(&[Capability::TextSearch])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| {
-            vec![Touch::read(own.touched_free(call, input.path.as_deref().unwrap_or(".")))]
-        })
+        .reads_below("path", machine.free_paths())
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

@@ -170,9 +170,11 @@ struct Touched {
     session_id: Option<String>,
 }
 
+pub(super) const NAME: &str = "Process";
+
 pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
     let (own, known, sessions) = (machine.clone(), sessions.clone(), sessions.clone());
-    Tool::new("Process", Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
+    Tool::new(NAME, Toolset::Node, machine, move |ctx, input| run(ctx, input, sessions.clone()))
         .open_world()
         .capabilities(&[Capability::ShellExec])
         .labels(&[Label::Untrusted, Label::Private])
@@ -181,6 +183,9 @@ pub(crate) fn tool(machine: &Arc<Machine>, sessions: &Arc<Sessions>) -> Tool {
             let workdir = input.session_id.and_then(|id| known.workdir(own.processes(), call, &id));
             workdir.into_iter().map(Touch::write).collect()
         })
+        .polls()
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input, sessions: Arc<Sessions>) -> Result<Output, ToolError> {

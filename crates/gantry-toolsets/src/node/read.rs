@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use base64::Engine;
 use gantry_files::window::{Start, Window, WindowRequest, window, window_if_cached};
 use gantry_files::{FileError, OpenFile};
-use gantry_tool::{Capability, Label, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Label, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,18 +87,16 @@ enum Block {
     },
 }
 
-#[derive(Deserialize)]
-struct Touched {
-    path: String,
-}
+pub(super) const NAME: &str = "Read";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("Read", Toolset::Node, machine, run)
+    Tool::new(NAME, Toolset::Node, machine, run)
         .read_only()
         .capabilities(&[Capability::FilesystemRead])
         .labels(&[Label::Private])
-        .touches(move |call, input: Touched| vec![Touch::read(own.touched_free(call, &input.path))])
+        .reads_path("path", machine.free_paths())
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

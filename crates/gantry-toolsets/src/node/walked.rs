@@ -1,16 +1,7 @@
-//! What `Glob` and `Grep` share: the path they touch, and what is told of places they left out.
+//! What `Glob` and `Grep` share: what they report about places that they left out.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::optional_path::absent_when_empty;
-
-/// The path of a call that `touches` asks for.
-#[derive(Deserialize)]
-pub(super) struct Touched {
-    #[serde(default, deserialize_with = "absent_when_empty")]
-    pub(super) path: Option<String>,
-}
+use serde::Serialize;
 
 /// Places that were not looked at. Only present when there are any.
 #[derive(Debug, Serialize, JsonSchema)]

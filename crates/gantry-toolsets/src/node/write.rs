@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gantry_files::WriteOptions;
-use gantry_tool::{Capability, Tool, ToolError, Toolset, Touch};
+use gantry_tool::{Capability, Tool, ToolError, Toolset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,17 +35,15 @@ struct Output {
     tag: String,
 }
 
-#[derive(Deserialize)]
-struct Touched {
-    path: String,
-}
+pub(super) const NAME: &str = "Write";
 
 pub(crate) fn tool(machine: &Arc<Machine>) -> Tool {
-    let own = machine.clone();
-    Tool::new("Write", Toolset::Node, machine, run)
+    Tool::new(NAME, Toolset::Node, machine, run)
         .idempotent()
         .capabilities(&[Capability::FilesystemWrite])
-        .touches(move |call, input: Touched| vec![Touch::write(own.touched_free(call, &input.path))])
+        .writes_path("path", machine.free_paths())
+        .offered_to_clients()
+        .offered_to_agents()
 }
 
 async fn run(ctx: Ctx, input: Input) -> Result<Output, ToolError> {

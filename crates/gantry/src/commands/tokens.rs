@@ -28,7 +28,7 @@ pub(crate) enum TokensAction {
     Add {
         /// What the token shall be called
         name: String,
-        /// Names, globs and toolsets it may call [default: all]
+        /// Names, globs, toolsets and effects (effect:writes_files) it may call [default: all]
         #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
         tools: Vec<String>,
         /// Agents it may act as

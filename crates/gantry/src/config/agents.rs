@@ -9,33 +9,12 @@ use gantry_agent::{
 use gantry_domain::ConfigSection;
 use gantry_model::{Effort, Thinking};
 use gantry_protocol::check_node_id;
-use gantry_tool::{Autonomy, RegistryError, ToolScope, Violation};
+use gantry_tool::{Autonomy, Property, RegistryError, ToolScope, Toolset, Violation};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::IsolationConfig;
 use super::names::no_tool;
-
-/// What a model is told of, of an agent whose tools are not listed: one of each, not five ways to read a file.
-const SHOWN: [&str; 17] = [
-    "Read",
-    "Write",
-    "Edit",
-    "Glob",
-    "Grep",
-    "Bash",
-    "Process",
-    "tool::web_fetch",
-    "tool::web_search",
-    "http_request",
-    "result_read",
-    "ask_user",
-    "memory_store",
-    "memory_recall",
-    "spawn_agent",
-    "native",
-    "mcp",
-];
 
 /// A configured persona.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -52,9 +31,9 @@ pub(crate) struct AgentConfig {
     native_web_search: On,
     /// Said to the model before the files of the agent's workspace.
     prompt: Option<String>,
-    /// `"all"`, or a list of names, globs (`local__*`) and toolsets (`node`).
+    /// `"all"`, or a list of names, globs (`local__*`), toolsets (`node`) and effects (`effect:writes_files`).
     tools: ToolsConfig,
-    /// Names, globs and toolsets that it never sees.
+    /// Names, globs, toolsets and effects that it never sees.
     deny_tools: Vec<String>,
     pub(crate) autonomy: Autonomy,
     /// Where its relative paths start; the current directory when left out.
@@ -208,7 +187,11 @@ impl AgentConfig {
     /// The agent as its sessions need it; `workspace` is where it works unless it has a place of its own.
     pub(crate) fn settings(&self, workspace: PathBuf) -> Result<gantry_agent::Agent, RegistryError> {
         let shown = match &self.tools {
-            ToolsConfig::All(AllTools::All) => ToolScope::new(Some(&SHOWN.map(str::to_owned)), &[])?,
+            // One of each kind, not five ways to read a file, and what the operator has connected.
+            ToolsConfig::All(AllTools::All) => {
+                let offered = [Property::OfferedToAgents.selector(), Toolset::Mcp.name().to_owned()];
+                ToolScope::new(Some(&offered), &[])?
+            }
             ToolsConfig::Listed(_) => ToolScope::default(),
         };
         Ok(gantry_agent::Agent {

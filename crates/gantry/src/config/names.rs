@@ -5,49 +5,6 @@ use gantry_agent::SessionKey;
 use gantry_model::Tier;
 use gantry_tool::{Toolset, canonical_name, nearest};
 
-/// Every tool that Gantry has, by its bare name.
-const TOOLS: [&str; 40] = [
-    "Bash",
-    "Edit",
-    "Glob",
-    "Grep",
-    "Process",
-    "Read",
-    "Write",
-    "api_setup",
-    "ask_user",
-    "bash",
-    "batch_files",
-    "exec",
-    "gsv__ConfigGet",
-    "gsv__DeleteFile",
-    "gsv__EditFile",
-    "gsv__LogsGet",
-    "gsv__ReadFile",
-    "gsv__SessionSend",
-    "gsv__SessionsList",
-    "gsv__Transfer",
-    "gsv__WriteFile",
-    "http_request",
-    "memory_recall",
-    "memory_store",
-    "read",
-    "read_file",
-    "result_read",
-    "spawn_agent",
-    "tool::agent_send",
-    "tool::agent_spawn",
-    "tool::apply_patch",
-    "tool::file_list",
-    "tool::file_read",
-    "tool::file_write",
-    "tool::shell_exec",
-    "tool::web_fetch",
-    "tool::web_search",
-    "web_research",
-    "write",
-    "write_file",
-];
 /// Names of providers that are found without being configured.
 const FOUND: [&str; 4] = ["anthropic", "openai", "ollama", "llamacpp"];
 const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"];
@@ -57,12 +14,15 @@ const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"]
 pub(super) fn no_tool(selector: &str) -> Option<String> {
     let name = canonical_name(selector);
     let toolsets = Toolset::ALL.map(|toolset| toolset.name());
-    let may_come =
-        name.starts_with("effect:") || name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
-    if may_come || TOOLS.contains(&name.as_str()) || toolsets.contains(&selector) {
+    // Effects and properties are checked where the list is read.
+    let is_attribute = ["effect:", "is:"].iter().any(|prefix| name.starts_with(prefix));
+    let may_come = name.contains("__") || name.contains(['*', '?', '[', ']', '{', '}']);
+    let mut tools: Vec<&str> = gantry_toolsets::names().chain(gantry_agent::tool_names()).collect();
+    if is_attribute || may_come || tools.contains(&name.as_str()) || toolsets.contains(&selector) {
         return None;
     }
-    Some(format!("{selector:?} is no tool{}", or_near(selector, TOOLS.into_iter().chain(toolsets))))
+    tools.sort_unstable();
+    Some(format!("{selector:?} is no tool{}", or_near(selector, tools.into_iter().chain(toolsets))))
 }
 
 /// What is wrong with the name of a model, as far as that can be known before anybody is asked: `configured` are providers, each with
@@ -124,19 +84,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_that_of_the_tools_there_are() {
+    fn documented_tools_are_known() {
         let docs = include_str!("../../../../docs/tools.md");
         let headings = docs.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'));
         let mut documented: Vec<&str> = headings.collect();
         documented.sort_unstable();
-        assert_eq!(documented, TOOLS);
+        let mut known: Vec<&str> = gantry_toolsets::names().chain(gantry_agent::tool_names()).collect();
+        known.sort_unstable();
+        assert_eq!(documented, known);
     }
 
     #[test]
     fn a_plain_name_is_a_tool_or_a_toolset() {
-        for known in
-            ["Read", "read", "tool::web_fetch", "tool__web_fetch", "node", "mcp", "far__Raed", "*", "web*"]
-        {
+        for known in [
+            "Read",
+            "read",
+            "tool::web_fetch",
+            "tool__web_fetch",
+            "node",
+            "mcp",
+            "far__Raed",
+            "*",
+            "web*",
+            "effect:writes_files",
+            "is:collects",
+        ] {
             assert_eq!(no_tool(known), None, "{known}");
         }
         for (wrong, near) in [("Reed", "Read"), ("tool::web_fetsh", "tool::web_fetch"), ("nodes", "node")] {

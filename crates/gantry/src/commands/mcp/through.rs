@@ -11,8 +11,8 @@ use gantry_protocol::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, event, method, raw,
 };
 use gantry_tool::{
-    Approval, Approver, Consent, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode, Registry,
-    RemoteTool, Tool, ToolError, Toolset, View,
+    Approval, Approver, Consent, Effect, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode,
+    Registry, RemoteTool, Tool, ToolError, Toolset, View,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -213,7 +213,13 @@ fn mirrored(listed: &Value) -> Option<Tool> {
         open_world: is("openWorld"),
         capabilities: Vec::new(),
     };
-    Some(Tool::remote(remote, |_, _| async { Err(ToolError::internal("only the gateway runs this tool")) }))
+    let tool =
+        Tool::remote(remote, |_, _| async { Err(ToolError::internal("only the gateway runs this tool")) });
+    let texts = |field: &str| listed[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let effects: Vec<Effect> = texts("effects").filter_map(Effect::from_name).collect();
+    let tool = if listed["effects"].is_array() { tool.effects(&effects) } else { tool };
+    let is_offered = texts("offeredTo").any(|audience| audience == "clients");
+    Some(if is_offered { tool.offered_to_clients() } else { tool })
 }
 
 /// Which nodes are there, as a tool that several may have tells it.

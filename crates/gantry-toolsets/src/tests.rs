@@ -1,0 +1,135 @@
+//! The names and the attributes of all tools.
+
+use gantry_tool::{Effect, Property, Tool, ToolScope};
+
+use crate::testing::Bench;
+
+/// With every setting that a tool needs.
+fn bench() -> Bench {
+    Bench::with(|parts| {
+        parts.web.search.searxng_url = Some("https://searx.example".into());
+    })
+}
+
+fn bare(tool: &Tool) -> &str {
+    tool.name().strip_prefix("local__").unwrap_or(tool.name())
+}
+
+/// The bare names of the tools for which something holds, sorted.
+fn those(holds: impl Fn(&Tool) -> bool) -> String {
+    let entries = bench().gate.registry().entries();
+    let mut names: Vec<&str> = entries.iter().filter(|tool| holds(tool)).map(|tool| bare(tool)).collect();
+    names.sort_unstable();
+    names.join(" ")
+}
+
+fn having(property: Property) -> String {
+    those(|tool| tool.has_property(property))
+}
+
+#[test]
+fn names_are_those_of_the_tools_that_are_made() {
+    let bench = bench();
+    let entries = bench.gate.registry().entries();
+    let mut made: Vec<&str> = entries.iter().map(|tool| bare(tool)).collect();
+    let mut named: Vec<&str> = crate::names().collect();
+    assert_eq!(named.len(), 40);
+    made.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(named, made);
+}
+
+#[test]
+fn default_selections_have_one_tool_of_each_kind() {
+    assert_eq!(
+        having(Property::OfferedToClients),
+        "Bash Edit Glob Grep Process Read Write result_read tool::web_fetch tool::web_search"
+    );
+    assert_eq!(
+        having(Property::OfferedToAgents),
+        "Bash Edit Glob Grep Process Read Write ask_user gsv__ConfigGet gsv__DeleteFile gsv__EditFile \
+         gsv__LogsGet gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer gsv__WriteFile \
+         http_request memory_recall memory_store result_read spawn_agent tool::web_fetch tool::web_search"
+    );
+}
+
+#[test]
+fn collectors_have_the_tools_of_the_design() {
+    assert_eq!(
+        having(Property::Collects),
+        "ask_user http_request memory_recall memory_store read_file web_research"
+    );
+}
+
+#[test]
+fn only_a_tool_that_bounds_the_depth_is_left_to_its_children() {
+    assert_eq!(having(Property::StartsChildren), "spawn_agent tool::agent_spawn");
+    assert_eq!(having(Property::StartsUnboundedChildren), "spawn_agent");
+}
+
+#[test]
+fn isolated_children_have_neither_storage_nor_sessions() {
+    assert_eq!(
+        having(Property::HoldsOwnerData),
+        "gsv__DeleteFile gsv__EditFile gsv__ReadFile gsv__SessionSend gsv__SessionsList gsv__Transfer \
+         gsv__WriteFile tool::agent_send"
+    );
+}
+
+#[test]
+fn a_gateway_without_a_machine_has_what_works_on_the_gateway() {
+    assert_eq!(
+        those(|tool| !tool.needs_machine()),
+        "ask_user gsv__ConfigGet gsv__DeleteFile gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionSend \
+         gsv__SessionsList gsv__Transfer gsv__WriteFile memory_recall memory_store result_read spawn_agent \
+         tool::agent_send tool::agent_spawn"
+    );
+}
+
+#[test]
+fn tools_that_poll_or_resume_say_so() {
+    assert_eq!(those(Tool::is_polling), "Process gsv__LogsGet");
+    assert_eq!(those(Tool::is_resumable), "spawn_agent tool::agent_send tool::agent_spawn");
+}
+
+#[test]
+fn effects_of_all_tools() {
+    let with = |effect: Effect| those(|tool| tool.has_effect(effect));
+    assert_eq!(with(Effect::RunsCommands), "Bash Process bash exec tool::shell_exec");
+    assert_eq!(
+        with(Effect::WritesFiles),
+        "Bash Edit Process Write bash batch_files exec gsv__DeleteFile gsv__EditFile gsv__Transfer \
+         gsv__WriteFile tool::apply_patch tool::file_write tool::shell_exec write write_file"
+    );
+    assert_eq!(
+        with(Effect::ReachesNetwork),
+        "Bash Process bash exec http_request tool::shell_exec tool::web_fetch tool::web_search web_research"
+    );
+    assert_eq!(with(Effect::SendsMessages), "gsv__SessionSend tool::agent_send");
+    assert_eq!(with(Effect::StartsAgents), "spawn_agent tool::agent_spawn");
+}
+
+/// What the roles deny by effect is what their lists named before tools declared effects.
+#[test]
+fn a_list_of_effects_denies_the_tools_that_have_them() {
+    let deny = |effects: &[Effect]| {
+        let deny: Vec<String> = effects.iter().map(|effect| effect.selector()).collect();
+        let scope = ToolScope::new(None, &deny).unwrap();
+        those(|tool| scope.allows(tool))
+    };
+    let acts = [Effect::RunsCommands, Effect::SendsMessages, Effect::StartsAgents];
+    assert_eq!(
+        deny(&[&acts[..], &[Effect::WritesFiles]].concat()),
+        "Glob Grep Read api_setup ask_user gsv__ConfigGet gsv__LogsGet gsv__ReadFile gsv__SessionsList \
+         http_request memory_recall memory_store read read_file result_read tool::file_list \
+         tool::file_read tool::web_fetch tool::web_search web_research"
+    );
+    assert_eq!(
+        deny(&acts),
+        "Edit Glob Grep Read Write api_setup ask_user batch_files gsv__ConfigGet gsv__DeleteFile \
+         gsv__EditFile gsv__LogsGet gsv__ReadFile gsv__SessionsList gsv__Transfer gsv__WriteFile \
+         http_request memory_recall memory_store read read_file result_read tool::apply_patch \
+         tool::file_list tool::file_read tool::file_write tool::web_fetch tool::web_search web_research \
+         write write_file"
+    );
+}
