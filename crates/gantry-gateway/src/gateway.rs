@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use gantry_agent::Sessions;
 use gantry_link::Link;
-use gantry_protocol::ProcessEnd;
+use gantry_protocol::{CloseReason, ProcessEnd};
 use gantry_store::{Database, DatabaseError};
 use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore};
 use serde_json::{Value, json};
@@ -196,8 +196,8 @@ impl Gateway {
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
-        links.iter().for_each(|link| link.close(STOPPING));
-        self.nodes.close_all(STOPPING);
+        links.iter().for_each(|link| link.close(CloseReason::Stopping));
+        self.nodes.close_all(&CloseReason::Stopping);
     }
 
     /// Remembers a client's link, so that it can be closed when its token is revoked or the gateway stops.
@@ -218,7 +218,7 @@ impl Gateway {
     pub(crate) fn close_links_of(&self, token: &str) {
         let links = self.links();
         let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
-        theirs.for_each(|client| client.link.close("the token was revoked"));
+        theirs.for_each(|client| client.link.close(CloseReason::TokenRevoked));
         // Nobody may be listening.
         let _ = self.revoked.send(token.to_owned());
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use gantry_protocol::CloseReason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_websockets::{CloseCode, Message};
@@ -23,9 +24,6 @@ const SLOWEST: usize = 256 << 10;
 
 /// The head of a control frame with its mask.
 const CONTROL_HEAD: usize = 6;
-
-/// Why a peer is closed whose large message was not read.
-pub const NO_ROOM: &str = "there is no room for a large message now; try again later";
 
 /// Close code 1013: try again later.
 const AGAIN: u16 = 1013;
@@ -107,8 +105,7 @@ impl<S> Metered<S> {
     /// Returns when there is room for a message of which `unfinished` bytes have come, and `to_come` may come.
     fn poll_room(&mut self, cx: &mut Context<'_>, unfinished: usize, to_come: usize) -> Poll<()> {
         if self.is_too_slow(unfinished) {
-            let reason = "a large message came too slowly: 256 KB a second are expected after 30 s";
-            return self.refuse(CloseCode::POLICY_VIOLATION, reason);
+            return self.refuse(CloseCode::POLICY_VIOLATION, CloseReason::TooSlow);
         }
         let Some(account) = &self.account else { return Poll::Ready(()) };
         // A buffer that is kept after its message is nothing but a buffer.
@@ -117,7 +114,7 @@ impl<S> Metered<S> {
         let held = self.intake.held.load(Ordering::Relaxed);
         let Some(more) = wanted.checked_sub(held).filter(|more| *more > 0) else { return Poll::Ready(()) };
         if !account.could_hold(wanted) {
-            return self.refuse(CloseCode::MESSAGE_TOO_BIG, "the fragments of a message are too large");
+            return self.refuse(CloseCode::MESSAGE_TOO_BIG, CloseReason::TooLarge);
         }
         if self.waiting.is_none() {
             if let Some(share) = account.try_take(more) {
@@ -142,7 +139,7 @@ impl<S> Metered<S> {
             }
             None => {
                 let code = CloseCode::try_from(AGAIN).unwrap_or(CloseCode::NORMAL_CLOSURE);
-                self.refuse(code, NO_ROOM)
+                self.refuse(code, CloseReason::NoRoom)
             }
         }
     }
@@ -158,7 +155,7 @@ impl<S> Metered<S> {
     }
 
     /// Nothing is read any more: the link has the last word.
-    fn refuse(&mut self, code: CloseCode, reason: &str) -> Poll<()> {
+    fn refuse(&mut self, code: CloseCode, reason: CloseReason) -> Poll<()> {
         self.refused = true;
         if let Some(link) = &self.link {
             link.close_with(code, reason);

@@ -11,8 +11,8 @@ mod socket;
 
 pub use aside::aside;
 pub use handshake::{ConnectRequest, HandshakeError, connect, receive_connect};
-pub use intake::{Metered, NO_ROOM};
-pub use link::{Link, LinkError, LinkOptions};
+pub use intake::Metered;
+pub use link::{Closed, Link, LinkError, LinkOptions};
 pub use pool::{Account, FREE_BYTES, POOL_BYTES, Pool, ROOM_WAIT, Share, WEIGHT};
 pub use serve::{Event, Request, ServeFuture, Service};
 pub use socket::{Socket, accepted, upgrade};

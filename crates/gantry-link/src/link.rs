@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_protocol::{
-    ErrorCode, JsonText, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, cancel_text, event_text,
-    request_text,
+    CloseReason, ErrorCode, JsonText, MAX_FRAME_BYTES, PROTOCOL_VERSION, RawJson, StreamFrame, WireError,
+    cancel_text, event_text, request_text,
 };
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,8 +21,11 @@ use crate::pool::Account;
 use crate::serve::Service;
 use crate::socket::Socket;
 
+mod closed;
 mod outgoing;
 mod run;
+
+pub use closed::Closed;
 
 use outgoing::{Outgoing, Unsent};
 use run::run;
@@ -42,6 +45,8 @@ pub struct LinkOptions {
     pub queue_bytes: u32,
     /// Who pays for the room that large messages take, in both directions. Who dials somebody it trusts needs none.
     pub account: Option<Account>,
+    /// The version that `connect` agreed on.
+    pub protocol: u32,
 }
 
 impl Default for LinkOptions {
@@ -52,6 +57,7 @@ impl Default for LinkOptions {
             queue: 256,
             queue_bytes: 64 << 20,
             account: None,
+            protocol: PROTOCOL_VERSION,
         }
     }
 }
@@ -76,7 +82,7 @@ struct Inner {
     /// Somebody wants the link closed, or it is.
     closing: AtomicBool,
     closed: CancellationToken,
-    reason: OnceLock<(CloseCode, String)>,
+    reason: OnceLock<(CloseCode, Closed)>,
     started: Instant,
     /// Milliseconds after `started` when the peer was last heard.
     heard: AtomicU64,
@@ -88,7 +94,7 @@ type Pending = BTreeMap<u64, oneshot::Sender<Result<RawJson, WireError>>>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkError {
     #[error("the connection was lost: {0}")]
-    Closed(String),
+    Closed(Closed),
     #[error("{0}")]
     Remote(WireError),
 }
@@ -223,12 +229,12 @@ impl Link {
     }
 
     /// Closes with a reason that the peer gets to hear.
-    pub fn close(&self, reason: &str) {
+    pub fn close(&self, reason: CloseReason) {
         self.close_with(CloseCode::NORMAL_CLOSURE, reason);
     }
 
-    pub(crate) fn close_with(&self, code: CloseCode, reason: &str) {
-        let _ = self.inner.reason.set((code, reason.to_owned()));
+    pub(crate) fn close_with(&self, code: CloseCode, reason: CloseReason) {
+        let _ = self.inner.reason.set((code, Closed::here(reason)));
         self.inner.closing.store(true, Ordering::Release);
         self.inner.outgoing.wake();
     }
@@ -253,7 +259,7 @@ impl Link {
     }
 
     /// Returns when the link is closed, with the reason.
-    pub async fn closed(&self) -> String {
+    pub async fn closed(&self) -> Closed {
         self.inner.closed.cancelled().await;
         self.reason()
     }
@@ -275,8 +281,8 @@ impl Link {
         }
     }
 
-    fn reason(&self) -> String {
-        self.inner.reason.get().map_or_else(|| "closed".into(), |(_, reason)| reason.clone())
+    fn reason(&self) -> Closed {
+        self.inner.reason.get().map_or_else(|| Closed::lost("closed"), |(_, reason)| reason.clone())
     }
 
     fn lost(&self) -> LinkError {

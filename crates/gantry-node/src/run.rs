@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_link::{HandshakeError, Link, LinkError, LinkOptions};
+use gantry_link::{Closed, HandshakeError, Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
-use gantry_protocol::{ErrorCode, check_node_id, method, raw};
+use gantry_protocol::{CloseReason, ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -39,9 +39,6 @@ const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 const REPLACED: &str = "another process with this node's id and token has taken its place; this one waits until that one \
                         is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
 
-const RENEWED: &str = "the node's token was renewed";
-const RENAMED: &str = "the node was renamed to ";
-
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub gateway: GatewayUrl,
@@ -70,7 +67,7 @@ enum Ended {
     /// The node is to stop.
     Stopped,
     /// Trying again may help.
-    Lost { reason: String, lived: Duration },
+    Lost { reason: String, dismissed: Option<CloseReason>, lived: Duration },
     /// Trying again will not help before somebody does something.
     Refused { reason: String },
     /// The token is not this node's, or no longer.
@@ -102,14 +99,13 @@ pub enum Comeback {
 }
 
 impl Comeback {
-    fn told_by(reason: &str) -> Comeback {
-        if reason.starts_with(RENEWED) {
-            return Comeback::WithNewToken;
-        }
-        let id = reason.strip_prefix(RENAMED).and_then(|rest| rest.split(';').next());
-        match id.filter(|id| check_node_id(id).is_ok()) {
-            Some(id) => Comeback::UnderId(id.to_owned()),
-            None => Comeback::Unexpected,
+    fn after(dismissed: Option<&CloseReason>) -> Comeback {
+        match dismissed {
+            Some(CloseReason::NodeTokenRenewed) => Comeback::WithNewToken,
+            Some(CloseReason::NodeRenamed { new_id }) if check_node_id(new_id).is_ok() => {
+                Comeback::UnderId(new_id.clone())
+            }
+            _ => Comeback::Unexpected,
         }
     }
 }
@@ -140,21 +136,21 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         "workspace": service.options.workspace}),
     );
     let mut backoff = Backoff::new(service.options.pace);
-    let mut dismissed = None;
+    let mut last_dismissal: Option<CloseReason> = None;
     let over = loop {
         state.enter(Phase::Connecting);
         let (event, reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
             Ended::Stopped => break Over::Stopped,
             Ended::Unauthorized { reason } => {
-                // What it was told when it was sent away says more than what a stranger is told.
-                let reason = dismissed.take().unwrap_or(reason);
+                // The gateway's reason for closing says more than its answer to an unknown token.
+                let reason = last_dismissal.as_ref().map_or(reason, ToString::to_string);
                 state.failed(&reason);
                 log.error("unauthorized", json!({"reason": bounded(&reason)}));
-                let comeback = Comeback::told_by(&reason);
+                let comeback = Comeback::after(last_dismissal.as_ref());
                 break Over::Unauthorized { reason, comeback };
             }
-            Ended::Lost { reason, lived } => {
-                dismissed = dismissal(&reason).map(str::to_owned);
+            Ended::Lost { reason, dismissed, lived } => {
+                last_dismissal = dismissed;
                 ("disconnected", reason, backoff.after(lived))
             }
             Ended::Refused { reason } => ("disconnected", reason, backoff.slow()),
@@ -201,7 +197,8 @@ async fn connection(
         service.log.info("callsNotWanted", json!({ "ended": ended }));
     }
     let since = Instant::now();
-    let (link, running) = Link::new(socket, Arc::clone(service), LinkOptions::default());
+    let options = LinkOptions { protocol: welcome.protocol, ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, Arc::clone(service), options);
     let running = tokio::spawn(running);
     let ended = tokio::select! {
         ended = serve(service, processes, state, &link, since) => ended,
@@ -211,7 +208,7 @@ async fn connection(
         }
     };
     service.current.set(None);
-    link.close("the node closes the connection");
+    link.close(CloseReason::Done);
     let _ = tokio::time::timeout(GOODBYE_LIMIT, running).await;
     ended
 }
@@ -230,13 +227,16 @@ async fn serve(
         Err(LinkError::Remote(error)) if !error.retryable => {
             return Ended::Refused { reason: format!("the gateway does not take the node's tools: {error}") };
         }
-        Err(err) => return closed(err.to_string(), since),
+        Err(LinkError::Remote(error)) => {
+            return Ended::Lost { reason: error.to_string(), dismissed: None, lived: since.elapsed() };
+        }
+        Err(LinkError::Closed(reason)) => return closed(&reason, since),
     }
     service.current.set(Some(link.clone()));
     state.enter(Phase::Connected);
     service.log.info("connected", json!({"gateway": service.options.gateway.to_string()}));
     tokio::select! {
-        reason = link.closed() => closed(reason, since),
+        reason = link.closed() => closed(&reason, since),
         never = ends::tell(processes, link, &service.log) => match never {},
     }
 }
@@ -248,22 +248,24 @@ fn failed(err: &ConnectError) -> Ended {
             Ended::Unauthorized { reason }
         }
         err if err.is_lasting() => Ended::Refused { reason },
-        _ => Ended::Lost { reason, lived: Duration::ZERO },
+        _ => Ended::Lost { reason, dismissed: None, lived: Duration::ZERO },
     }
 }
 
 /// A node that was replaced by another with its token must not fight for its place.
-fn closed(reason: String, since: Instant) -> Ended {
-    if reason.contains("replaced by a newer connection") {
-        return Ended::Replaced;
-    }
-    Ended::Lost { reason, lived: since.elapsed() }
-}
-
-/// What the gateway said when it sent the node away, if it did. The node asks once more: its token's file may hold a new one by now.
-fn dismissal(reason: &str) -> Option<&str> {
-    let at = ["the node's token was", "the node was"].iter().find_map(|beginning| reason.find(beginning))?;
-    reason.get(at..)
+fn closed(closed: &Closed, since: Instant) -> Ended {
+    // After a dismissal the node asks once more: its token's file may hold a new one by now.
+    let dismissed = match &closed.reason {
+        Some(CloseReason::Replaced) => return Ended::Replaced,
+        Some(
+            reason @ (CloseReason::NodeRenamed { .. }
+            | CloseReason::NodeForgotten
+            | CloseReason::NodeTokenRenewed
+            | CloseReason::NodeTokenRevoked),
+        ) => Some(reason.clone()),
+        _ => None,
+    };
+    Ended::Lost { reason: closed.to_string(), dismissed, lived: since.elapsed() }
 }
 
 /// Calls may finish, and their results are delivered, before the connection is closed with a reason.
@@ -276,5 +278,5 @@ async fn say_goodbye(service: &NodeService, link: &Link, abort: &CancellationTok
         _ = link.closed() => return,
     }
     service.calls.acknowledged(ACKNOWLEDGE_LIMIT).await;
-    link.close("the node is stopping");
+    link.close(CloseReason::NodeStopping);
 }

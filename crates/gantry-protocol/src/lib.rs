@@ -1,5 +1,6 @@
-//! The wire between clients, gateway and nodes, version 1: data only, no I/O. `docs/protocol.md` tells it in words.
+//! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
+mod close;
 mod connect;
 mod error;
 mod frame;
@@ -11,6 +12,7 @@ mod text;
 mod transfer;
 mod values;
 
+pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
     WireTool, current_platform, is_valid_platform, is_valid_version,
@@ -35,8 +37,11 @@ pub use transfer::{
 };
 pub use values::{MAX_VALUES, VALUE_BYTES, count_values};
 
-/// The version this code speaks.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// The newest version this code speaks. Version 2 has codes in close frames where version 1 has sentences.
+pub const PROTOCOL_VERSION: u32 = 2;
+
+/// The oldest version this code speaks.
+pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
 /// The largest text frame before `connect` has succeeded.
 pub const MAX_CONNECT_BYTES: usize = 64 * 1024;

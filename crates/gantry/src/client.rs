@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gantry_link::{
-    Event, Link, LinkError, LinkOptions, NO_ROOM, Request, ServeFuture, Service, connect, upgrade,
-};
+use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
-    CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson, Role,
-    StreamFrame, WireError, current_platform, event, method, raw,
+    CallParams, CallProgress, CloseReason, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson,
+    Role, StreamFrame, WireError, current_platform, event, method, raw,
 };
 use gantry_store::GatewayLock;
 use gantry_tool::{Outcome, Refusal, RefusalCode};
@@ -180,7 +178,7 @@ impl Client {
     }
 
     pub(crate) async fn close(self) {
-        self.link.close("done");
+        self.link.close(CloseReason::Done);
         let _ = self.running.await;
     }
 
@@ -220,7 +218,8 @@ pub(crate) async fn open<V: Service>(
         gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
         other => unreachable(other.to_string()),
     })?;
-    let (link, running) = Link::new(socket, service, LinkOptions::default());
+    let options = LinkOptions { protocol: hello.protocol, ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, service, options);
     Ok((link, hello, tokio::spawn(running)))
 }
 
@@ -231,7 +230,7 @@ pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome
             .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
         Err(LinkError::Remote(error)) => Err(error),
         // It did not read the whole of it.
-        Err(LinkError::Closed(reason)) if reason.contains(NO_ROOM) => Err(WireError::new(
+        Err(LinkError::Closed(closed)) if closed.reason == Some(CloseReason::NoRoom) => Err(WireError::new(
             ErrorCode::Unavailable,
             "the gateway has no room for a call this large now, and nothing was done: try again in a moment",
         )),

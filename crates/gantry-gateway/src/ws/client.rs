@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gantry_link::{Event, Link, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
-    method, raw,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CloseReason, ErrorCode, RawJson, StreamFrame,
+    WireError, event, method, raw,
 };
 use gantry_tool::{Approval, Approver, Call, Consent, Progress, ProgressSink, Refusal, Surface, Toolset};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub(super) async fn serve(
     request: ConnectRequest,
     identity: Identity,
 ) {
-    let mut result = welcome(&gateway);
+    let mut result = welcome(&gateway, &request);
     result.workspace = identity.is_operator().then(|| gateway.workspace.to_string_lossy().into_owned());
     if request.accept(&mut socket, &result).await.is_err() {
         return;
@@ -51,7 +51,7 @@ pub(super) async fn serve(
         follows,
         listens: sessions::Listens::default(),
     });
-    let options = paid_by(gateway.accounts.of(&identity));
+    let options = LinkOptions { protocol: result.protocol, ..paid_by(gateway.accounts.of(&identity)) };
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     // In a task of its own: what happens rarely is not looked at with every message.
@@ -67,7 +67,7 @@ async fn attend(gateway: Arc<Gateway>, link: Link, identity: Identity, following
     let changes = tell_changes(&gateway, &link, following);
     let expiring = async {
         identity.expired().await;
-        link.close("the token has expired");
+        link.close(CloseReason::TokenExpired);
         std::future::pending::<()>().await
     };
     // The gateway is stopping, and calls have had their time; those that come now are turned away.

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gantry_link::{Event, Link, Request, ServeFuture, Service};
+use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
-    method, raw,
+    CallProgress, CloseReason, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError,
+    event, method, raw,
 };
 use gantry_store::{DatabaseError, TokenCheck};
 use serde_json::json;
@@ -40,7 +40,7 @@ pub(super) async fn serve(
         Ok(admitted) => admitted,
         Err(error) => return request.refuse(&mut socket, error).await,
     };
-    let mut result = welcome(&gateway);
+    let mut result = welcome(&gateway, &request);
     result.wanted = gateway.nodes.wanted(node.id(), &hello.calls);
     let (platform, version) = (request.params.platform.clone(), request.params.version.clone());
     if request.accept(&mut socket, &result).await.is_err() {
@@ -57,16 +57,15 @@ pub(super) async fn serve(
         joined: OnceLock::new(),
     };
     let service = Arc::new(service);
-    let options = paid_by(gateway.accounts.of_node(node.id()));
+    let options = LinkOptions { protocol: result.protocol, ..paid_by(gateway.accounts.of_node(node.id())) };
     let (link, running) = Link::new(socket, service.clone(), options);
     let dismissed = async {
-        let reason = node.dismissed().await;
-        link.close(&reason);
+        link.close(node.dismissed().await);
         std::future::pending::<()>().await
     };
     if bulk {
         if let Err(reason) = gateway.nodes.attach_bulk(&node, &instance, link.clone()) {
-            link.close(&reason);
+            link.close(reason);
         }
         tokio::select! {
             () = running => {}
@@ -77,7 +76,7 @@ pub(super) async fn serve(
     let impatient = async {
         tokio::time::sleep(TOOLS_LIMIT).await;
         if service.joined.get().is_none() {
-            link.close("the node did not tell its tools in time");
+            link.close(CloseReason::ToolsMissing);
         }
         std::future::pending::<()>().await
     };

@@ -110,7 +110,7 @@ impl Through {
         let answer = link.request_within(method::TOOLS_LIST, raw(&params), ANSWER_LIMIT).await;
         let answer = answer.map_err(|err| match err {
             LinkError::Remote(error) => Refusal::from_wire(error),
-            LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason),
+            LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason.to_string()),
         })?;
         let listed: Value = serde_json::from_str(answer.get()).map_err(|err| {
             Refusal::new(RefusalCode::Unavailable, format!("not a valid list of tools: {err}"))
