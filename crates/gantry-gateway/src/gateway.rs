@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use gantry_agent::Sessions;
 use gantry_link::Link;
-use gantry_protocol::{CloseReason, ProcessEnd};
+use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
 use gantry_store::{Database, DatabaseError};
 use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,7 +62,7 @@ pub struct GatewayParts {
 }
 
 /// What the program around a gateway knows of its models and its configuration.
-pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
+pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, GatewayStatus> + Send + Sync>;
 
 /// Shared by everything that serves.
 pub struct Gateway {
@@ -161,11 +161,10 @@ impl Gateway {
 
     /// A background process has ended on a node: on disk when this returns. False when it was known.
     pub async fn process_ended(&self, node: &str, end: &ProcessEnd) -> Result<bool, DatabaseError> {
-        let mut data = serde_json::to_value(end).unwrap_or_default();
+        let data = serde_json::to_value(end).unwrap_or_default();
         let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
         if new {
-            data["nodeId"] = json!(node);
-            self.ends.tell(data);
+            self.ends.tell(ProcessEnded { end: end.clone(), node_id: node.to_owned() });
         }
         Ok(new)
     }

@@ -11,7 +11,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
-use serde_json::json;
+use gantry_protocol::{Health, HealthStatus, HttpError, HttpProblem, NodeList};
+use serde::Serialize;
 
 use crate::auth::{AuthError, Identity};
 use crate::gateway::Gateway;
@@ -78,16 +79,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
 /// `{"error":{"code","message","hint"?}}`, for what is not a tool's own.
 pub(crate) fn problem(status: StatusCode, code: &str, message: &str, hint: Option<&str>) -> Response {
-    let mut error = json!({"code": code, "message": message});
-    if let Some(hint) = hint {
-        error["hint"] = json!(hint);
-    }
-    json_response(status, &json!({ "error": error }))
+    let (code, message, hint) = (code.to_owned(), message.to_owned(), hint.map(str::to_owned));
+    json_response(status, &HttpProblem { error: HttpError { code, message, hint } })
 }
 
-pub(crate) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+pub(crate) fn json_response<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (status, headers, Body::from(value.to_string())).into_response()
+    (status, headers, Body::from(serde_json::to_string(value).unwrap_or_default())).into_response()
 }
 
 /// What is read of a head that is too long depends on how it arrives; what is answered must not.
@@ -211,8 +209,8 @@ fn refused(err: &AuthError) -> Response {
 }
 
 async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
-    let status = if gateway.stopping.is_cancelled() { "stopping" } else { "ok" };
-    json_response(StatusCode::OK, &json!({"status": status, "version": gateway.version}))
+    let status = if gateway.stopping.is_cancelled() { HealthStatus::Stopping } else { HealthStatus::Ok };
+    json_response(StatusCode::OK, &Health { status, version: gateway.version.clone() })
 }
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
@@ -229,7 +227,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 }
 
 async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {
-    json_response(StatusCode::OK, &json!({"nodes": gateway.node_infos()}))
+    json_response(StatusCode::OK, &NodeList { nodes: gateway.node_infos() })
 }
 
 async fn unknown(request: Request) -> Response {

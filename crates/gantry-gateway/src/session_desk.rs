@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_agent::{Event, Said, Sent, SessionError, SessionKey, Sessions};
+use gantry_protocol::{HistoryEntry, RunEnd};
 use gantry_store::JournalEvent;
 use gantry_tool::{Call, Label, Principal, ToolError};
 use gantry_toolsets::{HubFuture, ListedMessage, ListedSession, SessionDesk, SessionSent, SessionsListed};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::agent_desk::sender;
@@ -158,10 +159,9 @@ pub(crate) fn check_caller(call: &Call) -> Result<(), ToolError> {
 
 /// A message or an answer, of what happened in a session.
 fn message(event: &JournalEvent) -> Option<ListedMessage> {
-    let data: Value = serde_json::from_str(&event.data).ok()?;
-    let (role, text) = match event.kind.as_str() {
-        "message_in" => ("user", data["text"].as_str()?),
-        "run_ended" => ("assistant", data["end"]["text"].as_str()?),
+    let (role, text) = match serde_json::from_str(&event.data).ok()? {
+        HistoryEntry::MessageIn { text, .. } => ("user", text),
+        HistoryEntry::RunEnded { end: RunEnd::Final { text } } => ("assistant", text),
         _ => return None,
     };
     Some(ListedMessage { role, text: text.chars().take(SHOWN_CHARS).collect(), at: event.at })

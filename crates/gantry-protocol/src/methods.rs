@@ -66,6 +66,8 @@ pub mod event {
     pub const SESSION_EVENT: &str = "session.event";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
+    /// Gateway → client: events were not delivered because the client was slow.
+    pub const MISSED: &str = "missed";
 }
 
 /// `params` of a client's `tool.call`.
@@ -207,28 +209,4 @@ pub struct ProcessEnd {
     pub ended_at: i64,
     /// The last characters of the output.
     pub tail: String,
-}
-
-/// A node as `nodes.list` and `GET /v1/nodes` show it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeInfo {
-    pub id: String,
-    pub online: bool,
-    #[serde(default)]
-    pub revoked: bool,
-    #[serde(default)]
-    pub tags: Vec<String>,
-    pub client_platform: Option<String>,
-    pub client_version: Option<String>,
-    pub first_seen: Option<i64>,
-    pub last_seen: Option<i64>,
-    #[serde(default)]
-    pub host_capabilities: Vec<String>,
-    /// By tool.
-    #[serde(default)]
-    pub tool_capabilities: std::collections::BTreeMap<String, Vec<String>>,
-    /// Calls it is working on.
-    #[serde(default)]
-    pub in_flight: usize,
 }

@@ -12,7 +12,8 @@ use gantry_protocol::{
 };
 use gantry_store::GatewayLock;
 use gantry_tool::{Outcome, Refusal, RefusalCode};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -112,7 +113,12 @@ impl Client {
     }
 
     /// Asks one thing and hangs up.
-    pub(crate) fn once(address: &Address, output: &Output, method: &str, params: Value) -> Result<Value> {
+    pub(crate) fn once<R: DeserializeOwned>(
+        address: &Address,
+        output: &Output,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R> {
         runtime()?.block_on(async {
             let client = Client::connect(address).await.map_err(Refused)?;
             client.warn_of_other_version(output);
@@ -122,8 +128,12 @@ impl Client {
         })
     }
 
-    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let answer = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
+    pub(crate) async fn request<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R> {
+        let answer = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
         serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
     }

@@ -18,6 +18,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_agent::{Event, MAX_MESSAGE_BYTES, Sent, SessionKey, Sessions, Slash};
+use gantry_protocol::MessageParams;
 use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ use super::call::refusal_response;
 use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response};
 use super::{Named, json_response, problem};
 use crate::auth::Identity;
-use crate::conversations::{MessageParams, Part};
+use crate::conversations::Part;
 use crate::gateway::{Gateway, now_ms};
 use waiting::Waiting;
 
@@ -88,8 +89,7 @@ pub(super) async fn models(
 ) -> Response {
     match gateway.list_agents(&identity) {
         Ok(agents) => {
-            let agents = agents["agents"].as_array().into_iter().flatten();
-            let data: Vec<Value> = agents.map(|agent| as_model(&agent["id"])).collect();
+            let data: Vec<Value> = agents.agents.iter().map(|agent| as_model(&agent.id)).collect();
             json_response(StatusCode::OK, &json!({"object": "list", "data": data}))
         }
         Err(refusal) => refusal_response(&refusal),
@@ -102,18 +102,15 @@ pub(super) async fn model(
     Named(name): Named,
 ) -> Response {
     match gateway.list_agents(&identity) {
-        Ok(agents) => {
-            let mut agents = agents["agents"].as_array().into_iter().flatten();
-            match agents.find(|agent| agent["id"] == name.as_str()) {
-                Some(agent) => json_response(StatusCode::OK, &as_model(&agent["id"])),
-                None => no_such_model(&gateway, &name),
-            }
-        }
+        Ok(agents) => match agents.agents.iter().find(|agent| agent.id == name) {
+            Some(agent) => json_response(StatusCode::OK, &as_model(&agent.id)),
+            None => no_such_model(&gateway, &name),
+        },
         Err(refusal) => refusal_response(&refusal),
     }
 }
 
-fn as_model(agent: &Value) -> Value {
+fn as_model(agent: &str) -> Value {
     json!({"id": agent, "object": "model", "created": 0, "owned_by": "gantry"})
 }
 

@@ -8,8 +8,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use gantry_protocol::ToolList;
 use gantry_tool::{Surface, Toolset, View};
-use serde_json::json;
 
 use super::call::{agent_of, refusal_response};
 use super::{Named, json_response, problem};
@@ -36,7 +36,7 @@ pub(super) async fn tools(
         }
     };
     match view(&gateway, &identity, &headers) {
-        Ok(view) => json_response(StatusCode::OK, &json!({"tools": view.list(toolset)})),
+        Ok(view) => json_response(StatusCode::OK, &ToolList { tools: view.list(toolset), listed: None }),
         Err(refused) => *refused,
     }
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    CallProgress, CloseReason, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError,
-    event, method, raw,
+    CallProgress, CloseReason, Empty, ErrorCode, NodeHello, NodeTools, ProcessEnd, ProcessEndTaken, RawJson,
+    StreamFrame, WireError, event, method, raw,
 };
 use gantry_store::{DatabaseError, TokenCheck};
-use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
 use crate::accounts::paid_by;
@@ -180,7 +179,7 @@ impl NodeLink {
         let nodes = &self.gateway.nodes;
         nodes.attach(&self.node, joining).await.map_err(|err| WireError::new(ErrorCode::BadParams, err))?;
         let _ = self.joined.set(());
-        Ok(raw(&json!({})))
+        Ok(raw(&Empty {}))
     }
 
     /// Answered once it is on disk: the node keeps it until then.
@@ -191,6 +190,6 @@ impl NodeLink {
             DatabaseError::Refused(message) => WireError::new(ErrorCode::BadParams, message),
             err => WireError::new(ErrorCode::Unavailable, err.to_string()),
         })?;
-        Ok(raw(&json!({"new": new})))
+        Ok(raw(&ProcessEndTaken { new }))
     }
 }

@@ -5,29 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_agent::{Sent, SessionKey};
 use gantry_link::{Link, Request};
-use gantry_protocol::{ErrorCode, RawJson, WireError, event, method, raw};
+use gantry_protocol::{
+    AnswerParams, ErrorCode, HistoryParams, ListenResult, MessageParams, RawJson, SendResult, SessionEvent,
+    SessionEventData, SessionParams, SessionsListParams, WireError, event, method, raw,
+};
 use gantry_tool::Refusal;
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Gateway, Identity};
-use crate::conversations::{AnswerParams, MAX_HISTORY, MessageParams, Part, settled};
+use crate::conversations::{MAX_HISTORY, Part, settled};
 
 /// Sessions that one client listens to.
 const MAX_LISTENED: usize = 64;
 
 /// The sessions a client listens to.
 pub(super) type Listens = Arc<Mutex<HashSet<String>>>;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Params {
-    session_key: String,
-    limit: Option<u32>,
-    offset: Option<u32>,
-    from: Option<i64>,
-}
 
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
@@ -37,53 +29,56 @@ pub(super) async fn answer(
     request: &Request,
 ) -> Result<RawJson, WireError> {
     let wire = |refusal: Refusal| refusal.to_wire();
-    let answer: Value = match request.method.as_str() {
+    Ok(match request.method.as_str() {
         method::AGENTS_LIST => {
             request.no_params()?;
-            gateway.list_agents(identity).map_err(wire)?
+            raw(&gateway.list_agents(identity).map_err(wire)?)
         }
         method::SESSIONS_LIST => {
-            let params: Params = request.parse()?;
+            let params: SessionsListParams = request.parse()?;
             let (limit, offset) = (params.limit.unwrap_or(100), params.offset.unwrap_or(0));
-            gateway.list_sessions(identity, limit, offset).await.map_err(wire)?
+            raw(&gateway.list_sessions(identity, limit, offset).await.map_err(wire)?)
         }
         method::SESSIONS_STATUS => {
-            let params: Params = request.parse()?;
-            gateway.session_status(identity, &params.session_key).await.map_err(wire)?
+            let params: SessionParams = request.parse()?;
+            raw(&gateway.session_status(identity, &params.session_key).await.map_err(wire)?)
         }
         method::SESSIONS_HISTORY => {
-            let params: Params = request.parse()?;
+            let params: HistoryParams = request.parse()?;
             let (from, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(MAX_HISTORY));
-            gateway.session_history(identity, &params.session_key, from, limit).await.map_err(wire)?
+            let history = gateway.session_history(identity, &params.session_key, from, limit).await;
+            raw(&history.map_err(wire)?)
         }
         method::SESSIONS_LISTEN => {
-            let params: Params = request.parse()?;
+            let params: SessionParams = request.parse()?;
             let (_, key) = gateway.session(identity, &params.session_key, Part::Reads).map_err(wire)?;
             // It may begin with what is said next.
             let status = gateway.session_status(identity, &key.key).await;
             listen(gateway, listens, link, &key)?;
-            status.unwrap_or_else(|_| json!({"sessionKey": key.key}))
+            raw(&match status {
+                Ok(status) => ListenResult::Known(Box::new(status)),
+                Err(_) => ListenResult::New(SessionParams { session_key: key.key }),
+            })
         }
         method::SESSIONS_SEND => {
             let params: MessageParams = request.parse()?;
             let key = named(params.session_key.as_deref())?.to_owned();
             let (sessions, key) = gateway.session(identity, &key, Part::Speaks).map_err(wire)?;
-            match gateway.say(identity, sessions, &key, params).await.map_err(wire)? {
+            raw(&match gateway.say(identity, sessions, &key, params).await.map_err(wire)? {
                 Sent::Accepted { message } => {
-                    json!({"sessionKey": key.key, "messageId": message, "status": "accepted"})
+                    SendResult::Accepted { session_key: key.key, message_id: message }
                 }
                 Sent::Settled { message, event } => settled(&key, &message, &event),
-                Sent::Command(told) => json!({"sessionKey": key.key, "status": "command", "told": told}),
-            }
+                Sent::Command(told) => SendResult::Command { session_key: key.key, told },
+            })
         }
         method::SESSIONS_ANSWER => {
             let params: AnswerParams = request.parse()?;
             let key = named(params.session_key.as_deref())?.to_owned();
-            gateway.answer_question(identity, &key, params).await.map_err(wire)?
+            raw(&gateway.answer_question(identity, &key, params).await.map_err(wire)?)
         }
         _ => return Err(request.unknown()),
-    };
-    Ok(raw(&answer))
+    })
 }
 
 fn named(key: Option<&str>) -> Result<&str, WireError> {
@@ -105,15 +100,15 @@ fn listen(gateway: &Gateway, listens: &Listens, link: &Link, key: &SessionKey) -
     let (link, key) = (link.clone(), key.key.clone());
     tokio::spawn(async move {
         loop {
-            let told = tokio::select! {
+            let event = tokio::select! {
                 _ = link.closed() => return,
                 received = events.recv() => match received {
-                    Ok(event) => serde_json::to_value(&*event).unwrap_or_default(),
-                    Err(RecvError::Lagged(missed)) => json!({"event": "missed", "events": missed}),
+                    Ok(event) => SessionEvent::from((*event).clone()),
+                    Err(RecvError::Lagged(missed)) => SessionEvent::Missed { events: missed },
                     Err(RecvError::Closed) => return,
                 },
             };
-            let data = json!({"sessionKey": key, "event": told});
+            let data = SessionEventData { session_key: key.clone(), event };
             if link.event(event::SESSION_EVENT, raw(&data)).await.is_err() {
                 return;
             }

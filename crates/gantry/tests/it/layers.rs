@@ -12,7 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gantry-page", &[]),
     ("gantry-files", &[]),
     ("gantry-process", &[]),
-    ("gantry-agent", &["gantry-model", "gantry-store", "gantry-tool"]),
+    ("gantry-agent", &["gantry-model", "gantry-protocol", "gantry-store", "gantry-tool"]),
     ("gantry-mcp", &["gantry-net", "gantry-process", "gantry-store", "gantry-tool"]),
     ("gantry-store", &["gantry-net", "gantry-protocol", "gantry-tool"]),
     ("gantry-transfer", &["gantry-files", "gantry-protocol"]),

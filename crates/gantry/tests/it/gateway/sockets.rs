@@ -18,7 +18,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
     let token = up.client_token(&world, "mine", &[]);
     runtime().block_on(async {
         let operator = Client::operator(&up).await;
-        assert_eq!(operator.hello.protocol, 1);
+        assert_eq!(operator.hello.protocol, gantry_protocol::PROTOCOL_VERSION);
         assert_eq!(operator.hello.workspace.as_deref(), world.workspace().to_str());
         assert!(!operator.hello.server.instance.is_empty() && operator.hello.server.now > 0);
         let client = Client::connect(&up, &token).await.unwrap();
