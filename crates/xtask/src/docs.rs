@@ -26,10 +26,10 @@ fn put(name: &str, text: &str, only_check: bool) -> Result<()> {
     let path = shell::root().join(name);
     if only_check {
         let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
-        ensure!(current.trim_end() == text.trim_end(), "{name} is out of date; run `cargo xtask docs`");
+        ensure!(current == text, "{name} is out of date; run `cargo xtask docs`");
         return Ok(());
     }
-    std::fs::write(&path, text.trim_end().to_owned() + "\n").with_context(|| format!("cannot write {name}"))
+    std::fs::write(&path, text).with_context(|| format!("cannot write {name}"))
 }
 
 fn render() -> Result<String> {
