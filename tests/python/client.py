@@ -17,7 +17,7 @@ def hear(event, data):
 
 async def main(url, tool, given, deadline_ms=None, cancel_after_ms=None):
     params = {
-        "protocol": {"min": 1, "max": 1},
+        "protocol": {"min": 1, "max": 2},
         "role": "client",
         "id": "python",
         "version": "0.1",

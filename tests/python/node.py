@@ -84,7 +84,7 @@ class Node:
             "calls": list(self.calls),
         }
         params = {
-            "protocol": {"min": 1, "max": 1},
+            "protocol": {"min": 1, "max": 2},
             "role": "node",
             "id": self.name,
             "version": "0.1",

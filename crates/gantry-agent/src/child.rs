@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gantry_model::{Effort, Money, Thinking};
+pub use gantry_protocol::ChildName;
 use gantry_tool::{Autonomy, Property, ToolScope};
 use serde::{Deserialize, Serialize};
 
@@ -91,14 +92,6 @@ pub struct Payer {
     /// Of that account and those above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<AccountBudget>,
-}
-
-/// Whose child asks, for those who answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChildName {
-    pub name: String,
-    pub session_key: String,
 }
 
 impl Child {

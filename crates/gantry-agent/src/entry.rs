@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Reply, Thinking};
-use gantry_tool::{Label, UserQuestion};
+pub use gantry_protocol::{GrantScope, Question, UserAsked};
+use gantry_tool::Label;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::child::{Child, ChildName, Payer};
+use crate::child::{Child, Payer};
 use crate::state::State;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -223,42 +224,6 @@ impl CallResult {
     }
 }
 
-/// What somebody is asked before a call runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Question {
-    pub id: String,
-    pub call: String,
-    pub tool: String,
-    pub rule: String,
-    pub reason: String,
-    /// Secrets masked, long values shortened.
-    pub input: Value,
-    /// Tells this call from every other, down to the last byte of its input.
-    pub fingerprint: String,
-    /// The same of the call alone, whatever rule asks about it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub exact: String,
-    /// From then on the answer is no.
-    pub expires: i64,
-    /// The child that asks, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<ChildName>,
-}
-
-/// What the agent wants to know of its user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserAsked {
-    pub id: String,
-    pub call: String,
-    pub questions: Vec<UserQuestion>,
-    /// From then on nobody answered.
-    pub expires: i64,
-    /// The child that asks, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<ChildName>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
@@ -272,20 +237,21 @@ pub enum Answer {
     Expired,
 }
 
+impl From<&Answer> for gantry_protocol::ApprovalDecision {
+    fn from(answer: &Answer) -> Self {
+        match *answer {
+            Answer::Yes => Self::Yes,
+            Answer::No => Self::No,
+            Answer::Always { scope, until } => Self::Always { scope, until },
+            Answer::Expired => Self::Expired,
+        }
+    }
+}
+
 impl Answer {
     pub(crate) fn allows(&self) -> bool {
         matches!(self, Answer::Yes | Answer::Always { .. })
     }
-}
-
-/// How far an "always" goes, within its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantScope {
-    /// The same tool with the same input.
-    Call,
-    /// The same tool with any input, when the same rule asks.
-    Tool,
 }
 
 /// How a run ended.

@@ -1,13 +1,13 @@
 //! What clients of a session hear, as it happens. Not kept: what counts is in the journal.
 
-use serde::Serialize;
+use gantry_protocol::SessionEvent;
 use serde_json::Value;
 
 use crate::entry::{Answer, Question, UserAsked};
 use crate::state::Addressee;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
+/// The driver's event. [`SessionEvent`] is its form on the wire.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     RunBegun {
         run: String,
@@ -59,7 +59,6 @@ pub enum Event {
         /// The call has no tick: it is an error, or a command that ended with another exit code than 0, a signal or its timeout.
         failed: bool,
         /// Of a command that ended.
-        #[serde(skip_serializing_if = "Option::is_none")]
         exit_code: Option<i64>,
         result: String,
     },
@@ -110,6 +109,40 @@ pub enum Event {
     },
     /// The gateway stops; the run goes on when it is back.
     Suspended,
+}
+
+impl From<Event> for SessionEvent {
+    fn from(event: Event) -> SessionEvent {
+        match event {
+            Event::RunBegun { run } => SessionEvent::RunBegun { run },
+            Event::Text { run, delta } => SessionEvent::Text { run, delta },
+            Event::Thinking { run, delta } => SessionEvent::Thinking { run, delta },
+            Event::CallWriting { run, call, tool } => SessionEvent::CallWriting { run, call, tool },
+            Event::CallInput { run, call, delta } => SessionEvent::CallInput { run, call, delta },
+            Event::Restart { run, reason } => SessionEvent::Restart { run, reason },
+            Event::ToolStart { run, call, tool, input } => SessionEvent::ToolStart { run, call, tool, input },
+            Event::ToolProgress { run, call, done, total, message } => {
+                SessionEvent::ToolProgress { run, call, done, total, message }
+            }
+            Event::ToolEnd { run, call, tool, is_error, failed, exit_code, result } => {
+                SessionEvent::ToolEnd { run, call, tool, is_error, failed, exit_code, result }
+            }
+            Event::Approval { run, question } => SessionEvent::Approval { run, question },
+            Event::ApprovalAnswered { run, question, answer, by } => {
+                SessionEvent::ApprovalAnswered { run, question, answer: (&answer).into(), by }
+            }
+            Event::Asked { run, asked } => SessionEvent::Asked { run, asked },
+            Event::AskedAnswered { run, question, answers, by } => {
+                SessionEvent::AskedAnswered { run, question, answers, by }
+            }
+            Event::Compacted { replaced, by_model } => SessionEvent::Compacted { replaced, by_model },
+            Event::Reset { why } => SessionEvent::Reset { why },
+            Event::Final { run, text, messages } => SessionEvent::Final { run, text, messages },
+            Event::Stopped { run, by, messages } => SessionEvent::Stopped { run, by, messages },
+            Event::Error { run, message, messages } => SessionEvent::Error { run, message, messages },
+            Event::Suspended => SessionEvent::Suspended,
+        }
+    }
 }
 
 impl Event {

@@ -5,20 +5,23 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_domain::{MethodContext, Methods};
-use gantry_protocol::{ErrorCode, WireError, event, method, raw};
+use gantry_protocol::{
+    AgentList, AnswerParams, AnswerResult, ErrorCode, History, HistoryParams, ListenResult, MessageParams,
+    SendResult, SessionEvent, SessionEventData, SessionList, SessionParams, SessionStatus,
+    SessionsListParams, WireError, event, method, raw,
+};
 use gantry_tool::Refusal;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::key::SessionKey;
 use crate::sessions::Sent;
-use crate::sessions_api::{AnswerParams, MAX_HISTORY, MessageParams, Part, SessionsApi, settled};
+use crate::sessions_api::{MAX_HISTORY, Part, SessionsApi, settled};
 
 /// Sessions that one client may listen to.
 const MAX_LISTENED: usize = 64;
 
-type Answer = Result<Value, WireError>;
+type Answer<T> = Result<T, WireError>;
 
 /// The state of the methods.
 pub(crate) struct SessionMethods {
@@ -30,15 +33,6 @@ pub(crate) struct SessionMethods {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoParams {}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Params {
-    session_key: String,
-    limit: Option<u32>,
-    offset: Option<u32>,
-    from: Option<i64>,
-}
 
 pub(crate) fn methods(api: Arc<SessionsApi>) -> Methods {
     let state = &Arc::new(SessionMethods { api, listeners: Mutex::default() });
@@ -52,46 +46,63 @@ pub(crate) fn methods(api: Arc<SessionsApi>) -> Methods {
         .on(method::SESSIONS_ANSWER, state, answer)
 }
 
-async fn agents(state: Arc<SessionMethods>, context: MethodContext, _: NoParams) -> Answer {
+async fn agents(state: Arc<SessionMethods>, context: MethodContext, _: NoParams) -> Answer<AgentList> {
     state.api.list_agents(&context.identity).map_err(wire)
 }
 
-async fn list(state: Arc<SessionMethods>, context: MethodContext, params: Params) -> Answer {
+async fn list(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: SessionsListParams,
+) -> Answer<SessionList> {
     let (limit, offset) = (params.limit.unwrap_or(100), params.offset.unwrap_or(0));
     state.api.list_sessions(&context.identity, limit, offset).await.map_err(wire)
 }
 
-async fn status(state: Arc<SessionMethods>, context: MethodContext, params: Params) -> Answer {
+async fn status(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: SessionParams,
+) -> Answer<SessionStatus> {
     state.api.session_status(&context.identity, &params.session_key).await.map_err(wire)
 }
 
-async fn history(state: Arc<SessionMethods>, context: MethodContext, params: Params) -> Answer {
+async fn history(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: HistoryParams,
+) -> Answer<History> {
     let (from, limit) = (params.from.unwrap_or(0), params.limit.unwrap_or(MAX_HISTORY));
     state.api.session_history(&context.identity, &params.session_key, from, limit).await.map_err(wire)
 }
 
 /// Starts sending the session's events to the client, until it disconnects.
-async fn listen(state: Arc<SessionMethods>, context: MethodContext, params: Params) -> Answer {
+async fn listen(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: SessionParams,
+) -> Answer<ListenResult> {
     let (_, key) = state.api.session(&context.identity, &params.session_key, Part::Reads).map_err(wire)?;
     // A session that does not exist yet begins with its first message.
     let status = state.api.session_status(&context.identity, &key.key).await;
     start_listening(&state, &context, &key)?;
-    Ok(status.unwrap_or_else(|_| json!({"sessionKey": key.key})))
-}
-
-async fn send(state: Arc<SessionMethods>, context: MethodContext, params: MessageParams) -> Answer {
-    let key = named(params.session_key.as_deref())?.to_owned();
-    let (sessions, key) = state.api.session(&context.identity, &key, Part::Speaks).map_err(wire)?;
-    Ok(match state.api.say(&context.identity, sessions, &key, params).await.map_err(wire)? {
-        Sent::Accepted { message } => {
-            json!({"sessionKey": key.key, "messageId": message, "status": "accepted"})
-        }
-        Sent::Settled { message, event } => settled(&key, &message, &event),
-        Sent::Command(told) => json!({"sessionKey": key.key, "status": "command", "told": told}),
+    Ok(match status {
+        Ok(status) => ListenResult::Known(Box::new(status)),
+        Err(_) => ListenResult::New(SessionParams { session_key: key.key }),
     })
 }
 
-async fn answer(state: Arc<SessionMethods>, context: MethodContext, params: AnswerParams) -> Answer {
+async fn send(state: Arc<SessionMethods>, context: MethodContext, params: MessageParams) -> Answer<SendResult> {
+    let key = named(params.session_key.as_deref())?.to_owned();
+    let (sessions, key) = state.api.session(&context.identity, &key, Part::Speaks).map_err(wire)?;
+    Ok(match state.api.say(&context.identity, sessions, &key, params).await.map_err(wire)? {
+        Sent::Accepted { message } => SendResult::Accepted { session_key: key.key, message_id: message },
+        Sent::Settled { message, event } => settled(&key, &message, &event),
+        Sent::Command(told) => SendResult::Command { session_key: key.key, told },
+    })
+}
+
+async fn answer(state: Arc<SessionMethods>, context: MethodContext, params: AnswerParams) -> Answer<AnswerResult> {
     let key = named(params.session_key.as_deref())?.to_owned();
     state.api.answer_question(&context.identity, &key, params).await.map_err(wire)
 }
@@ -127,15 +138,15 @@ fn start_listening(
     let (state, link, key) = (state.clone(), context.link.clone(), key.key.clone());
     tokio::spawn(async move {
         loop {
-            let told = tokio::select! {
+            let event = tokio::select! {
                 _ = link.closed() => break,
                 received = events.recv() => match received {
-                    Ok(event) => serde_json::to_value(&*event).unwrap_or_default(),
-                    Err(RecvError::Lagged(missed)) => json!({"event": "missed", "events": missed}),
+                    Ok(event) => SessionEvent::from((*event).clone()),
+                    Err(RecvError::Lagged(missed)) => SessionEvent::Missed { events: missed },
                     Err(RecvError::Closed) => break,
                 },
             };
-            let data = json!({"sessionKey": key, "event": told});
+            let data = SessionEventData { session_key: key.clone(), event };
             if link.event(event::SESSION_EVENT, raw(&data)).await.is_err() {
                 break;
             }

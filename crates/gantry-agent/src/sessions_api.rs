@@ -4,10 +4,13 @@
 use std::path::PathBuf;
 
 use gantry_domain::Identity;
+use gantry_protocol::{
+    AgentInfo, AgentList, AnswerParams, AnswerResult, History, HistoryEvent, MessageParams, SendResult,
+    SessionInfo, SessionList, SessionStatus,
+};
 use gantry_store::JournalEvent;
 use gantry_tool::{Label, Refusal, RefusalCode};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::always::Always;
 use crate::answer_labels::AnswerLabels;
@@ -20,47 +23,6 @@ use crate::sessions::{Said, Sent, SessionError, Sessions};
 /// Events of a session's history that one answer holds.
 pub(crate) const MAX_HISTORY: u32 = 1_000;
 const MAX_HISTORY_BYTES: usize = 2 * 1024 * 1024;
-
-/// What somebody answers to a question.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AnswerParams {
-    #[serde(default)]
-    pub(crate) session_key: Option<String>,
-    /// The question's id; may be left out while only one is open.
-    #[serde(default)]
-    question: Option<String>,
-    /// `yes`, `no` or `always`; or what the agent wants to know.
-    #[serde(default)]
-    answer: Option<String>,
-    /// To several questions at once.
-    #[serde(default)]
-    answers: Option<Vec<String>>,
-    /// For `always`: the same arguments, or any.
-    #[serde(default)]
-    scope: Option<GrantScope>,
-    /// For `always`: how long it counts; as configured when left out.
-    #[serde(default)]
-    hours: Option<u32>,
-}
-
-/// What somebody says.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct MessageParams {
-    #[serde(default)]
-    pub(crate) session_key: Option<String>,
-    pub(crate) message: String,
-    /// The same id twice is one message.
-    #[serde(default)]
-    pub(crate) id: Option<String>,
-    /// Kept, and given back with the answer.
-    #[serde(default)]
-    pub(crate) reply_to: Value,
-    /// Where the conversation works from now on; the operator's choice only.
-    #[serde(default)]
-    pub(crate) workspace: Option<String>,
-}
 
 /// How somebody takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +77,7 @@ impl SessionsApi {
         identity: &Identity,
         limit: u32,
         offset: u32,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<SessionList, Refusal> {
         let sessions = &self.sessions;
         let limit = limit.clamp(1, 1_000);
         let listed = match identity {
@@ -125,37 +87,48 @@ impl SessionsApi {
             Identity::Client(_) | Identity::Operator => sessions.list(limit, offset).await,
         };
         let (rows, total) = listed.map_err(session_refusal)?;
-        let mut theirs = Vec::with_capacity(rows.len());
+        let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let Ok((sessions, key)) = self.session(identity, &row.key, Part::Reads) else { continue };
             // One that cannot be asked is listed all the same.
             let asks = |status: &Status| !status.questions.is_empty() || !status.asks.is_empty();
             let waiting = row.has_work && sessions.status(&key).await.is_ok_and(|status| asks(&status));
-            theirs.push(json!({
-                "sessionKey": row.key, "agent": row.agent, "label": row.label, "created": row.created,
-                "lastActivity": row.last_activity, "events": row.next_seq, "running": row.has_work,
-                "waiting": waiting, "parent": row.parent,
-            }));
+            listed.push(SessionInfo {
+                session_key: row.key,
+                agent: row.agent,
+                label: row.label,
+                created: row.created,
+                last_activity: row.last_activity,
+                events: row.next_seq,
+                running: row.has_work,
+                waiting,
+                parent: row.parent,
+            });
         }
-        Ok(json!({"sessions": theirs, "total": total}))
+        Ok(SessionList { sessions: listed, total })
     }
 
-    pub(crate) fn list_agents(&self, identity: &Identity) -> Result<Value, Refusal> {
+    pub(crate) fn list_agents(&self, identity: &Identity) -> Result<AgentList, Refusal> {
         let sessions = &self.sessions;
         let agents = sessions.agents().iter().filter(|(id, _)| identity.may_act_as(id));
-        let agents = agents.map(|(id, agent)| {
-            json!({
-                "id": id, "model": agent.model, "autonomy": agent.autonomy, "workspace": agent.workspace,
-                "sessionKey": format!("agent:{id}:main"),
-            })
+        let agents = agents.map(|(id, agent)| AgentInfo {
+            id: id.clone(),
+            model: agent.model.clone(),
+            autonomy: agent.autonomy.name().to_owned(),
+            workspace: agent.workspace.to_string_lossy().into_owned(),
+            session_key: format!("agent:{id}:main"),
         });
-        Ok(json!({"agents": agents.collect::<Vec<_>>()}))
+        Ok(AgentList { agents: agents.collect() })
     }
 
-    pub(crate) async fn session_status(&self, identity: &Identity, key: &str) -> Result<Value, Refusal> {
+    pub(crate) async fn session_status(
+        &self,
+        identity: &Identity,
+        key: &str,
+    ) -> Result<SessionStatus, Refusal> {
         let (sessions, key) = self.session(identity, key, Part::Reads)?;
         let status = sessions.status(&key).await.map_err(session_refusal)?;
-        Ok(serde_json::to_value(status).unwrap_or_default())
+        Ok(status.into())
     }
 
     pub(crate) async fn session_history(
@@ -164,7 +137,7 @@ impl SessionsApi {
         key: &str,
         from: i64,
         limit: u32,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<History, Refusal> {
         let (sessions, key) = self.session(identity, key, Part::Reads)?;
         let limit = limit.clamp(1, MAX_HISTORY);
         let events = sessions.history(&key, from, limit).await.map_err(session_refusal)?;
@@ -177,10 +150,9 @@ impl SessionsApi {
                 next = Some(event.seq);
                 break;
             }
-            page.push(told(event));
+            page.push(history_event(event));
         }
-        let events: Vec<Value> = page;
-        Ok(json!({"sessionKey": key.key, "events": events, "next": next}))
+        Ok(History { session_key: key.key, events: page, next })
     }
 
     pub(crate) async fn say(
@@ -221,7 +193,7 @@ impl SessionsApi {
         identity: &Identity,
         key: &str,
         params: AnswerParams,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<AnswerResult, Refusal> {
         let (sessions, key) = self.session(identity, key, Part::Speaks)?;
         let status = sessions.status(&key).await.map_err(session_refusal)?;
         let asks = match &params.question {
@@ -231,7 +203,7 @@ impl SessionsApi {
         if asks {
             let answers = params.answers.or(params.answer.map(|answer| vec![answer])).unwrap_or_default();
             let told = sessions.reply(&key, params.question, answers, &identity.owner()).await;
-            return Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}));
+            return Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? });
         }
         let answer = match params.answer.as_deref() {
             Some("yes") => Answer::Yes,
@@ -239,7 +211,7 @@ impl SessionsApi {
             Some("always") => {
                 let always = Always { scope: params.scope, hours: params.hours };
                 let told = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
-                return Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}));
+                return Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? });
             }
             _ => {
                 let message = "an approval is answered with yes, no or always";
@@ -247,31 +219,40 @@ impl SessionsApi {
             }
         };
         let told = sessions.answer(&key, params.question, answer, &identity.owner()).await;
-        Ok(json!({"sessionKey": key.key, "told": told.map_err(session_refusal)?}))
+        Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? })
     }
 }
 
 /// An event of the journal, for people and programs to read. A checkpoint's copy of the state is left out: it is the journal's
 /// own business.
-fn told(event: &JournalEvent) -> Value {
+fn history_event(event: &JournalEvent) -> HistoryEvent {
     let mut data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     if let Some(object) = data.as_object_mut() {
         object.shift_remove("state");
     }
-    json!({"seq": event.seq, "at": event.at, "kind": event.kind, "data": data})
+    HistoryEvent { seq: event.seq, at: event.at, kind: event.kind.clone(), data }
 }
 
 /// What settled a message, as one object.
-pub(crate) fn settled(key: &SessionKey, message: &str, event: &Event) -> Value {
-    let (status, run, field, text) = match event {
-        Event::Final { run, text, .. } => ("final", Some(run), "reply", text.as_str()),
-        Event::Stopped { run, by, .. } => ("stopped", Some(run), "by", by.as_str()),
-        Event::Error { run, message, .. } => ("error", run.as_ref(), "error", message.as_str()),
-        _ => ("suspended", None, "error", "the gateway is stopping; the run goes on when it is back"),
-    };
-    let mut value = json!({"sessionKey": key.key, "messageId": message, "status": status, "runId": run});
-    value[field] = json!(text);
-    value
+pub(crate) fn settled(key: &SessionKey, message: &str, event: &Event) -> SendResult {
+    let (session_key, message_id) = (key.key.clone(), message.to_owned());
+    match event.clone() {
+        Event::Final { run, text, .. } => {
+            SendResult::Final { session_key, message_id, run_id: Some(run), reply: text }
+        }
+        Event::Stopped { run, by, .. } => {
+            SendResult::Stopped { session_key, message_id, run_id: Some(run), by }
+        }
+        Event::Error { run, message, .. } => {
+            SendResult::Error { session_key, message_id, run_id: run, error: message }
+        }
+        _ => SendResult::Suspended {
+            session_key,
+            message_id,
+            run_id: None,
+            error: "the gateway is stopping; the run goes on when it is back".to_owned(),
+        },
+    }
 }
 
 pub(crate) fn session_refusal(err: SessionError) -> Refusal {

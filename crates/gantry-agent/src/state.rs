@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use gantry_model::{Block, Effort, Message, Reply, Role, StopReason, Thinking, Usage};
+pub use gantry_protocol::Addressee;
 use gantry_tool::{Approval, Label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,15 +102,6 @@ pub struct Run {
     /// The model has said something in it.
     #[serde(default)]
     pub has_spoken: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Addressee {
-    pub id: String,
-    pub from: String,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub reply_to: Value,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,9 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gantry_protocol::{HttpError, HttpProblem};
 use gantry_tool::{Refusal, RefusalCode};
-use serde_json::json;
+use serde::Serialize;
 
 pub use body::{AfterRun, Taken, held, read_body};
 /// Memory that a body takes from its caller's quota, until it is dropped.
@@ -30,16 +31,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
 /// The error object of everything that is not a tool's own error: `{"error":{"code","message","hint"?}}`.
 pub fn problem(status: StatusCode, code: &str, message: &str, hint: Option<&str>) -> Response {
-    let mut error = json!({"code": code, "message": message});
-    if let Some(hint) = hint {
-        error["hint"] = json!(hint);
-    }
-    json_response(status, &json!({ "error": error }))
+    let (code, message, hint) = (code.to_owned(), message.to_owned(), hint.map(str::to_owned));
+    json_response(status, &HttpProblem { error: HttpError { code, message, hint } })
 }
 
-pub fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+pub fn json_response<T: Serialize>(status: StatusCode, value: &T) -> Response {
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (status, headers, Body::from(value.to_string())).into_response()
+    (status, headers, Body::from(serde_json::to_string(value).unwrap_or_default())).into_response()
 }
 
 /// The answer to a refused call or request.

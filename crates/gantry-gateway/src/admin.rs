@@ -1,41 +1,17 @@
 //! What the operator does to the gateway over the wire: nodes and tokens.
 
 use gantry_link::Request;
-use gantry_protocol::{ErrorCode, RawJson, WireError, method, raw};
+use gantry_protocol::{
+    ErrorCode, GatewayStatus, Invitation, NodeId, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
+    ProcessList, ProcessRecord, RawJson, TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName, WireError,
+    method, raw,
+};
 use gantry_store::{ClientToken, DatabaseError, NewClientToken};
 use gantry_tool::{ToolScope, Toolset, nearest};
 use gantry_toolsets::LOCAL_NODE;
-use serde::Deserialize;
-use serde_json::json;
 
 use crate::gateway::{Gateway, now_ms};
 use crate::nodes::local_info;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NodeParams {
-    id: String,
-    #[serde(default)]
-    tags: Vec<String>,
-    #[serde(default)]
-    new_id: Option<String>,
-    #[serde(default)]
-    limit: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct TokenParams {
-    name: String,
-    #[serde(default)]
-    tools: Option<Vec<String>>,
-    #[serde(default)]
-    agents: Vec<String>,
-    #[serde(default)]
-    read_only: bool,
-    #[serde(default)]
-    expires: Option<i64>,
-}
 
 impl Gateway {
     pub(crate) fn node_infos(&self) -> Vec<gantry_protocol::NodeInfo> {
@@ -43,98 +19,118 @@ impl Gateway {
         local.into_iter().chain(self.nodes.infos()).collect()
     }
 
-    /// Answers the operator's requests; `None` when it is none of them.
+    /// Answers the operator's requests; `None` for other methods.
     pub(crate) async fn administer(&self, request: &Request) -> Option<Result<RawJson, WireError>> {
         Some(match request.method.as_str() {
-            method::NODES_LIST => request.no_params().map(|()| raw(&json!({"nodes": self.node_infos()}))),
-            method::GATEWAY_STATUS => match (request.no_params(), &self.status) {
-                (Ok(()), Some(report)) => Ok(raw(&report().await)),
-                (Ok(()), None) => Ok(raw(&json!({}))),
-                (Err(err), _) => Err(err),
-            },
-            method::TOKENS_LIST => match request.no_params() {
-                Ok(()) => match self.database.list_client_tokens().await {
-                    Ok(tokens) => Ok(raw(&json!({"tokens": tokens}))),
-                    Err(err) => Err(database_error(err)),
-                },
-                Err(err) => Err(err),
-            },
-            method::NODES_ADD
-            | method::NODES_RENEW
-            | method::NODES_TAG
-            | method::NODES_RENAME
-            | method::NODES_REVOKE
-            | method::NODES_FORGET
-            | method::NODES_PROCESSES => match request.parse::<NodeParams>() {
-                Ok(params) => self.node_request(&request.method, params).await,
-                Err(err) => Err(err),
-            },
-            method::TOKENS_ADD | method::TOKENS_REVOKE => match request.parse::<TokenParams>() {
-                Ok(params) => self.token_request(&request.method, params).await,
-                Err(err) => Err(err),
-            },
+            method::GATEWAY_STATUS => self.report_status(request).await.map(|status| raw(&status)),
+            name if name.starts_with("nodes.") => self.administer_nodes(request).await,
+            name if name.starts_with("tokens.") => self.administer_tokens(request).await,
             _ => return None,
         })
     }
 
-    async fn node_request(&self, name: &str, params: NodeParams) -> Result<RawJson, WireError> {
-        let id = &params.id;
-        refuse_own_machine(name, id)?;
-        let done = match name {
+    async fn report_status(&self, request: &Request) -> Result<GatewayStatus, WireError> {
+        request.no_params()?;
+        match &self.status {
+            Some(report) => Ok(report().await),
+            None => Ok(GatewayStatus::default()),
+        }
+    }
+
+    async fn administer_nodes(&self, request: &Request) -> Result<RawJson, WireError> {
+        Ok(match request.method.as_str() {
+            method::NODES_LIST => {
+                request.no_params()?;
+                raw(&NodeList { nodes: self.node_infos() })
+            }
             method::NODES_ADD => {
-                let token = self.nodes.add(id, &params.tags).await.map_err(database_error)?;
-                return Ok(self.invitation(id, &token));
+                let NodeTags { id, tags } = request.parse()?;
+                let token = self.nodes.add(&id, &tags).await.map_err(database_error)?;
+                raw(&self.invitation(id, token))
             }
             method::NODES_RENEW => {
-                let token = self.nodes.renew(id).await.map_err(database_error)?;
-                return Ok(self.invitation(id, &token));
-            }
-            method::NODES_PROCESSES => {
-                let ends = self
-                    .database
-                    .list_process_ends(Some(id), params.limit.unwrap_or(50).clamp(1, 1000))
-                    .await;
-                return ends.map(|ends| raw(&json!({"processes": ends}))).map_err(database_error);
+                let NodeId { id } = joined_node(request)?;
+                let token = self.nodes.renew(&id).await.map_err(database_error)?;
+                raw(&self.invitation(id, token))
             }
             method::NODES_TAG => {
-                let tags = self.nodes.tag(id, &params.tags).await.map_err(database_error)?;
-                return Ok(raw(&json!({"id": id, "tags": tags})));
+                let NodeTags { id, tags } = request.parse()?;
+                refuse_own_machine(&request.method, &id)?;
+                let tags = self.nodes.tag(&id, &tags).await.map_err(database_error)?;
+                raw(&NodeTags { id, tags })
             }
             method::NODES_RENAME => {
-                let new_id = params.new_id.as_deref();
-                let new_id =
-                    new_id.ok_or_else(|| WireError::new(ErrorCode::BadParams, "\"newId\" is missing"))?;
-                self.nodes.rename(id, new_id).await.map_err(database_error)?;
-                let rules = self.gate.policy().rules_about_node(id);
-                return Ok(raw(&json!({"id": id, "rules": rules})));
+                let NodeRename { id, new_id } = request.parse()?;
+                refuse_own_machine(&request.method, &id)?;
+                self.nodes.rename(&id, &new_id).await.map_err(database_error)?;
+                let rules = self.gate.policy().rules_about_node(&id);
+                let rules = rules.into_iter().map(str::to_owned).collect();
+                raw(&NodeRenamed { id, rules })
             }
-            method::NODES_REVOKE => self.nodes.revoke(id).await,
-            _ => self.nodes.forget(id).await,
-        };
-        done.map(|()| raw(&json!({"id": id}))).map_err(database_error)
+            method::NODES_REVOKE => {
+                let node = joined_node(request)?;
+                self.nodes.revoke(&node.id).await.map_err(database_error)?;
+                raw(&node)
+            }
+            method::NODES_FORGET => {
+                let node = joined_node(request)?;
+                self.nodes.forget(&node.id).await.map_err(database_error)?;
+                raw(&node)
+            }
+            method::NODES_PROCESSES => raw(&self.process_ends(&request.parse()?).await?),
+            _ => return Err(request.unknown()),
+        })
     }
 
-    /// With the address to join at, where the gateway was told that one: whoever asks may have come another way.
-    fn invitation(&self, id: &str, token: &str) -> RawJson {
-        let mut invitation = json!({"id": id, "token": token});
-        if let Some(url) = &self.public_url {
-            invitation["publicUrl"] = json!(url);
-        }
-        raw(&invitation)
+    async fn process_ends(&self, params: &NodeProcesses) -> Result<ProcessList, WireError> {
+        let limit = params.limit.unwrap_or(50).clamp(1, 1000);
+        let ends = self.database.list_process_ends(Some(&params.id), limit).await.map_err(database_error)?;
+        let processes = ends.into_iter().filter_map(|end| {
+            Some(ProcessRecord {
+                event: serde_json::from_value(end.event).ok()?,
+                node: end.node,
+                event_id: end.event_id,
+                recorded: end.recorded,
+            })
+        });
+        Ok(ProcessList { processes: processes.collect() })
     }
 
-    async fn token_request(&self, name: &str, params: TokenParams) -> Result<RawJson, WireError> {
-        if name == method::TOKENS_REVOKE {
-            let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
-            if is_revoked(&tokens, &params.name) {
-                let message = format!("the client token {:?} is already revoked", params.name);
-                return Err(WireError::new(ErrorCode::Conflict, message));
+    /// With the configured public address, since the operator may have come another way.
+    fn invitation(&self, id: String, token: String) -> Invitation {
+        Invitation { id, token, public_url: self.public_url.clone() }
+    }
+
+    async fn administer_tokens(&self, request: &Request) -> Result<RawJson, WireError> {
+        Ok(match request.method.as_str() {
+            method::TOKENS_LIST => {
+                request.no_params()?;
+                let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
+                raw(&TokenList { tokens: tokens.into_iter().map(token_info).collect() })
             }
-            self.database.revoke_client_token(&params.name, now_ms()).await.map_err(database_error)?;
-            self.auth.revoked(&params.name);
-            self.close_links_of(&params.name);
-            return Ok(raw(&json!({"name": params.name})));
+            method::TOKENS_ADD => raw(&self.add_token(request.parse()?).await?),
+            method::TOKENS_REVOKE => {
+                let token: TokenName = request.parse()?;
+                self.revoke_token(&token.name).await?;
+                raw(&token)
+            }
+            _ => return Err(request.unknown()),
+        })
+    }
+
+    async fn revoke_token(&self, name: &str) -> Result<(), WireError> {
+        let tokens = self.database.list_client_tokens().await.map_err(database_error)?;
+        if is_revoked(&tokens, name) {
+            let message = format!("the client token {name:?} is already revoked");
+            return Err(WireError::new(ErrorCode::Conflict, message));
         }
+        self.database.revoke_client_token(name, now_ms()).await.map_err(database_error)?;
+        self.auth.revoked(name);
+        self.close_links_of(name);
+        Ok(())
+    }
+
+    async fn add_token(&self, params: TokenAdd) -> Result<TokenAdded, WireError> {
         ToolScope::new(params.tools.as_deref(), &[])
             .map_err(|err| WireError::new(ErrorCode::BadParams, err.to_string()))?;
         let warnings = self.means_nothing(params.tools.as_deref().unwrap_or_default(), &params.agents);
@@ -146,11 +142,7 @@ impl Gateway {
             expires: params.expires,
         };
         let token = self.database.add_client_token(&new, now_ms()).await.map_err(database_error)?;
-        let mut made = json!({"name": params.name, "token": token.expose()});
-        if !warnings.is_empty() {
-            made["warnings"] = json!(warnings);
-        }
-        Ok(raw(&made))
+        Ok(TokenAdded { name: params.name, token: token.expose().to_owned(), warnings })
     }
 
     /// Names of a token's scope that nothing has now, with the nearest. Tools may come later, so they are not refused.
@@ -198,6 +190,26 @@ fn refuse_own_machine(name: &str, id: &str) -> Result<(), WireError> {
         _ => return Ok(()),
     };
     Err(WireError::new(ErrorCode::Conflict, format!("\"{id}\" is the gateway's own machine: {cannot}")))
+}
+
+/// The node that a request names, unless that is the gateway's own machine.
+fn joined_node(request: &Request) -> Result<NodeId, WireError> {
+    let node: NodeId = request.parse()?;
+    refuse_own_machine(&request.method, &node.id)?;
+    Ok(node)
+}
+
+fn token_info(token: ClientToken) -> TokenInfo {
+    TokenInfo {
+        name: token.name,
+        tools: token.tools,
+        agents: token.agents,
+        read_only: token.read_only,
+        created: token.created,
+        expires: token.expires,
+        last_used: token.last_used,
+        revoked: token.revoked,
+    }
 }
 
 /// Whether there was a token of that name, and none of that name is good any more.

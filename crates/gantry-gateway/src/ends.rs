@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use gantry_protocol::ProcessEnded;
 use tokio::sync::broadcast;
 
 /// Ends that a slow client may miss before it is told so.
@@ -19,7 +19,7 @@ const MAX_UNHEARD_BYTES: usize = 1 << 20;
 pub(crate) const HEARD_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Ends {
-    sender: broadcast::Sender<Value>,
+    sender: broadcast::Sender<ProcessEnded>,
     unheard: Mutex<VecDeque<Unheard>>,
     /// Listeners that have stayed.
     staying: AtomicUsize,
@@ -35,7 +35,7 @@ impl Drop for Staying<'_> {
 
 struct Unheard {
     bytes: usize,
-    data: Value,
+    data: ProcessEnded,
 }
 
 impl Default for Ends {
@@ -45,14 +45,14 @@ impl Default for Ends {
 }
 
 impl Ends {
-    pub(crate) fn tell(&self, data: Value) {
+    pub(crate) fn tell(&self, data: ProcessEnded) {
         let mut unheard = self.unheard();
         // Nobody may be listening, or only somebody who is about to go.
         let _ = self.sender.send(data.clone());
         if self.staying.load(Ordering::Acquire) > 0 {
             return;
         }
-        let bytes = data.to_string().len();
+        let bytes = serde_json::to_string(&data).map_or(0, |text| text.len());
         unheard.push_back(Unheard { bytes, data });
         while unheard.len() > MAX_UNHEARD
             || unheard.iter().map(|end| end.bytes).sum::<usize>() > MAX_UNHEARD_BYTES
@@ -62,7 +62,7 @@ impl Ends {
     }
 
     /// What nobody has heard so far, oldest first, and all that is told from now on.
-    pub(crate) fn listen(&self) -> (Vec<Value>, broadcast::Receiver<Value>) {
+    pub(crate) fn listen(&self) -> (Vec<ProcessEnded>, broadcast::Receiver<ProcessEnded>) {
         let unheard = self.unheard();
         (unheard.iter().map(|end| end.data.clone()).collect(), self.sender.subscribe())
     }
@@ -81,14 +81,34 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use gantry_protocol::ProcessEnd;
 
     use super::*;
+
+    fn end_with(id: &str, tail: String) -> ProcessEnded {
+        let end = ProcessEnd {
+            event_id: id.to_owned(),
+            session_id: String::new(),
+            command: String::new(),
+            principal: String::new(),
+            agent: String::new(),
+            exit_code: Some(0),
+            signal: None,
+            timed_out: false,
+            started_at: 0,
+            ended_at: 0,
+            tail,
+        };
+        ProcessEnded { end, node_id: "box".into() }
+    }
+
+    fn end(id: &str) -> ProcessEnded {
+        end_with(id, String::new())
+    }
 
     #[test]
     fn what_nobody_heard_is_told_until_somebody_has() {
         let ends = Ends::default();
-        let end = |id: &str| json!({"eventId": id});
         ends.tell(end("a"));
         let (first, mut live) = ends.listen();
         assert_eq!(first, [end("a")]);
@@ -107,13 +127,13 @@ mod tests {
     fn no_more_than_so_many_wait() {
         let ends = Ends::default();
         for number in 0..100 {
-            ends.tell(json!({"eventId": number.to_string()}));
+            ends.tell(end(&number.to_string()));
         }
         let (waiting, _) = ends.listen();
-        assert_eq!((waiting.len(), &waiting[63]["eventId"]), (64, &json!("99")));
-        ends.tell(json!({"eventId": "huge", "tail": "x".repeat(MAX_UNHEARD_BYTES - 1000)}));
+        assert_eq!((waiting.len(), waiting[63].end.event_id.as_str()), (64, "99"));
+        ends.tell(end_with("huge", "x".repeat(MAX_UNHEARD_BYTES - 1000)));
         let (waiting, _) = ends.listen();
-        assert_eq!(waiting.last().unwrap()["eventId"], "huge");
+        assert_eq!(waiting.last().unwrap().end.event_id, "huge");
         assert!(waiting.len() < 64, "{}", waiting.len());
     }
 }

@@ -12,10 +12,10 @@ use gantry_domain::{
     ToolsHandle,
 };
 use gantry_link::Link;
-use gantry_protocol::ProcessEnd;
+use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
 use gantry_store::{Database, DatabaseError};
 use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore, Surface};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -63,7 +63,7 @@ pub struct GatewayParts {
 }
 
 /// What the program around a gateway knows of its models and its configuration.
-pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
+pub type StatusReport = Arc<dyn Fn() -> BoxFuture<'static, GatewayStatus> + Send + Sync>;
 
 /// Shared by everything that serves.
 pub struct Gateway {
@@ -192,11 +192,10 @@ impl Gateway {
 
     /// A background process has ended on a node: on disk when this returns. False when it was known.
     pub async fn process_ended(&self, node: &str, end: &ProcessEnd) -> Result<bool, DatabaseError> {
-        let mut data = serde_json::to_value(end).unwrap_or_default();
+        let data = serde_json::to_value(end).unwrap_or_default();
         let new = self.database.record_process_end(node, &end.event_id, &data, now_ms()).await?;
         if new {
-            data["nodeId"] = json!(node);
-            self.ends.tell(data);
+            self.ends.tell(ProcessEnded { end: end.clone(), node_id: node.to_owned() });
         }
         Ok(new)
     }
@@ -228,8 +227,8 @@ impl Gateway {
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
-        links.iter().for_each(|link| link.close(STOPPING));
-        self.nodes.close_all(STOPPING);
+        links.iter().for_each(|link| link.close(CloseReason::Stopping));
+        self.nodes.close_all(&CloseReason::Stopping);
         for domain in self.domains.iter().rev() {
             domain.stop().await;
         }
@@ -258,7 +257,7 @@ impl Gateway {
     pub(crate) fn close_links_of(&self, token: &str) {
         let links = self.links();
         let theirs = links.values().filter(|client| client.token.as_deref() == Some(token));
-        theirs.for_each(|client| client.link.close("the token was revoked"));
+        theirs.for_each(|client| client.link.close(CloseReason::TokenRevoked));
         // Nobody may be listening.
         let _ = self.revoked.send(token.to_owned());
     }

@@ -12,7 +12,7 @@ use axum::{Extension, Router};
 use gantry_domain::Identity;
 use gantry_domain::http::held;
 pub(crate) use gantry_domain::http::{Named, json_response, problem};
-use serde_json::json;
+use gantry_protocol::{Health, HealthStatus, NodeList};
 
 use crate::auth::AuthError;
 use crate::gateway::Gateway;
@@ -182,8 +182,8 @@ fn refused(err: &AuthError) -> Response {
 }
 
 async fn health(State(gateway): State<Arc<Gateway>>) -> Response {
-    let status = if gateway.stopping.is_cancelled() { "stopping" } else { "ok" };
-    json_response(StatusCode::OK, &json!({"status": status, "version": gateway.version}))
+    let status = if gateway.stopping.is_cancelled() { HealthStatus::Stopping } else { HealthStatus::Ok };
+    json_response(StatusCode::OK, &Health { status, version: gateway.version.clone() })
 }
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
@@ -200,7 +200,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 }
 
 async fn nodes(State(gateway): State<Arc<Gateway>>) -> Response {
-    json_response(StatusCode::OK, &json!({"nodes": gateway.node_infos()}))
+    json_response(StatusCode::OK, &NodeList { nodes: gateway.node_infos() })
 }
 
 async fn unknown(request: Request) -> Response {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use gantry_agent::NodeLine;
 use gantry_link::{Link, LinkError};
 use gantry_protocol::{
-    CallProgress, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event, is_valid_platform,
-    is_valid_version, method, raw,
+    CallProgress, CloseReason, LogsParams, LogsResult, NodeHello, NodeInfo, NodeTools, ToolAck, event,
+    is_valid_platform, is_valid_version, method, raw,
 };
 use gantry_store::{Database, DatabaseError, NodeRow, SeenNode};
 use gantry_tool::{Capability, NodeState, Progress, ProgressSink, Registry, ToolError};
@@ -69,7 +69,7 @@ pub(crate) struct Node {
     live: watch::Sender<Option<Live>>,
     replaced: Replaced,
     /// Why none of its connections may stay. Once said it stands: a node that is let in again is another entry.
-    dismissed: watch::Sender<Option<String>>,
+    dismissed: watch::Sender<Option<CloseReason>>,
     /// The second socket, for streams.
     pub(crate) bulk: watch::Sender<Option<Link>>,
     slots: Semaphore,
@@ -211,11 +211,11 @@ impl Nodes {
         let (database, end) = (self.database.clone(), node.end(&live));
         tokio::spawn(async move { remove_leftovers(&database, &end).await });
         if let Some(old) = node.take_place(live) {
-            old.link.close("replaced by a newer connection of the same node");
+            old.link.close(CloseReason::Replaced);
         }
         // The second connection belongs to the first: a new one is asked for when it is needed.
         if let Some(bulk) = node.bulk.send_replace(None) {
-            bulk.close("the node has connected anew");
+            bulk.close(CloseReason::MainClosed);
         }
         Ok(())
     }
@@ -246,12 +246,12 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn attach_bulk(&self, node: &Node, instance: &str, link: Link) -> Result<(), String> {
+    pub(crate) fn attach_bulk(&self, node: &Node, instance: &str, link: Link) -> Result<(), CloseReason> {
         if node.live().is_none_or(|live| live.instance != instance) {
-            return Err("this start of the node is not connected".into());
+            return Err(CloseReason::MainClosed);
         }
         if let Some(old) = node.bulk.send_replace(Some(link)) {
-            old.close("replaced by a newer bulk connection of the same node");
+            old.close(CloseReason::Replaced);
         }
         Ok(())
     }
@@ -334,10 +334,10 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn close_all(&self, reason: &str) {
+    pub(crate) fn close_all(&self, reason: &CloseReason) {
         for node in self.known().values() {
             for link in node.live().map(|live| live.link).into_iter().chain(node.bulk.borrow().clone()) {
-                link.close(reason);
+                link.close(reason.clone());
             }
         }
     }
@@ -368,7 +368,7 @@ impl Nodes {
     /// A new token; whoever used the old one has to come again.
     pub(crate) async fn renew(self: &Arc<Self>, id: &str) -> Result<String, DatabaseError> {
         let token = self.database.renew_node_token(id).await?;
-        self.dismiss(id, "the node's token was renewed", id).await;
+        self.dismiss(id, CloseReason::NodeTokenRenewed, id).await;
         self.reload(id).await?;
         Ok(token.expose().to_owned())
     }
@@ -392,7 +392,7 @@ impl Nodes {
         if let Some(told) = self.on_rename.get() {
             told(id, new_id);
         }
-        self.dismiss(id, &format!("the node was renamed to {new_id}; start it with that id"), new_id).await;
+        self.dismiss(id, CloseReason::NodeRenamed { new_id: new_id.to_owned() }, new_id).await;
         let last_seen = self.find(id).and_then(|node| node.facts().last_seen);
         if let Some(renamed) = self.find(new_id) {
             renamed.facts().last_seen = last_seen;
@@ -411,13 +411,13 @@ impl Nodes {
         if let Some(node) = self.find(id) {
             node.facts().revoked = true;
         }
-        self.dismiss(id, "the node's token was revoked", id).await;
+        self.dismiss(id, CloseReason::NodeTokenRevoked, id).await;
         Ok(())
     }
 
     pub(crate) async fn forget(&self, id: &str) -> Result<(), DatabaseError> {
         self.database.forget_node(id).await?;
-        self.dismiss(id, "the node was forgotten", id).await;
+        self.dismiss(id, CloseReason::NodeForgotten, id).await;
         self.forget_in_memory(id);
         Ok(())
     }
@@ -435,12 +435,12 @@ impl Nodes {
     }
 
     /// Closes every connection of a node, for good. `known_as` is its name in the database by now.
-    async fn dismiss(&self, id: &str, reason: &str, known_as: &str) {
+    async fn dismiss(&self, id: &str, reason: CloseReason, known_as: &str) {
         let Some(node) = self.find(id) else { return };
-        node.dismissed.send_replace(Some(reason.to_owned()));
+        node.dismissed.send_replace(Some(reason.clone()));
         let live = node.live.send_replace(None);
         if let Some(bulk) = node.bulk.send_replace(None) {
-            bulk.close(reason);
+            bulk.close(reason.clone());
         }
         let tags = node.facts().tags.clone();
         self.registry.set_node_state(id, NodeState { online: false, tags });
@@ -492,11 +492,11 @@ impl Node {
     }
 
     /// Returns when no connection of this node may stay, with the reason.
-    pub(crate) async fn dismissed(&self) -> String {
+    pub(crate) async fn dismissed(&self) -> CloseReason {
         let mut dismissed = self.dismissed.subscribe();
         match dismissed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_) => "the node is gone".to_owned(),
+            Ok(reason) => reason.clone().unwrap_or(CloseReason::NodeForgotten),
+            Err(_) => CloseReason::NodeForgotten,
         }
     }
 

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use gantry_link::{ConnectRequest, Socket, accepted, receive_connect};
 use gantry_protocol::{
-    ConnectResult, ErrorCode, PROTOCOL_VERSION, Role, ServerInfo, WireError, is_valid_platform,
-    is_valid_version,
+    ConnectResult, ErrorCode, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, Role, ServerInfo, WireError,
+    is_valid_platform, is_valid_version,
 };
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -91,9 +91,11 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
 async fn serve(gateway: Arc<Gateway>, mut socket: ServerSocket, from: IpAddr) {
     let Ok(request) = receive_connect(&mut socket, CONNECT_LIMIT).await else { return };
     let range = request.params.protocol;
-    if !range.includes(PROTOCOL_VERSION) {
-        let message =
-            format!("this gateway speaks version {PROTOCOL_VERSION}, not {} to {}", range.min, range.max);
+    if range.common().is_none() {
+        let message = format!(
+            "this gateway speaks the versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}, not {} to {}",
+            range.min, range.max
+        );
         return request.refuse(&mut socket, WireError::new(ErrorCode::UnsupportedProtocol, message)).await;
     }
     if !is_valid_platform(&request.params.platform) || !is_valid_version(&request.params.version) {
@@ -123,11 +125,12 @@ fn unauthorized(err: &AuthError) -> WireError {
     WireError::new(code, err.to_string())
 }
 
-fn welcome(gateway: &Gateway) -> ConnectResult {
+fn welcome(gateway: &Gateway, request: &ConnectRequest) -> ConnectResult {
     let server = ServerInfo {
         version: gateway.version.clone(),
         instance: gateway.nodes.instance.clone(),
         now: now_ms(),
     };
-    ConnectResult { protocol: PROTOCOL_VERSION, server, wanted: Vec::new(), workspace: None }
+    let protocol = request.params.protocol.common().unwrap_or(PROTOCOL_VERSION);
+    ConnectResult { protocol, server, wanted: Vec::new(), workspace: None }
 }

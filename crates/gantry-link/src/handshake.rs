@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use gantry_protocol::{
-    ConnectParams, ConnectResult, ErrorCode, Frame, MAX_FRAME_BYTES, WireError, method, raw,
+    CloseReason, ConnectParams, ConnectResult, ErrorCode, Frame, MAX_FRAME_BYTES, PROTOCOL_VERSION,
+    WireError, method, raw,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_websockets::{CloseCode, Message};
@@ -162,7 +163,8 @@ async fn reject<S>(socket: &mut Socket<S>, id: Option<u64>, error: WireError)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let reason = close_reason(&error.message);
+    // No version is agreed on. The response has the message; peers of version 1 read nothing else.
+    let reason = CloseReason::Refused { error: error.code }.to_text(PROTOCOL_VERSION);
     let frame = match id {
         Some(id) => Frame::Response { id, outcome: Err(error) },
         None => Frame::Event { event: "error".into(), seq: 1, data: raw(&error) },
@@ -173,11 +175,6 @@ where
         let _ = socket.close().await;
     };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, send_and_close).await;
-}
-
-/// Shortens a reason: a close frame has room for 123 bytes.
-pub(crate) fn close_reason(reason: &str) -> String {
-    reason[..reason.floor_char_boundary(120)].to_owned()
 }
 
 fn lost(err: tokio_websockets::Error) -> HandshakeError {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use gantry_protocol::CloseReason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_websockets::{CloseCode, Message};
@@ -24,9 +25,6 @@ const MIN_BYTES_PER_SECOND: usize = 256 << 10;
 
 /// The length of a control frame's header with its mask.
 const CONTROL_HEADER: usize = 6;
-
-/// Why a peer is closed whose large message was not read.
-pub const NO_ROOM: &str = "there is no room for a large message now; try again later";
 
 /// Close code 1013: try again later.
 const TRY_AGAIN_LATER: u16 = 1013;
@@ -108,8 +106,7 @@ impl<S> Metered<S> {
     /// Ready when memory is reserved for a message of `unfinished` received and `to_come` expected bytes.
     fn poll_reserve(&mut self, cx: &mut Context<'_>, unfinished: usize, to_come: usize) -> Poll<()> {
         if self.is_too_slow(unfinished) {
-            let reason = "a large message came too slowly: 256 KB a second are expected after 30 s";
-            return self.refuse(CloseCode::POLICY_VIOLATION, reason);
+            return self.refuse(CloseCode::POLICY_VIOLATION, CloseReason::TooSlow);
         }
         let Some(account) = &self.account else { return Poll::Ready(()) };
         // A buffer that stays allocated after its message counts once: nothing is parsed from it.
@@ -118,7 +115,7 @@ impl<S> Metered<S> {
         let held = self.intake.held.load(Ordering::Relaxed);
         let Some(more) = wanted.checked_sub(held).filter(|more| *more > 0) else { return Poll::Ready(()) };
         if !account.could_hold(wanted) {
-            return self.refuse(CloseCode::MESSAGE_TOO_BIG, "the fragments of a message are too large");
+            return self.refuse(CloseCode::MESSAGE_TOO_BIG, CloseReason::TooLarge);
         }
         if self.waiting.is_none() {
             if let Some(reserved) = account.try_reserve(more) {
@@ -143,7 +140,7 @@ impl<S> Metered<S> {
             }
             None => {
                 let code = CloseCode::try_from(TRY_AGAIN_LATER).unwrap_or(CloseCode::NORMAL_CLOSURE);
-                self.refuse(code, NO_ROOM)
+                self.refuse(code, CloseReason::NoRoom)
             }
         }
     }
@@ -160,7 +157,7 @@ impl<S> Metered<S> {
     }
 
     /// Stops reading and lets the link close the connection.
-    fn refuse(&mut self, code: CloseCode, reason: &str) -> Poll<()> {
+    fn refuse(&mut self, code: CloseCode, reason: CloseReason) -> Poll<()> {
         self.refused = true;
         if let Some(link) = &self.link {
             link.close_with(code, reason);

@@ -10,8 +10,8 @@ mod serve;
 mod socket;
 
 pub use handshake::{ConnectRequest, HandshakeError, connect, receive_connect};
-pub use intake::{Metered, NO_ROOM};
-pub use link::{Link, LinkError, LinkOptions};
+pub use intake::Metered;
+pub use link::{Closed, Link, LinkError, LinkOptions};
 pub use offload::offload_if_large;
 pub use pool::{Account, FREE_BYTES, MEMORY_FACTOR, POOL_BYTES, Pool, RESERVE_TIMEOUT, Reservation};
 pub use serve::{Event, Request, ServeFuture, Service};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_protocol::{
-    ErrorCode, JsonText, MAX_FRAME_BYTES, RawJson, StreamFrame, WireError, cancel_text, event_text,
-    request_text,
+    CloseReason, ErrorCode, JsonText, MAX_FRAME_BYTES, PROTOCOL_VERSION, RawJson, StreamFrame, WireError,
+    cancel_text, event_text, request_text,
 };
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,8 +21,11 @@ use crate::pool::Account;
 use crate::serve::Service;
 use crate::socket::Socket;
 
+mod closed;
 mod outgoing;
 mod run;
+
+pub use closed::Closed;
 
 use outgoing::{Outgoing, Unsent};
 use run::run;
@@ -43,6 +46,8 @@ pub struct LinkOptions {
     pub queue_bytes: u32,
     /// The memory quota for large messages in both directions. `None` for a dialler that trusts its peer.
     pub account: Option<Account>,
+    /// The version that `connect` agreed on.
+    pub protocol: u32,
 }
 
 impl Default for LinkOptions {
@@ -53,6 +58,7 @@ impl Default for LinkOptions {
             queue: 256,
             queue_bytes: 64 << 20,
             account: None,
+            protocol: PROTOCOL_VERSION,
         }
     }
 }
@@ -77,7 +83,7 @@ struct Inner {
     /// The link is closed, or a close was requested.
     closing: AtomicBool,
     closed: CancellationToken,
-    reason: OnceLock<(CloseCode, String)>,
+    reason: OnceLock<(CloseCode, Closed)>,
     started: Instant,
     /// When the peer last sent something, in milliseconds after `started`.
     last_activity: AtomicU64,
@@ -89,7 +95,7 @@ type Pending = BTreeMap<u64, oneshot::Sender<Result<RawJson, WireError>>>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkError {
     #[error("the connection was lost: {0}")]
-    Closed(String),
+    Closed(Closed),
     #[error("{0}")]
     Remote(WireError),
 }
@@ -224,12 +230,12 @@ impl Link {
     }
 
     /// Closes the link and sends the reason to the peer.
-    pub fn close(&self, reason: &str) {
+    pub fn close(&self, reason: CloseReason) {
         self.close_with(CloseCode::NORMAL_CLOSURE, reason);
     }
 
-    pub(crate) fn close_with(&self, code: CloseCode, reason: &str) {
-        let _ = self.inner.reason.set((code, reason.to_owned()));
+    pub(crate) fn close_with(&self, code: CloseCode, reason: CloseReason) {
+        let _ = self.inner.reason.set((code, Closed::here(reason)));
         self.inner.closing.store(true, Ordering::Release);
         self.inner.outgoing.wake();
     }
@@ -254,7 +260,7 @@ impl Link {
     }
 
     /// Returns when the link is closed, with the reason.
-    pub async fn closed(&self) -> String {
+    pub async fn closed(&self) -> Closed {
         self.inner.closed.cancelled().await;
         self.reason()
     }
@@ -276,8 +282,8 @@ impl Link {
         }
     }
 
-    fn reason(&self) -> String {
-        self.inner.reason.get().map_or_else(|| "closed".into(), |(_, reason)| reason.clone())
+    fn reason(&self) -> Closed {
+        self.inner.reason.get().map_or_else(|| Closed::lost("closed"), |(_, reason)| reason.clone())
     }
 
     fn lost(&self) -> LinkError {

@@ -10,8 +10,8 @@ use gantry_link::{
     accepted, connect, receive_connect,
 };
 use gantry_protocol::{
-    ConnectParams, ConnectResult, ErrorCode, MAX_FRAME_BYTES, ProtocolRange, Role, ServerInfo, StreamFrame,
-    WireError, raw,
+    CloseReason, ConnectParams, ConnectResult, ErrorCode, MAX_FRAME_BYTES, ProtocolRange, Role, ServerInfo,
+    StreamFrame, WireError, raw,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -69,7 +69,7 @@ impl Service for Echo {
                 // Sends a request over the same link before it answers.
                 "back" => link.request("echo", request.params, None).await.map_err(|err| match err {
                     LinkError::Remote(error) => error,
-                    LinkError::Closed(reason) => WireError::new(ErrorCode::Unavailable, reason),
+                    LinkError::Closed(reason) => WireError::new(ErrorCode::Unavailable, reason.to_string()),
                 }),
                 "deadline" => {
                     let rest =
@@ -206,11 +206,13 @@ async fn both_ends_get_the_close_reason() {
         async move { ask(&second, "hang", json!(0)).await }
     });
     one.wait_for("hanging").await;
-    first.close("revoked");
-    assert_eq!(first.closed().await, "revoked");
+    first.close(CloseReason::TokenRevoked);
+    assert_eq!(first.closed().await.reason, Some(CloseReason::TokenRevoked));
     one.wait_for("cancelled").await;
-    assert!(second.closed().await.contains("revoked"));
-    assert!(matches!(asking.await.unwrap(), Err(LinkError::Closed(reason)) if reason.contains("revoked")));
+    let closed = second.closed().await;
+    assert_eq!(closed.reason, Some(CloseReason::TokenRevoked));
+    assert_eq!(closed.to_string(), "the peer closed the connection: the token was revoked");
+    assert!(matches!(asking.await.unwrap(), Err(LinkError::Closed(reason)) if reason == closed));
     assert!(matches!(ask(&second, "echo", json!(0)).await, Err(LinkError::Closed(_))));
 }
 
@@ -261,7 +263,10 @@ async fn silent_peer_is_disconnected_after_two_pings() {
             }
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap().contains("silent"));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap().reason
+            == Some(CloseReason::Silent)
+    );
 }
 
 #[tokio::test]
@@ -274,7 +279,7 @@ async fn peer_that_does_not_read_is_disconnected_as_soon() {
     // The write blocks, and the pings behind it.
     link.event("news", raw(&"x".repeat(1 << 20))).await.unwrap();
     let reason = tokio::time::timeout(Duration::from_secs(3), link.closed()).await.unwrap();
-    assert!(reason.contains("silent"), "{reason}");
+    assert_eq!(reason.reason, Some(CloseReason::Silent), "{reason}");
 }
 
 #[tokio::test]
@@ -370,12 +375,12 @@ async fn answers_before_the_close_reach_a_slow_peer() {
     service.wait_for("mebibyte 4").await;
     link.answered().await;
     // The peer has read nothing yet, so the writer is in the middle of an answer.
-    link.close("stopping");
+    link.close(CloseReason::Stopping);
     let mut answers = 0;
     while let Some(Ok(message)) = here.next().await {
         answers += usize::from(message.is_text());
         if let Some((_, reason)) = message.as_close() {
-            assert_eq!(reason, "stopping");
+            assert_eq!(reason, r#"{"code":"stopping"}"#);
         }
     }
     assert_eq!(answers, 4);

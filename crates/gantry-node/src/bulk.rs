@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
-use gantry_protocol::{ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
+use gantry_protocol::{CloseReason, ErrorCode, NodeHello, StreamFrame, StreamKind, WireError};
 
 use crate::connection::Dialled;
 
@@ -81,13 +81,17 @@ impl Bulk {
         let hello = NodeHello { instance: instance.to_owned(), bulk: true, ..NodeHello::default() };
         let dialled = dial(hello).await.map_err(|reason| WireError::new(ErrorCode::Unavailable, reason))?;
         let service = Arc::new(BulkService { sink: Arc::clone(&self.sink) });
-        let (link, running) = Link::new(dialled.socket, service, LinkOptions::default());
+        let (link, running) = Link::new(
+            dialled.socket,
+            service,
+            LinkOptions { protocol: dialled.welcome.protocol, ..LinkOptions::default() },
+        );
         let main = main.clone();
         *self.opened() = Some(Opened { link: link.clone(), main: main.clone() });
         tokio::spawn(running);
         tokio::spawn(async move {
             tokio::select! {
-                reason = main.closed() => link.close(&reason),
+                _ = main.closed() => link.close(CloseReason::MainClosed),
                 _ = link.closed() => {}
             }
         });

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_link::{HandshakeError, Link, LinkError, LinkOptions};
+use gantry_link::{Closed, HandshakeError, Link, LinkError, LinkOptions};
 use gantry_net::{GatewayUrl, Trust};
 use gantry_process::Processes;
-use gantry_protocol::{ErrorCode, check_node_id, method, raw};
+use gantry_protocol::{CloseReason, ErrorCode, check_node_id, method, raw};
 use gantry_tool::Gate;
 use tokio_util::sync::CancellationToken;
 
@@ -38,9 +38,6 @@ const TOOLS_LIMIT: Duration = Duration::from_secs(15);
 const REPLACED: &str = "another process with this node's id and token has taken its place; this one waits until that one \
                         is gone (stop one of them, or give each an id of its own with `gantry nodes add`)";
 
-const RENEWED: &str = "the node's token was renewed";
-const RENAMED: &str = "the node was renamed to ";
-
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub gateway: GatewayUrl,
@@ -69,7 +66,7 @@ enum Disconnect {
     /// The node was stopped.
     Stopped,
     /// The connection failed; retrying may help.
-    Lost { reason: String, lived: Duration },
+    Lost { reason: String, dismissed: Option<CloseReason>, lived: Duration },
     /// Retrying does not help until a person fixes something.
     Refused { reason: String },
     /// The token is not, or no longer, this node's.
@@ -102,14 +99,13 @@ pub enum Rejoin {
 }
 
 impl Rejoin {
-    fn from_reason(reason: &str) -> Rejoin {
-        if reason.starts_with(RENEWED) {
-            return Rejoin::WithNewToken;
-        }
-        let id = reason.strip_prefix(RENAMED).and_then(|rest| rest.split(';').next());
-        match id.filter(|id| check_node_id(id).is_ok()) {
-            Some(id) => Rejoin::UnderId(id.to_owned()),
-            None => Rejoin::Unexpected,
+    fn after(dismissed: Option<&CloseReason>) -> Rejoin {
+        match dismissed {
+            Some(CloseReason::NodeTokenRenewed) => Rejoin::WithNewToken,
+            Some(CloseReason::NodeRenamed { new_id }) if check_node_id(new_id).is_ok() => {
+                Rejoin::UnderId(new_id.clone())
+            }
+            _ => Rejoin::Unexpected,
         }
     }
 }
@@ -138,21 +134,21 @@ pub async fn run(node: Node, stop: CancellationToken, abort: CancellationToken) 
         "started"
     );
     let mut backoff = Backoff::new(service.options.pace);
-    let mut dismissed = None;
+    let mut last_dismissal: Option<CloseReason> = None;
     let over = loop {
         state.enter(Phase::Connecting);
         let (reason, wait) = match connection(&service, &processes, &state, &stop, &abort).await {
             Disconnect::Stopped => break ExitReason::Stopped,
             Disconnect::Unauthorized { reason } => {
                 // The gateway's reason for closing says more than its answer to an unknown token.
-                let reason = dismissed.take().unwrap_or(reason);
+                let reason = last_dismissal.as_ref().map_or(reason, ToString::to_string);
                 state.failed(&reason);
                 tracing::error!(reason, "unauthorized");
-                let rejoin = Rejoin::from_reason(&reason);
+                let rejoin = Rejoin::after(last_dismissal.as_ref());
                 break ExitReason::Unauthorized { reason, rejoin };
             }
-            Disconnect::Lost { reason, lived } => {
-                dismissed = dismissal(&reason).map(str::to_owned);
+            Disconnect::Lost { reason, dismissed, lived } => {
+                last_dismissal = dismissed;
                 (reason, backoff.after(lived))
             }
             Disconnect::Refused { reason } => (reason, backoff.slow()),
@@ -200,7 +196,8 @@ async fn connection(
         tracing::info!(ended, "callsNotWanted");
     }
     let since = Instant::now();
-    let (link, running) = Link::new(socket, Arc::clone(service), LinkOptions::default());
+    let options = LinkOptions { protocol: welcome.protocol, ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, Arc::clone(service), options);
     let running = tokio::spawn(running);
     let ended = tokio::select! {
         ended = serve(service, processes, state, &link, since) => ended,
@@ -210,7 +207,7 @@ async fn connection(
         }
     };
     service.current.set(None);
-    link.close("the node closes the connection");
+    link.close(CloseReason::Done);
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, running).await;
     ended
 }
@@ -231,13 +228,16 @@ async fn serve(
                 reason: format!("the gateway does not take the node's tools: {error}"),
             };
         }
-        Err(err) => return closed(err.to_string(), since),
+        Err(LinkError::Remote(error)) => {
+            return Ended::Lost { reason: error.to_string(), dismissed: None, lived: since.elapsed() };
+        }
+        Err(LinkError::Closed(reason)) => return closed(&reason, since),
     }
     service.current.set(Some(link.clone()));
     state.enter(Phase::Connected);
     tracing::info!(gateway = %service.options.gateway, "connected");
     tokio::select! {
-        reason = link.closed() => closed(reason, since),
+        reason = link.closed() => closed(&reason, since),
         never = ends::report(processes, link) => match never {},
     }
 }
@@ -249,23 +249,24 @@ fn failed(err: &ConnectError) -> Disconnect {
             Disconnect::Unauthorized { reason }
         }
         err if err.is_lasting() => Disconnect::Refused { reason },
-        _ => Disconnect::Lost { reason, lived: Duration::ZERO },
+        _ => Disconnect::Lost { reason, dismissed: None, lived: Duration::ZERO },
     }
 }
 
 /// A node that was replaced by another process with its token must not try to replace that one in turn.
-fn closed(reason: String, since: Instant) -> Disconnect {
-    if reason.contains("replaced by a newer connection") {
-        return Disconnect::Replaced;
-    }
-    Disconnect::Lost { reason, lived: since.elapsed() }
-}
-
-/// Returns the reason if the gateway dismissed the node. The node then retries once, because its token file may hold
-/// a new token by now.
-fn dismissal(reason: &str) -> Option<&str> {
-    let at = ["the node's token was", "the node was"].iter().find_map(|beginning| reason.find(beginning))?;
-    reason.get(at..)
+fn closed(closed: &Closed, since: Instant) -> Disconnect {
+    // After a dismissal the node asks once more: its token file may hold a new token by now.
+    let dismissed = match &closed.reason {
+        Some(CloseReason::Replaced) => return Disconnect::Replaced,
+        Some(
+            reason @ (CloseReason::NodeRenamed { .. }
+            | CloseReason::NodeForgotten
+            | CloseReason::NodeTokenRenewed
+            | CloseReason::NodeTokenRevoked),
+        ) => Some(reason.clone()),
+        _ => None,
+    };
+    Disconnect::Lost { reason: closed.to_string(), dismissed, lived: since.elapsed() }
 }
 
 /// Lets calls finish and delivers their results before it closes the connection.
@@ -278,5 +279,5 @@ async fn finish_and_close(service: &NodeService, link: &Link, abort: &Cancellati
         _ = link.closed() => return,
     }
     service.calls.acknowledged(ACKNOWLEDGE_LIMIT).await;
-    link.close("the node is stopping");
+    link.close(CloseReason::NodeStopping);
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Client,
@@ -14,7 +15,7 @@ pub enum Role {
 }
 
 /// `params` of `connect`.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConnectParams {
     pub protocol: ProtocolRange,
@@ -40,7 +41,7 @@ impl std::fmt::Debug for ConnectParams {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProtocolRange {
     pub min: u32,
@@ -49,17 +50,20 @@ pub struct ProtocolRange {
 
 impl Default for ProtocolRange {
     fn default() -> Self {
-        ProtocolRange { min: crate::PROTOCOL_VERSION, max: crate::PROTOCOL_VERSION }
+        ProtocolRange { min: crate::OLDEST_PROTOCOL_VERSION, max: crate::PROTOCOL_VERSION }
     }
 }
 
 impl ProtocolRange {
-    pub fn includes(self, version: u32) -> bool {
-        (self.min..=self.max).contains(&version)
+    /// The newest version that both this range and this code have.
+    pub fn common(self) -> Option<u32> {
+        let own = ProtocolRange::default();
+        let (oldest, newest) = (self.min.max(own.min), self.max.min(own.max));
+        (oldest <= newest).then_some(newest)
     }
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeHello {
     /// Made anew with every start of the node's process: a new one has forgotten all calls.
@@ -78,7 +82,7 @@ pub struct NodeHello {
 }
 
 /// `result` of `connect`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectResult {
     pub protocol: u32,
@@ -91,7 +95,7 @@ pub struct ConnectResult {
     pub workspace: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     pub version: String,
@@ -102,14 +106,14 @@ pub struct ServerInfo {
 }
 
 /// `params` of `node.tools`. A node can be called once this has been answered.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeTools {
     pub tools: Vec<WireTool>,
 }
 
 /// A tool as it is described over the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WireTool {
     pub name: String,
@@ -121,7 +125,7 @@ pub struct WireTool {
     pub annotations: WireAnnotations,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WireAnnotations {
     pub read_only: bool,

@@ -1,12 +1,13 @@
 //! What goes wrong on the wire, by code.
 
+use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Why a request was not answered with a result. The same codes are used by HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// Not JSON, or not a frame of this protocol.
@@ -73,10 +74,11 @@ impl ErrorCode {
 }
 
 /// The `error` of a response.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct WireError {
     #[serde(deserialize_with = "known_code")]
+    #[schemars(with = "ErrorCode")]
     pub code: ErrorCode,
     pub message: String,
     /// For tool calls: `hint` and `violations`.

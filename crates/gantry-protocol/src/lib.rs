@@ -1,33 +1,58 @@
-//! The wire between clients, gateway and nodes, version 1: data only, no I/O. `docs/protocol.md` tells it in words.
+//! The wire between clients, gateway and nodes, versions 1 and 2: data only, no I/O. `docs/protocol.md` describes it.
 
+mod admin;
+mod close;
 mod connect;
 mod error;
+mod events;
 mod frame;
 mod methods;
 mod names;
+mod nodes;
 mod plain;
+mod sessions;
 mod stream;
 mod text;
+mod tokens;
+mod tools;
 mod transfer;
 mod values;
 
+pub use admin::{
+    Empty, GatewayStatus, Health, HealthStatus, HttpError, HttpProblem, ModelPrice, ModelReport,
+    ModelsReport, ProviderReport,
+};
+pub use close::{CloseReason, MAX_CLOSE_REASON_BYTES};
 pub use connect::{
     ConnectParams, ConnectResult, NodeHello, NodeTools, ProtocolRange, Role, ServerInfo, WireAnnotations,
     WireTool, current_platform, is_valid_platform, is_valid_version,
 };
 pub use error::{ErrorCode, WireError};
+pub use events::{Missed, ProcessEnded, SessionEvent, SessionEventData};
 pub use frame::{Frame, FrameError, RawJson, raw, raw_null};
 pub use methods::{
     ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CallResult, Caller, LogsParams, LogsResult,
-    NodeCallParams, NodeInfo, ProcessEnd, ToolAck, event, method,
+    NodeCallParams, ProcessEnd, ToolAck, event, method,
 };
 pub use names::{NameError, check_node_id};
+pub use nodes::{
+    Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
+    ProcessEndTaken, ProcessList, ProcessRecord,
+};
+pub use sessions::{
+    Addressee, AgentInfo, AgentList, AnswerParams, AnswerResult, ApprovalDecision, ChildName, GrantScope,
+    History, HistoryBlock, HistoryCallResult, HistoryEntry, HistoryEvent, HistoryMessage, HistoryParams,
+    HistoryReply, ListenResult, MessageParams, Question, RunEnd, SendResult, SessionInfo, SessionList,
+    SessionParams, SessionStatus, SessionsListParams, TokenUsage, UserAsked, UserQuestion,
+};
 pub use stream::{
     HEADER_BYTES, MAX_PAYLOAD_BYTES, MAX_UNACKNOWLEDGED_BYTES, StreamError, StreamFrame, StreamKind,
 };
 pub use text::{
     JsonText, cancel_text, event_text, node_call_text, push_number, push_string, request_text, response_text,
 };
+pub use tokens::{TokenAdd, TokenAdded, TokenInfo, TokenList, TokenName};
+pub use tools::{ResultPage, ResultParams, ToolInfo, ToolList, ToolsGetParams, ToolsListParams};
 pub use transfer::{
     ManifestPage, SentKind, TransferDone, TransferHas, TransferHave, TransferMake, TransferManifest,
     TransferOpen, TransferOpened, TransferOver, TransferParts, TransferPrepare, TransferPrepared,
@@ -35,8 +60,11 @@ pub use transfer::{
 };
 pub use values::{MAX_VALUES, VALUE_BYTES, count_values};
 
-/// The version this code speaks.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// The newest version this code speaks. Version 2 has codes in close frames where version 1 has sentences.
+pub const PROTOCOL_VERSION: u32 = 2;
+
+/// The oldest version this code speaks.
+pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
 /// The largest text frame before `connect` has succeeded.
 pub const MAX_CONNECT_BYTES: usize = 64 * 1024;

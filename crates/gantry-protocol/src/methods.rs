@@ -1,5 +1,6 @@
 //! Requests and events after `connect`: names, parameters, results.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::RawJson;
@@ -65,15 +66,18 @@ pub mod event {
     pub const SESSION_EVENT: &str = "session.event";
     /// Gateway → client: a background process on a node has ended.
     pub const PROCESS_ENDED: &str = "process.ended";
+    /// Gateway → client: events were not delivered because the client was slow.
+    pub const MISSED: &str = "missed";
 }
 
 /// `params` of a client's `tool.call`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallParams {
     pub tool: String,
     /// Absent means `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
     pub input: Option<RawJson>,
     /// Call as this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +94,7 @@ pub struct CallParams {
 }
 
 /// `params` of `approval.ask`: everything but a result of `{"allow": true}` is a no.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApprovalAsk {
     /// The number of the client's request, as text.
@@ -103,7 +107,7 @@ pub struct ApprovalAsk {
 }
 
 /// The result of `approval.ask`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalAnswer {
     pub allow: bool,
@@ -113,18 +117,19 @@ pub struct ApprovalAnswer {
 }
 
 /// `params` of `tool.call` to a node. The same `callId` twice is one call: it survives a reconnect.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeCallParams {
     pub call_id: String,
     /// Without the node's own name before it.
     pub tool: String,
+    #[schemars(with = "serde_json::Value")]
     pub input: RawJson,
     pub caller: Caller,
 }
 
 /// On whose behalf the gateway calls a node: the node's own gate judges by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// `operator`, `client:NAME`, `mcp:NAME`, `agent:ID` or `scheduler`.
@@ -137,7 +142,7 @@ pub struct Caller {
 }
 
 /// `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult<J = RawJson> {
     /// The name it was resolved to.
@@ -155,14 +160,14 @@ pub struct CallResult<J = RawJson> {
 }
 
 /// `data` of `tool.ack`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolAck {
     pub call_ids: Vec<String>,
 }
 
 /// `data` of `call.progress`. From a node `call` is the `callId`; to a client, the number of its request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallProgress {
     pub call: String,
@@ -175,13 +180,13 @@ pub struct CallProgress {
 }
 
 /// `params` of `logs.get`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogsParams {
     pub lines: usize,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogsResult {
     pub lines: Vec<String>,
     /// There are older lines.
@@ -189,7 +194,7 @@ pub struct LogsResult {
 }
 
 /// `params` of `process.ended`: a background process is over. Sent until it is answered; `eventId` tells repeats.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessEnd {
     pub event_id: String,
@@ -204,28 +209,4 @@ pub struct ProcessEnd {
     pub ended_at: i64,
     /// The last characters of the output.
     pub tail: String,
-}
-
-/// A node as `nodes.list` and `GET /v1/nodes` show it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeInfo {
-    pub id: String,
-    pub online: bool,
-    #[serde(default)]
-    pub revoked: bool,
-    #[serde(default)]
-    pub tags: Vec<String>,
-    pub client_platform: Option<String>,
-    pub client_version: Option<String>,
-    pub first_seen: Option<i64>,
-    pub last_seen: Option<i64>,
-    #[serde(default)]
-    pub host_capabilities: Vec<String>,
-    /// By tool.
-    #[serde(default)]
-    pub tool_capabilities: std::collections::BTreeMap<String, Vec<String>>,
-    /// Calls it is working on.
-    #[serde(default)]
-    pub in_flight: usize,
 }

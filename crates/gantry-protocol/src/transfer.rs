@@ -3,11 +3,12 @@
 //! `open` and `prepare` name a path and on whose behalf; everything later names the transfer, and below a directory the
 //! `entry`. All of them may be asked again after a cut.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::Caller;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SentKind {
     File,
@@ -15,7 +16,7 @@ pub enum SentKind {
 }
 
 /// `params` of `transfer.open`, to the source.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferOpen {
     pub transfer: String,
@@ -26,7 +27,7 @@ pub struct TransferOpen {
     pub approved: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TransferOpened {
     pub kind: SentKind,
@@ -43,7 +44,7 @@ pub struct TransferOpened {
 }
 
 /// `params` of `transfer.prepare`, to the destination.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferPrepare {
     pub transfer: String,
@@ -61,7 +62,7 @@ pub struct TransferPrepare {
     pub approved: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TransferPrepared {
     /// Where it will really be: links followed.
@@ -69,13 +70,13 @@ pub struct TransferPrepared {
 }
 
 /// `params` of `transfer.manifest`, to the source: the next entries of an opened directory.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferManifest {
     pub transfer: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestPage {
     /// Parents before what they hold, names in byte order.
     pub entries: Vec<WireEntry>,
@@ -83,7 +84,7 @@ pub struct ManifestPage {
     pub last: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WireEntry {
     /// Below the directory, with `/` between names.
     pub path: String,
@@ -91,7 +92,7 @@ pub struct WireEntry {
     pub kind: WireEntryKind,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum WireEntryKind {
     File { size: u64, mode: u32 },
@@ -101,7 +102,7 @@ pub enum WireEntryKind {
 }
 
 /// `params` of `transfer.make`, to the destination: a directory or a link of a tree.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferMake {
     pub transfer: String,
@@ -115,7 +116,7 @@ pub struct TransferMake {
 }
 
 /// `params` of `transfer.have`, to the destination: what has come of a file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferHave {
     pub transfer: String,
@@ -123,7 +124,7 @@ pub struct TransferHave {
     pub entry: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TransferHas {
     pub have: u64,
@@ -133,7 +134,7 @@ pub struct TransferHas {
 }
 
 /// `params` of `transfer.send`, to the source. Answered when everything is sent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferSend {
     pub transfer: String,
@@ -150,7 +151,7 @@ pub struct TransferSend {
 
 /// `params` of `transfer.receive`, to the destination. Ready when the first credit comes over the stream; answered when
 /// the file is whole, verified, and has its final name.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TransferReceive {
     pub transfer: String,
@@ -165,7 +166,7 @@ pub struct TransferReceive {
 }
 
 /// `result` of `transfer.send` and `transfer.receive`: the whole file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferDone {
     pub bytes: u64,
     /// BLAKE3 in hexadecimal.
@@ -174,7 +175,7 @@ pub struct TransferDone {
 
 /// `params` of `transfer.finish` and `transfer.abandon`, to either end: it may forget the transfer. Abandoned parts are
 /// removed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferOver {
     pub transfer: String,
@@ -184,7 +185,7 @@ pub struct TransferOver {
 }
 
 /// `result` of `transfer.parts`, which asks a destination: of which transfers parts lie there.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferParts {
     pub transfers: Vec<String>,
     /// There are others, to be told when some of these are gone.

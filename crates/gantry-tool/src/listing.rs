@@ -1,6 +1,6 @@
 //! Tools as every surface lists them: by their names, and those of nodes also once by their bare names.
 
-use serde_json::{Value, json};
+use gantry_protocol::ToolInfo;
 
 use crate::attributes::Property;
 use crate::effect::Effect;
@@ -10,58 +10,54 @@ use crate::tool::{Tool, Toolset};
 
 impl Tool {
     /// Everything about a tool, as other programs read it.
-    pub fn to_json(&self) -> Value {
-        let capabilities: Vec<&str> =
-            self.capability_ids().iter().map(|capability| capability.id()).collect();
-        let effects: Vec<&str> = self.effect_list().into_iter().map(Effect::name).collect();
-        let mut offered_to = Vec::new();
-        for (audience, property) in
-            [("clients", Property::OfferedToClients), ("agents", Property::OfferedToAgents)]
-        {
-            offered_to.extend(self.has_property(property).then_some(audience));
+    pub fn to_info(&self) -> ToolInfo {
+        let offered_to = [("clients", Property::OfferedToClients), ("agents", Property::OfferedToAgents)];
+        let offered_to = offered_to.into_iter().filter(|(_, property)| self.has_property(*property));
+        ToolInfo {
+            name: self.name().to_owned(),
+            toolset: self.toolset().name().to_owned(),
+            description: self.description().to_owned(),
+            notes: self.notes().to_owned(),
+            read_only: self.is_read_only(),
+            destructive: self.is_destructive(),
+            idempotent: self.is_idempotent(),
+            open_world: self.is_open_world(),
+            capabilities: self.capability_ids().iter().map(|capability| capability.id().to_owned()).collect(),
+            effects: self.effect_list().into_iter().map(|effect| effect.name().to_owned()).collect(),
+            offered_to: offered_to.map(|(audience, _)| audience.to_owned()).collect(),
+            input_schema: self.input_schema().clone(),
+            output_schema: self.output_schema().cloned(),
+            nodes: None,
+            online: None,
         }
-        json!({
-            "name": self.name(),
-            "toolset": self.toolset().name(),
-            "description": self.description(),
-            "notes": self.notes(),
-            "readOnly": self.is_read_only(),
-            "destructive": self.is_destructive(),
-            "idempotent": self.is_idempotent(),
-            "openWorld": self.is_open_world(),
-            "capabilities": capabilities,
-            "effects": effects,
-            "offeredTo": offered_to,
-            "inputSchema": self.input_schema(),
-            "outputSchema": self.output_schema(),
-        })
     }
 }
 
 impl SharedTool {
     /// As one of its tools, under the bare name, with the `node` argument and the list of nodes.
-    pub fn to_json(&self) -> Value {
-        let mut value = self.tool.to_json();
-        value["name"] = json!(self.name);
-        value["nodes"] = json!(self.nodes);
-        value["online"] = json!(self.online);
-        value["inputSchema"] = self.input_schema();
-        value
+    pub fn to_info(&self) -> ToolInfo {
+        ToolInfo {
+            name: self.name.clone(),
+            nodes: Some(self.nodes.clone()),
+            online: Some(self.online.clone()),
+            input_schema: self.input_schema(),
+            ..self.tool.to_info()
+        }
     }
 }
 
 impl View {
     /// All tools of a toolset, or of all; first those that are called with a `node` argument.
-    pub fn list(&self, toolset: Option<Toolset>) -> Vec<Value> {
+    pub fn list(&self, toolset: Option<Toolset>) -> Vec<ToolInfo> {
         let wanted = |set: Toolset| toolset.is_none_or(|toolset| toolset == set);
-        let shared = self.shared().into_iter().filter(|_| wanted(Toolset::Node)).map(|tool| tool.to_json());
+        let shared = self.shared().into_iter().filter(|_| wanted(Toolset::Node)).map(|tool| tool.to_info());
         let tools = self.entries().into_iter().filter(|tool| wanted(tool.toolset()));
-        shared.chain(tools.map(|tool| tool.to_json())).collect()
+        shared.chain(tools.map(|tool| tool.to_info())).collect()
     }
 
     /// One tool by any of its names.
-    pub fn describe(&self, name: &str) -> Option<Value> {
+    pub fn describe(&self, name: &str) -> Option<ToolInfo> {
         let shared = self.shared().into_iter().find(|tool| tool.name == name);
-        shared.map(|tool| tool.to_json()).or_else(|| self.find(name).map(|tool| tool.to_json()))
+        shared.map(|tool| tool.to_info()).or_else(|| self.find(name).map(|tool| tool.to_info()))
     }
 }

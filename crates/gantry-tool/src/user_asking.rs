@@ -4,21 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserQuestion {
-    pub question: String,
-    /// What several questions are about; the first one has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heading: Option<String>,
-    /// A word or two, where several questions are shown side by side.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub header: Option<String>,
-    /// Answers to choose from; another one may be given all the same.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<String>,
-}
+pub use gantry_protocol::UserQuestion;
 
 /// One answer for each question; none when nobody gave one.
 pub type UserAnswers = Option<Vec<String>>;

@@ -223,7 +223,15 @@ impl NodeServices for ScriptedNodes {
             call.approved.iter().map(|asked| format!("{}: {}", asked.tool, asked.rule)).collect();
         let said = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
         let mime = Some(said.trim_end().to_owned());
-        Box::pin(async { Ok(Transferred { bytes_transferred: 42, mime, files: None, skipped: Vec::new() }) })
+        Box::pin(async {
+            Ok(Transferred {
+                bytes_transferred: 42,
+                mime,
+                files: None,
+                skipped: Vec::new(),
+                skipped_count: 0,
+            })
+        })
     }
 }
 

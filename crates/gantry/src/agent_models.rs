@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Result;
 use gantry_agent::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 use gantry_model::{Limits, ModelError, Models, Reply, Request, StreamEvent, Tier};
+use gantry_protocol::GatewayStatus;
 use gantry_store::Database;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, read_at_start};
@@ -110,13 +110,13 @@ impl AgentModels {
     }
 
     /// The models that agents have, and the keys of the configuration file that wait for a restart.
-    pub(crate) async fn status(&self) -> Value {
+    pub(crate) async fn status(&self) -> GatewayStatus {
         let problems = self.look().await;
         let Current { config, models, .. } = self.current();
-        json!({
-            "models": describe(&config, &models, &problems),
-            "needsRestart": self.needs_restart(),
-        })
+        GatewayStatus {
+            models: Some(describe(&config, &models, &problems)),
+            needs_restart: self.needs_restart(),
+        }
     }
 
     fn needs_restart(&self) -> Vec<String> {

@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gantry_link::{
-    Event, Link, LinkError, LinkOptions, NO_ROOM, Request, ServeFuture, Service, connect, upgrade,
-};
+use gantry_link::{Event, Link, LinkError, LinkOptions, Request, ServeFuture, Service, connect, upgrade};
 use gantry_net::{GatewayUrl, Trust, dial};
 use gantry_protocol::{
-    CallParams, CallProgress, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson, Role,
-    StreamFrame, WireError, current_platform, event, method, raw,
+    CallParams, CallProgress, CloseReason, ConnectParams, ConnectResult, ErrorCode, ProtocolRange, RawJson,
+    Role, StreamFrame, WireError, current_platform, event, method, raw,
 };
 use gantry_store::GatewayLock;
 use gantry_tool::{Outcome, Refusal, RefusalCode};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +113,12 @@ impl Client {
     }
 
     /// Asks one thing and hangs up.
-    pub(crate) fn once(address: &Address, output: &Output, method: &str, params: Value) -> Result<Value> {
+    pub(crate) fn once<R: DeserializeOwned>(
+        address: &Address,
+        output: &Output,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R> {
         runtime()?.block_on(async {
             let client = Client::connect(address).await.map_err(Refused)?;
             client.warn_of_other_version(output);
@@ -124,8 +128,12 @@ impl Client {
         })
     }
 
-    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let answer = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
+    pub(crate) async fn request<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R> {
+        let answer = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
         serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
     }
@@ -180,7 +188,7 @@ impl Client {
     }
 
     pub(crate) async fn close(self) {
-        self.link.close("done");
+        self.link.close(CloseReason::Done);
         let _ = self.running.await;
     }
 
@@ -220,7 +228,8 @@ pub(crate) async fn open<V: Service>(
         gantry_link::HandshakeError::Refused(error) => Refusal::from_wire(error),
         other => unreachable(other.to_string()),
     })?;
-    let (link, running) = Link::new(socket, service, LinkOptions::default());
+    let options = LinkOptions { protocol: hello.protocol, ..LinkOptions::default() };
+    let (link, running) = Link::new(socket, service, options);
     Ok((link, hello, tokio::spawn(running)))
 }
 
@@ -231,7 +240,7 @@ pub(crate) fn outcome(tool: &str, answer: Result<RawJson, LinkError>) -> Outcome
             .map_err(|err| WireError::new(ErrorCode::Unavailable, format!("not a valid answer: {err}"))),
         Err(LinkError::Remote(error)) => Err(error),
         // It did not read the whole of it.
-        Err(LinkError::Closed(reason)) if reason.contains(NO_ROOM) => Err(WireError::new(
+        Err(LinkError::Closed(closed)) if closed.reason == Some(CloseReason::NoRoom) => Err(WireError::new(
             ErrorCode::Unavailable,
             "the gateway has no room for a call this large now, and nothing was done: try again in a moment",
         )),

@@ -8,8 +8,8 @@ use gantry_model::{
     Model, ModelEntry, Models, ModelsConfig, PRICES_AS_OF, Price, Provider, ProviderKind, Tier, list_models,
 };
 use gantry_net::{HostPattern, Url};
+use gantry_protocol::{ModelPrice, ModelReport, ModelsReport, ProviderReport};
 use gantry_tool::nearest;
-use serde_json::{Value, json};
 
 use crate::config::{Config, StoredSecret};
 use crate::places::Places;
@@ -97,13 +97,13 @@ pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsCon
 }
 
 /// The models there are, as `gantry models` shows them and a gateway reports them.
-pub(crate) fn describe(config: &Config, models: &Models, problems: &[String]) -> Value {
-    let providers = models.providers().map(|provider| {
-        json!({
-            "name": provider.name, "baseUrl": provider.base_url.to_string(), "found": is_found(config, provider),
-            // Company endpoints want a key; other servers often do not.
-            "lacksKey": provider.first_party && provider.key.is_none(),
-        })
+pub(crate) fn describe(config: &Config, models: &Models, problems: &[String]) -> ModelsReport {
+    let providers = models.providers().map(|provider| ProviderReport {
+        name: provider.name.clone(),
+        base_url: provider.base_url.to_string(),
+        found: is_found(config, provider),
+        // Company endpoints want a key; other servers often do not.
+        lacks_key: provider.first_party && provider.key.is_none(),
     });
     let budgets = config.models.budgets();
     let limits = [("a run", budgets.run), ("an agent and day", budgets.agent), ("a day", budgets.day)];
@@ -112,28 +112,38 @@ pub(crate) fn describe(config: &Config, models: &Models, problems: &[String]) ->
         let err = models.resolve(name).err()?;
         Some(format!("{} is set to {name}, but {err}", tier.name()))
     });
-    json!({
-        "providers": providers.collect::<Vec<_>>(),
-        "models": models.list().iter().map(|model| row(config, models, model)).collect::<Vec<_>>(),
-        "budgets": limits.collect::<Vec<_>>(),
-        "warnings": problems.iter().cloned().chain(unusable).collect::<Vec<_>>(),
-    })
+    ModelsReport {
+        providers: providers.collect(),
+        models: models.list().iter().map(|model| row(config, models, model)).collect(),
+        budgets: limits.collect(),
+        warnings: problems.iter().cloned().chain(unusable).collect(),
+    }
 }
 
-fn row(config: &Config, models: &Models, model: &Model) -> Value {
+fn row(config: &Config, models: &Models, model: &Model) -> ModelReport {
     let provider = models.providers().find(|provider| provider.name == model.provider);
     let price = model.facts.price.map(|price| {
         let rates = price.rates;
-        json!({"input": rates.input, "output": rates.output, "cacheRead": rates.cache_read, "cacheWrite": rates.cache_write})
+        ModelPrice {
+            input: rates.input,
+            output: rates.output,
+            cache_read: rates.cache_read,
+            cache_write: rates.cache_write,
+        }
     });
-    json!({
-        "name": model.name, "provider": model.provider, "model": model.id,
-        "baseUrl": provider.map(|provider| provider.base_url.to_string()),
-        "hasKey": provider.is_some_and(|provider| provider.key.is_some()),
-        "found": provider.is_some_and(|provider| is_found(config, provider)),
-        "is": roles(models, model), "contextWindow": model.facts.context_window,
-        "maxOutput": model.facts.max_output, "price": price, "pricesAsOf": PRICES_AS_OF,
-    })
+    ModelReport {
+        name: model.name.clone(),
+        provider: model.provider.clone(),
+        model: model.id.clone(),
+        base_url: provider.map(|provider| provider.base_url.to_string()),
+        has_key: provider.is_some_and(|provider| provider.key.is_some()),
+        found: provider.is_some_and(|provider| is_found(config, provider)),
+        is: roles(models, model).into_iter().map(str::to_owned).collect(),
+        context_window: model.facts.context_window,
+        max_output: model.facts.max_output,
+        price,
+        prices_as_of: PRICES_AS_OF.to_owned(),
+    }
 }
 
 /// The tiers that a model is, and whether it is the fallback.

@@ -91,7 +91,7 @@ impl Output {
     }
 
     /// Indented on a terminal, one line otherwise.
-    pub(crate) fn value(&self, value: &Value) {
+    pub(crate) fn value<T: serde::Serialize + ?Sized>(&self, value: &T) {
         let text = if self.stdout_terminal {
             serde_json::to_string_pretty(value)
         } else {

@@ -1,4 +1,4 @@
-//! `docs/tools.md`, written from what the registry says about itself.
+//! `docs/tools.md`, written from what the registry says about itself, and `docs/protocol.d.ts`, from the types of the wire.
 
 use std::fmt::Write;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::shell;
 
 const PAGE: &str = "docs/tools.md";
+const TYPES: &str = "docs/protocol.d.ts";
 const LEAD: &str = "# Tools\n\n\
     <!-- Written by `cargo xtask docs` from the registry. Change the doc comments of the tools instead. -->\n\n\
     Every tool, as `gantry tools NAME` shows it. Run one with `gantry call NAME '{…}'`. Unknown fields are refused with the\n\
@@ -15,14 +16,20 @@ const LEAD: &str = "# Tools\n\n\
 
 pub(crate) fn run(only_check: bool) -> Result<()> {
     println!("\n$ cargo xtask docs{}", if only_check { " --check" } else { "" });
-    let page = render()?;
-    let path = shell::root().join(PAGE);
+    put(PAGE, &render()?, only_check)?;
+    let types = ["cargo", "run", "--quiet", "-p", "gantry-protocol", "--example", "typescript"];
+    put(TYPES, &shell::output(&types, &[])?, only_check)
+}
+
+/// Writes a generated file, or fails if it is not as it would be written.
+fn put(name: &str, text: &str, only_check: bool) -> Result<()> {
+    let path = shell::root().join(name);
     if only_check {
-        let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-        ensure!(current == page, "{PAGE} is out of date; run `cargo xtask docs`");
+        let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
+        ensure!(current == text, "{name} is out of date; run `cargo xtask docs`");
         return Ok(());
     }
-    std::fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))
+    std::fs::write(&path, text).with_context(|| format!("cannot write {name}"))
 }
 
 fn render() -> Result<String> {

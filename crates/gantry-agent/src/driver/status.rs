@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use gantry_model::Usage;
+use gantry_protocol::{SessionStatus, TokenUsage};
 use gantry_tool::Label;
-use serde::Serialize;
 
 use crate::child::{Child, Payer};
 use crate::entry::{Question, UserAsked};
 
 /// How a session is.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone)]
 pub struct Status {
     pub session_key: String,
     pub agent: String,
@@ -29,11 +28,41 @@ pub struct Status {
     /// What the agent asks its user.
     pub asks: Vec<UserAsked>,
     /// What it is limited to, if it is a child.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Box<Child>>,
     /// Who pays for the run under way.
-    #[serde(skip)]
     pub payer: Payer,
+}
+
+impl From<Status> for SessionStatus {
+    fn from(status: Status) -> SessionStatus {
+        let label = |label: &Label| match label {
+            Label::Untrusted => "untrusted".to_owned(),
+            Label::Private => "private".to_owned(),
+        };
+        let usage = status.usage;
+        SessionStatus {
+            session_key: status.session_key,
+            agent: status.agent,
+            model: status.model,
+            workspace: status.workspace.to_string_lossy().into_owned(),
+            running: status.running,
+            queued: status.queued,
+            messages: status.messages,
+            events: status.events,
+            compactions: status.compactions,
+            runs: status.runs,
+            usage: TokenUsage {
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cache_read_tokens: usage.cache_read_tokens,
+                cache_write_tokens: usage.cache_write_tokens,
+            },
+            labels: status.labels.iter().map(label).collect(),
+            questions: status.questions,
+            asks: status.asks,
+            child: status.child.and_then(|child| serde_json::to_value(child).ok()),
+        }
+    }
 }
 
 impl std::fmt::Display for Status {

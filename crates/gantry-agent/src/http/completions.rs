@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_domain::http::{AfterRun, Named, json_response, problem, refusal_response};
 use gantry_domain::{Identity, RequestContext};
+use gantry_protocol::MessageParams;
 use gantry_tool::nearest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ use super::sessions::{KEEP_ALIVE, STILL_THERE, parsed, stream_response};
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::{MAX_MESSAGE_BYTES, Sent, Sessions};
-use crate::sessions_api::{MessageParams, Part, SessionsApi};
+use crate::sessions_api::{Part, SessionsApi};
 use crate::slash::Slash;
 use waiting::Waiting;
 
@@ -88,8 +89,7 @@ pub(super) async fn models(
 ) -> Response {
     match api.list_agents(&identity) {
         Ok(agents) => {
-            let agents = agents["agents"].as_array().into_iter().flatten();
-            let data: Vec<Value> = agents.map(|agent| as_model(&agent["id"])).collect();
+            let data: Vec<Value> = agents.agents.iter().map(|agent| as_model(&agent.id)).collect();
             json_response(StatusCode::OK, &json!({"object": "list", "data": data}))
         }
         Err(refusal) => refusal_response(&refusal),
@@ -102,18 +102,15 @@ pub(super) async fn model(
     Named(name): Named,
 ) -> Response {
     match api.list_agents(&identity) {
-        Ok(agents) => {
-            let mut agents = agents["agents"].as_array().into_iter().flatten();
-            match agents.find(|agent| agent["id"] == name.as_str()) {
-                Some(agent) => json_response(StatusCode::OK, &as_model(&agent["id"])),
-                None => no_such_model(&api, &name),
-            }
-        }
+        Ok(agents) => match agents.agents.iter().find(|agent| agent.id == name) {
+            Some(agent) => json_response(StatusCode::OK, &as_model(&agent.id)),
+            None => no_such_model(&api, &name),
+        },
         Err(refusal) => refusal_response(&refusal),
     }
 }
 
-fn as_model(agent: &Value) -> Value {
+fn as_model(agent: &str) -> Value {
     json!({"id": agent, "object": "model", "created": 0, "owned_by": "gantry"})
 }
 

@@ -13,17 +13,17 @@ use bytes::Bytes;
 use futures_util::stream;
 use gantry_domain::http::{Named, Reservation, Taken, json_response, problem, read_body, refusal_response};
 use gantry_domain::{Identity, RequestContext};
+use gantry_protocol::{AnswerParams, MessageParams, SendResult, SessionEvent};
 use gantry_tool::Refusal;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::{Sent, Sessions};
-use crate::sessions_api::{AnswerParams, MAX_HISTORY, MessageParams, Part, SessionsApi, settled};
+use crate::sessions_api::{MAX_HISTORY, Part, SessionsApi, settled};
 
 /// A comment on a stream that is silent, so that nobody on the way gives it up.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -133,13 +133,13 @@ pub(super) async fn message(
             json_response(StatusCode::OK, &settled(&key, &message, &event))
         }
         Ok(Sent::Command(told)) => {
-            json_response(StatusCode::OK, &json!({"sessionKey": key.key, "status": "command", "told": told}))
+            json_response(StatusCode::OK, &SendResult::Command { session_key: key.key, told })
         }
         Err(refusal) => refusal_response(&refusal),
     }
 }
 
-fn answered(answer: Result<Value, Refusal>) -> Response {
+fn answered<T: Serialize>(answer: Result<T, Refusal>) -> Response {
     match answer {
         Ok(value) => json_response(StatusCode::OK, &value),
         Err(refusal) => refusal_response(&refusal),
@@ -206,7 +206,7 @@ fn stream_until_settled(
             let (frame, is_over) = match tokio::time::timeout(KEEP_ALIVE, events.recv()).await {
                 Ok(Ok(event)) => (frame(&event), event.settles(&message) || *event == Event::Suspended),
                 Ok(Err(RecvError::Lagged(missed))) => {
-                    let missed = named("missed", &json!({"event": "missed", "events": missed}));
+                    let missed = server_event(&SessionEvent::Missed { events: missed });
                     match sessions.settled(&key, &message).await {
                         Some(event) => (missed + &frame(&event), true),
                         None => (missed, false),
@@ -233,15 +233,16 @@ pub(super) fn stream_response(body: Body) -> Response {
 }
 
 fn accepted(key: &SessionKey, message: &str) -> String {
-    named("accepted", &json!({"event": "accepted", "sessionKey": key.key, "messageId": message}))
+    let (session_key, message_id) = (key.key.clone(), message.to_owned());
+    server_event(&SessionEvent::Accepted { session_key, message_id })
 }
 
 fn frame(event: &Event) -> String {
-    let value = serde_json::to_value(event).unwrap_or_default();
-    named(value["event"].as_str().unwrap_or("event"), &value)
+    server_event(&event.clone().into())
 }
 
 /// JSON has no line breaks of its own, so one line of data holds it.
-fn named(name: &str, value: &Value) -> String {
-    format!("event: {name}\ndata: {value}\n\n")
+fn server_event(event: &SessionEvent) -> String {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    format!("event: {}\ndata: {data}\n\n", event.name())
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use gantry_protocol::{HistoryEntry, RunEnd};
 use gantry_store::JournalEvent;
 use gantry_tool::{Done, Label, Tool, ToolError, Toolset, done};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{AgentTools, Ctx, check_caller, session_error};
 use crate::key::SessionKey;
@@ -117,10 +117,9 @@ async fn newest_messages(
 
 /// The message or answer that an event holds.
 fn message(event: &JournalEvent) -> Option<ListedMessage> {
-    let data: Value = serde_json::from_str(&event.data).ok()?;
-    let (role, text) = match event.kind.as_str() {
-        "message_in" => ("user", data["text"].as_str()?),
-        "run_ended" => ("assistant", data["end"]["text"].as_str()?),
+    let (role, text) = match serde_json::from_str(&event.data).ok()? {
+        HistoryEntry::MessageIn { text, .. } => ("user", text),
+        HistoryEntry::RunEnded { end: RunEnd::Final { text } } => ("assistant", text),
         _ => return None,
     };
     Some(ListedMessage { role, text: text.chars().take(SHOWN_CHARS).collect(), at: event.at })

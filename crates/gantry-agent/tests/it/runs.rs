@@ -19,7 +19,7 @@ async fn a_message_is_answered_with_tools_and_all_of_it_is_in_the_journal() {
     let mut seen = Vec::new();
     loop {
         let event = tokio::time::timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
-        let name = serde_json::to_value(&*event).unwrap()["event"].as_str().unwrap().to_owned();
+        let name = gantry_protocol::SessionEvent::from((*event).clone()).name().to_owned();
         seen.push(name);
         if event.settles(&message) {
             let Event::Final { text, messages, .. } = &*event else { panic!("{event:?}") };

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gantry_domain::Identity;
 use gantry_domain::http::refusal_response;
+use gantry_protocol::ToolList;
 use gantry_tool::{Surface, Toolset, View};
-use serde_json::json;
 
 use super::call::agent_of;
 use super::{Named, json_response, problem};
@@ -37,7 +37,7 @@ pub(super) async fn tools(
         }
     };
     match view(&gateway, &identity, &headers) {
-        Ok(view) => json_response(StatusCode::OK, &json!({"tools": view.list(toolset)})),
+        Ok(view) => json_response(StatusCode::OK, &ToolList { tools: view.list(toolset), listed: None }),
         Err(refused) => *refused,
     }
 }

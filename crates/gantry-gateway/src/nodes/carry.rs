@@ -60,7 +60,7 @@ impl Nodes {
                 Ok(result) => Ok(result),
                 Err(LinkError::Remote(error)) => Err(error),
                 Err(LinkError::Closed(reason)) => {
-                    live = next_connection(node, call, &live.link, &reason).await?;
+                    live = next_connection(node, call, &live.link, &reason.to_string()).await?;
                     if live.instance != instance {
                         return Err(restarted(node));
                     }

@@ -80,12 +80,13 @@ impl Transfers {
             Ok(()) => {
                 job.meter.set_done(arrived.bytes);
                 job.meter.set_total(arrived.bytes);
-                let skipped = arrived.take_skipped();
+                let (skipped, skipped_count) = arrived.take_skipped();
                 Ok(Transferred {
                     bytes_transferred: arrived.bytes,
                     mime: arrived.mime,
                     files: arrived.files,
                     skipped,
+                    skipped_count,
                 })
             }
             Err(error) => {

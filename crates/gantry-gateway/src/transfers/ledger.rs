@@ -145,12 +145,14 @@ impl Arrived {
     }
 
     /// What was left out, the last line counting the rest.
-    pub(crate) fn take_skipped(&mut self) -> Vec<String> {
+    /// The lines about what was left out, and how many entries that were.
+    pub(crate) fn take_skipped(&mut self) -> (Vec<String>, u64) {
         let mut skipped = std::mem::take(&mut self.skipped);
+        let count = skipped.len() as u64 + self.skipped_more;
         if self.skipped_more > 0 {
             skipped.push(format!("and {} more", self.skipped_more));
         }
-        skipped
+        (skipped, count)
     }
 }
 

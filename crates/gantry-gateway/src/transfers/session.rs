@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_link::{Link, LinkError};
+use gantry_link::{Closed, Link, LinkError};
 use gantry_protocol::{ErrorCode, WireError, method, raw};
 use gantry_toolsets::{Endpoint, LOCAL_NODE};
 use gantry_transfer::{Ask, FrameOut, TransferService};
@@ -124,7 +124,7 @@ impl Session {
     ) -> Result<R, Failure> {
         let answer = match &self.via {
             Via::Node { name, control, bulk } => {
-                let lost = |reason: String| Failure::Lost(format!("the node \"{name}\": {reason}"));
+                let lost = |reason: Closed| Failure::Lost(format!("the node \"{name}\": {reason}"));
                 tokio::select! {
                     answer = control.request(method, raw(params), None) => match answer {
                         Ok(answer) => answer,
@@ -178,7 +178,7 @@ async fn connect(node: &Node) -> Result<Session, Failure> {
     let live = live.ok_or_else(|| lost("it was removed"))?;
     let bulk = tokio::select! {
         bulk = tokio::time::timeout(BULK_LIMIT, bulk_of(node, &live.link)) => bulk,
-        reason = live.link.closed() => return Err(lost(&reason)),
+        reason = live.link.closed() => return Err(lost(&reason.to_string())),
     };
     let bulk = bulk.unwrap_or_else(|_| Err(lost("its second connection did not come")))?;
     Ok(Session {

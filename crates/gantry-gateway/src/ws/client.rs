@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use gantry_domain::{Identity, MethodContext};
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, ErrorCode, RawJson, StreamFrame, WireError, event,
-    method, raw,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, CloseReason, Empty, ErrorCode, Missed, NodeList,
+    RawJson, ResultPage, ResultParams, StreamFrame, ToolList, ToolsGetParams, ToolsListParams, WireError,
+    event, method, raw,
 };
 use gantry_tool::{Approval, Approver, Call, Consent, Progress, ProgressSink, Refusal, Surface, Toolset};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     request: ConnectRequest,
     identity: Identity,
 ) {
-    let mut result = welcome(&gateway);
+    let mut result = welcome(&gateway, &request);
     result.workspace = identity.is_operator().then(|| gateway.workspace.to_string_lossy().into_owned());
     if request.accept(&mut socket, &result).await.is_err() {
         return;
@@ -52,7 +52,8 @@ pub(super) async fn serve(
         follows,
         connection: gateway.next_connection(),
     });
-    let options = LinkOptions { account: Some(gateway.quota.of(&identity)), ..LinkOptions::default() };
+    let account = Some(gateway.quota.of(&identity));
+    let options = LinkOptions { protocol: result.protocol, account, ..LinkOptions::default() };
     let (link, running) = Link::new(socket, client, options);
     let number = gateway.add_link(&link, &identity);
     // In a task of its own: what happens rarely is not looked at with every message.
@@ -68,7 +69,7 @@ async fn attend(gateway: Arc<Gateway>, link: Link, identity: Identity, following
     let changes = tell_changes(&gateway, &link, following);
     let expiring = async {
         identity.expired().await;
-        link.close("the token has expired");
+        link.close(CloseReason::TokenExpired);
         std::future::pending::<()>().await
     };
     // The gateway is stopping, and calls have had their time; those that come now are turned away.
@@ -101,7 +102,7 @@ async fn tell_ends(gateway: &Gateway, link: &Link, identity: &Identity) {
                     let _ = link.event(event::PROCESS_ENDED, raw(&data)).await;
                 }
                 Err(RecvError::Lagged(missed)) => {
-                    let _ = link.event("missed", raw(&json!({"events": missed}))).await;
+                    let _ = link.event(event::MISSED, raw(&Missed { events: missed })).await;
                 }
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
@@ -117,7 +118,7 @@ async fn tell_changes(gateway: &Gateway, link: &Link, mut following: watch::Rece
         return std::future::pending().await;
     }
     while changes.changed().await.is_ok() {
-        let _ = link.event(event::TOOLS_CHANGED, raw(&json!({}))).await;
+        let _ = link.event(event::TOOLS_CHANGED, raw(&Empty {})).await;
         // Nodes come back in swarms; the last change is told in any case.
         tokio::time::sleep(PROGRESS_PAUSE).await;
     }
@@ -136,29 +137,6 @@ impl Service for Client {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ListParams {
-    agent: Option<String>,
-    toolset: Option<String>,
-    name: Option<String>,
-    /// For this MCP client, as it calls itself.
-    mcp: Option<String>,
-    /// From now on, `tools.changed` is told.
-    follow: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ResultParams {
-    handle: String,
-    #[serde(default)]
-    offset: usize,
-    limit: usize,
-    #[serde(default)]
-    grep: Option<String>,
-}
-
 impl Client {
     async fn answer(&self, link: Link, request: Request) -> Result<RawJson, WireError> {
         match request.method.as_str() {
@@ -175,7 +153,8 @@ impl Client {
             Err(request) => request,
         };
         match request.method.as_str() {
-            method::TOOLS_LIST | method::TOOLS_GET => self.list(&request),
+            method::TOOLS_LIST => self.list(&request),
+            method::TOOLS_GET => self.describe(&request),
             method::RESULTS_READ => self.read_result(&request).await,
             method::CONNECT => {
                 Err(WireError::new(ErrorCode::NotConnected, "this connection is connected already"))
@@ -186,7 +165,7 @@ impl Client {
             },
             method::NODES_LIST => {
                 request.no_params()?;
-                Ok(raw(&json!({"nodes": self.gateway.node_infos()})))
+                Ok(raw(&NodeList { nodes: self.gateway.node_infos() }))
             }
             name if name.starts_with("nodes.") || name.starts_with("tokens.") => {
                 Err(WireError::new(ErrorCode::Forbidden, format!("{name} is the operator's")))
@@ -212,7 +191,7 @@ impl Client {
         let input = match params.input.take() {
             Some(input) => serde_json::from_str(input.get())
                 .map_err(|err| WireError::new(ErrorCode::InvalidInput, format!("not valid JSON: {err}")))?,
-            None => json!({}),
+            None => Value::Object(serde_json::Map::new()),
         };
         let outcome = self.gateway.run(call, &params.tool, input).await;
         outcome.into_wire().map(|result| raw(&result))
@@ -225,7 +204,7 @@ impl Client {
     }
 
     fn list(&self, request: &Request) -> Result<RawJson, WireError> {
-        let params: ListParams = request.parse()?;
+        let params: ToolsListParams = request.parse()?;
         let wanted =
             Wanted { agent: params.agent.as_deref(), mcp: params.mcp.as_deref(), ..Wanted::default() };
         let call = self.call(request.cancel.clone(), wanted)?;
@@ -233,25 +212,22 @@ impl Client {
             self.follows.send_replace(true);
         }
         let view = self.gateway.gate.registry().view(&call.scope);
-        let listed: Value = match (&params.name, request.method.as_str()) {
-            (Some(name), _) => view.describe(name).ok_or_else(|| view.unknown(name).to_wire())?,
-            (None, method::TOOLS_GET) => {
-                return Err(WireError::new(ErrorCode::BadParams, "\"name\" is missing"));
-            }
-            (None, _) => {
-                let toolset = params.toolset.as_deref().map(|name| {
-                    let unknown =
-                        || WireError::new(ErrorCode::BadParams, format!("unknown toolset {name:?}"));
-                    Toolset::from_name(name).ok_or_else(unknown)
-                });
-                let mut listed = json!({"tools": view.list(toolset.transpose()?)});
-                if params.mcp.is_some() {
-                    listed["listed"] = json!(call.scope.is_listed());
-                }
-                listed
-            }
-        };
-        Ok(raw(&listed))
+        let toolset = params.toolset.as_deref().map(|name| {
+            let unknown = || WireError::new(ErrorCode::BadParams, format!("unknown toolset {name:?}"));
+            Toolset::from_name(name).ok_or_else(unknown)
+        });
+        let listed = params.mcp.is_some().then(|| call.scope.is_listed());
+        Ok(raw(&ToolList { tools: view.list(toolset.transpose()?), listed }))
+    }
+
+    fn describe(&self, request: &Request) -> Result<RawJson, WireError> {
+        let params: ToolsGetParams = request.parse()?;
+        let wanted =
+            Wanted { agent: params.agent.as_deref(), mcp: params.mcp.as_deref(), ..Wanted::default() };
+        let call = self.call(request.cancel.clone(), wanted)?;
+        let view = self.gateway.gate.registry().view(&call.scope);
+        let tool = view.describe(&params.name).ok_or_else(|| view.unknown(&params.name).to_wire())?;
+        Ok(raw(&tool))
     }
 
     async fn read_result(&self, request: &Request) -> Result<RawJson, WireError> {
@@ -263,12 +239,12 @@ impl Client {
         });
         let page = page.await.map_err(|err| WireError::new(ErrorCode::Internal, err.to_string()))?;
         let page = page.map_err(|err| WireError::new(ErrorCode::NotFound, err.to_string()))?;
-        Ok(raw(&json!({
-            "text": page.text,
-            "totalCharacters": page.total_characters,
-            "nextOffset": page.next_offset,
-            "matches": page.matches,
-        })))
+        Ok(raw(&ResultPage {
+            text: page.text,
+            total_characters: page.total_characters,
+            next_offset: page.next_offset,
+            matches: page.matches,
+        }))
     }
 }
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use gantry_link::{Event, Link, LinkOptions, Request, ServeFuture, Service};
 use gantry_protocol::{
-    CallProgress, ErrorCode, NodeHello, NodeTools, ProcessEnd, RawJson, StreamFrame, WireError, event,
-    method, raw,
+    CallProgress, CloseReason, Empty, ErrorCode, NodeHello, NodeTools, ProcessEnd, ProcessEndTaken, RawJson,
+    StreamFrame, WireError, event, method, raw,
 };
 use gantry_store::{DatabaseError, TokenCheck};
-use serde_json::json;
 
 use super::{ConnectRequest, Gateway, ServerSocket, unauthorized, welcome};
 use crate::auth::AuthError;
@@ -39,7 +38,7 @@ pub(super) async fn serve(
         Ok(admitted) => admitted,
         Err(error) => return request.refuse(&mut socket, error).await,
     };
-    let mut result = welcome(&gateway);
+    let mut result = welcome(&gateway, &request);
     result.wanted = gateway.nodes.wanted(node.id(), &hello.calls);
     let (platform, version) = (request.params.platform.clone(), request.params.version.clone());
     if request.accept(&mut socket, &result).await.is_err() {
@@ -56,16 +55,16 @@ pub(super) async fn serve(
         joined: OnceLock::new(),
     };
     let service = Arc::new(service);
-    let options = LinkOptions { account: Some(gateway.quota.of_node(node.id())), ..LinkOptions::default() };
+    let account = Some(gateway.quota.of_node(node.id()));
+    let options = LinkOptions { protocol: result.protocol, account, ..LinkOptions::default() };
     let (link, running) = Link::new(socket, service.clone(), options);
     let dismissed = async {
-        let reason = node.dismissed().await;
-        link.close(&reason);
+        link.close(node.dismissed().await);
         std::future::pending::<()>().await
     };
     if bulk {
         if let Err(reason) = gateway.nodes.attach_bulk(&node, &instance, link.clone()) {
-            link.close(&reason);
+            link.close(reason);
         }
         tokio::select! {
             () = running => {}
@@ -76,7 +75,7 @@ pub(super) async fn serve(
     let impatient = async {
         tokio::time::sleep(TOOLS_LIMIT).await;
         if service.joined.get().is_none() {
-            link.close("the node did not tell its tools in time");
+            link.close(CloseReason::ToolsMissing);
         }
         std::future::pending::<()>().await
     };
@@ -180,7 +179,7 @@ impl NodeLink {
         let nodes = &self.gateway.nodes;
         nodes.attach(&self.node, joining).await.map_err(|err| WireError::new(ErrorCode::BadParams, err))?;
         let _ = self.joined.set(());
-        Ok(raw(&json!({})))
+        Ok(raw(&Empty {}))
     }
 
     /// Answered once it is on disk: the node keeps it until then.
@@ -191,6 +190,6 @@ impl NodeLink {
             DatabaseError::Refused(message) => WireError::new(ErrorCode::BadParams, message),
             err => WireError::new(ErrorCode::Unavailable, err.to_string()),
         })?;
-        Ok(raw(&json!({"new": new})))
+        Ok(raw(&ProcessEndTaken { new }))
     }
 }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use gantry_protocol::{
-    ErrorCode, Frame, MAX_VALUES, RawJson, StreamFrame, VALUE_BYTES, WireError, count_values, raw,
-    response_text,
+    CloseReason, ErrorCode, Frame, MAX_VALUES, RawJson, StreamFrame, VALUE_BYTES, WireError, count_values,
+    raw, response_text,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Interval, Sleep};
@@ -20,8 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_websockets::{CloseCode, Message};
 
 use super::outgoing::{Cost, Queued};
-use super::{Link, sendable};
-use crate::handshake::close_reason;
+use super::{Closed, Link, sendable};
 use crate::offload::offload_if_large;
 use crate::pool::{FREE_BYTES, Reservation};
 use crate::serve::{Event, Request, Service};
@@ -75,7 +74,7 @@ where
             }
         }
         let code = link.inner.reason.get().map(|(code, _)| *code);
-        let close = Message::close(code, &close_reason(&link.reason()));
+        let close = Message::close(code, &link.reason().wire_text(link.inner.options.protocol));
         let _ = socket.send(close).await;
         let _ = socket.flush().await;
     };
@@ -92,7 +91,7 @@ impl CloseGuard {
     /// to the link exist.
     fn close(&self) -> VecDeque<Queued> {
         let inner = &self.0.inner;
-        let _ = inner.reason.set((CloseCode::NORMAL_CLOSURE, "its task was given up".into()));
+        let _ = inner.reason.set((CloseCode::NORMAL_CLOSURE, Closed::lost("its task was given up")));
         inner.closed.cancel();
         let queued = inner.outgoing.close();
         inner.pending().clear();
@@ -167,7 +166,7 @@ where
     }
 
     /// Reads, works and writes once. Ready with the reason when the link must end.
-    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
         self.link.inner.outgoing.register_writer(cx.waker());
         // This order lets one poll read a request, answer it and write the answer.
         if let Poll::Ready(reason) = self.read(cx) {
@@ -176,12 +175,12 @@ where
         self.work(cx);
         match self.write(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(self.link.reason()),
-            Poll::Ready(Err(err)) => Poll::Ready(err.to_string()),
+            Poll::Ready(Err(err)) => Poll::Ready(Closed::lost(err)),
             Poll::Pending => self.watch(cx),
         }
     }
 
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
         loop {
             if self.link.is_closing() {
                 // Reading stops; the writer still delivers queued frames.
@@ -189,7 +188,7 @@ where
             }
             if self.pongs >= MAX_PONGS {
                 if let Err(err) = ready!(self.socket.poll_flush_unpin(cx)) {
-                    return Poll::Ready(err.to_string());
+                    return Poll::Ready(Closed::lost(err));
                 }
                 self.pongs = 0;
             }
@@ -197,8 +196,8 @@ where
             self.large = None;
             let message = match ready!(polled) {
                 Some(Ok(message)) => message,
-                Some(Err(err)) => return Poll::Ready(err.to_string()),
-                None => return Poll::Ready("the peer closed the connection".into()),
+                Some(Err(err)) => return Poll::Ready(Closed::lost(err)),
+                None => return Poll::Ready(Closed::lost("the peer closed the connection")),
             };
             self.link.note_activity();
             let reservation = self.link.inner.intake.finished(&message);
@@ -225,7 +224,7 @@ where
                     Err(err) => Some((None, WireError::new(ErrorCode::BadFrame, err.to_string()))),
                 }
             } else if let Some((code, reason)) = message.as_close() {
-                return Poll::Ready(format!("the peer closed with {} {reason}", u16::from(code)));
+                return Poll::Ready(Closed::by_peer(u16::from(code), reason));
             } else {
                 self.pongs += u32::from(message.is_ping());
                 None
@@ -233,7 +232,7 @@ where
             if let Some((id, error)) = bad {
                 self.bad_frames += 1;
                 if self.bad_frames > MAX_BAD_FRAMES {
-                    return Poll::Ready("too many frames that are none".into());
+                    return Poll::Ready(Closed::here(CloseReason::BadFrames));
                 }
                 reply_error(&self.link, id, error);
             }
@@ -298,7 +297,7 @@ where
 
     /// Ready when the peer was silent for two ping intervals, also while a write is stuck, or when closing takes
     /// longer than [`CLOSE_TIMEOUT`].
-    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
         if self.link.is_closing() {
             let close_timer =
                 self.close_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSE_TIMEOUT)));
@@ -309,7 +308,7 @@ where
             ready!(self.silence.as_mut().poll(cx));
             let limit = self.link.inner.options.ping_every * 2;
             match limit.checked_sub(self.link.silent_for()) {
-                None => return Poll::Ready("the peer fell silent: two pings were not answered".into()),
+                None => return Poll::Ready(Closed::here(CloseReason::Silent)),
                 Some(left) => {
                     let next = tokio::time::Instant::now() + left + Duration::from_millis(1);
                     self.silence.as_mut().reset(next);

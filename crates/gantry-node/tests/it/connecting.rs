@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use gantry_node::{ExitReason, Level, NodeState, Phase, Rejoin, TokenSource};
-use gantry_protocol::{ErrorCode, LogsParams, LogsResult, StreamFrame, StreamKind, WireError, method, raw};
+use gantry_protocol::{
+    CloseReason, ErrorCode, LogsParams, LogsResult, StreamFrame, StreamKind, WireError, method, raw,
+};
 use serde_json::{Map, json};
 
 use crate::gateway::{Gateway, LIMIT, params};
@@ -67,9 +69,9 @@ async fn dismissed_node_retries_once_and_then_ends() {
     let peer = gateway.accept_all().await;
     // The new token is in place before the old one is rejected.
     write("new");
-    peer.link.close("the node's token was renewed");
+    peer.link.close(CloseReason::NodeTokenRenewed);
     let peer = gateway.accept_all().await;
-    peer.link.close("the node was renamed to desk; start it with that id");
+    peer.link.close(CloseReason::NodeRenamed { new_id: "desk".into() });
     let (mut socket, request) = gateway.knock().await;
     assert_eq!(request.params.token, "new");
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
@@ -95,7 +97,7 @@ async fn only_a_rejected_token_ends_a_node() {
     let rejoin = Rejoin::Unexpected;
     assert_eq!(over, ExitReason::Unauthorized { reason: "the token was revoked".into(), rejoin });
     let world = World::start(gateway.url());
-    gateway.accept_all().await.link.close("the node's token was renewed");
+    gateway.accept_all().await.link.close(CloseReason::NodeTokenRenewed);
     let (mut socket, request) = gateway.knock().await;
     request.refuse(&mut socket, WireError::new(ErrorCode::Unauthorized, "the token is not valid")).await;
     let over = tokio::time::timeout(Duration::from_secs(10), world.running).await.unwrap().unwrap();
@@ -108,7 +110,7 @@ async fn replaced_node_waits_until_the_other_is_gone() {
     let gateway = Gateway::bind().await;
     let world = World::start(gateway.url());
     let peer = gateway.accept_all().await;
-    peer.link.close("replaced by a newer connection of the same node");
+    peer.link.close(CloseReason::Replaced);
     let closed = Instant::now();
     let (mut socket, request) = gateway.knock().await;
     assert!(closed.elapsed() >= Duration::from_millis(250), "{:?}", closed.elapsed());
@@ -162,7 +164,7 @@ async fn stopping_node_finishes_and_delivers_calls_before_closing() {
     let answer = running.await.unwrap().unwrap();
     assert!(answer.get().contains(r#""text":"x""#), "{answer}");
     let reason = tokio::time::timeout(LIMIT, peer.link.closed()).await.unwrap();
-    assert!(reason.contains("the node is stopping"), "{reason}");
+    assert_eq!(reason.reason, Some(CloseReason::NodeStopping), "{reason}");
     tokio::time::timeout(LIMIT, world.running).await.unwrap().unwrap();
 }
 

@@ -63,7 +63,7 @@ impl Gateway {
         let params = request.params.clone();
         let listed = params.node.iter().flat_map(|hello| &hello.calls);
         let welcome = ConnectResult {
-            protocol: 1,
+            protocol: gantry_protocol::PROTOCOL_VERSION,
             server: ServerInfo { version: "0".into(), instance: "test".into(), now: 0 },
             wanted: listed.filter(|id| wanted(id)).cloned().collect(),
             workspace: None,
@@ -101,7 +101,9 @@ impl Peer {
         match answer {
             Ok(json) => Ok(serde_json::from_str(json.get()).unwrap()),
             Err(LinkError::Remote(error)) => Err(error),
-            Err(LinkError::Closed(reason)) => Err(WireError::new(ErrorCode::NotConnected, reason)),
+            Err(LinkError::Closed(reason)) => {
+                Err(WireError::new(ErrorCode::NotConnected, reason.to_string()))
+            }
         }
     }
 

@@ -68,4 +68,6 @@ pub struct Transferred {
     pub files: Option<u64>,
     /// What was left out and why, when a directory was sent.
     pub skipped: Vec<String>,
+    /// All that were left out, also those without a line in `skipped`.
+    pub skipped_count: u64,
 }

@@ -46,6 +46,9 @@ struct Output {
     /// What was left out of a directory, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<String>,
+    /// How many entries were left out, also those beyond the lines of `skipped`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped_count: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -106,9 +109,10 @@ async fn run(ctx: Ctx<GatewayTools>, input: Input) -> Result<Done<Output>, ToolE
         }
         _ => ctx.state.nodes()?.transfer(ctx.call.clone(), source, destination).await?,
     };
-    let Transferred { bytes_transferred, mime, files, skipped } = sent;
+    let Transferred { bytes_transferred, mime, files, skipped, skipped_count } = sent;
+    let skipped_count = (skipped_count > 0).then_some(skipped_count);
     let Input { source, destination } = input;
-    Ok(done(Output { source, destination, bytes_transferred, mime, files, skipped }))
+    Ok(done(Output { source, destination, bytes_transferred, mime, files, skipped, skipped_count }))
 }
 
 /// Copies a file, or everything below a directory, inside the workspace.
@@ -122,7 +126,13 @@ async fn copy(objects: &Objects, call: &Call, ends: Ends<'_>) -> Result<Transfer
         destination.check_not_shared_folder(objects).await?;
         let bytes_transferred = objects.copy(&info.key, &destination.key()).await.map_err(object_error)?;
         let mime = Some(info.content_type);
-        return Ok(Transferred { bytes_transferred, mime, files: None, skipped: Vec::new() });
+        return Ok(Transferred {
+            bytes_transferred,
+            mime,
+            files: None,
+            skipped: Vec::new(),
+            skipped_count: 0,
+        });
     }
     let tree = StoredTree::below(&source, objects).await.map_err(object_error)?;
     if tree.files.is_empty() {
@@ -151,7 +161,13 @@ async fn copy(objects: &Objects, call: &Call, ends: Ends<'_>) -> Result<Transfer
         bytes_transferred += copied.map_err(object_error)?;
         files += 1;
     }
-    Ok(Transferred { bytes_transferred, mime: None, files: Some(files), skipped: Vec::new() })
+    Ok(Transferred {
+        bytes_transferred,
+        mime: None,
+        files: Some(files),
+        skipped: Vec::new(),
+        skipped_count: 0,
+    })
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use gantry_protocol::method;
+use gantry_protocol::{
+    AnswerParams, AnswerResult, ListenResult, MessageParams, Question, SendResult, SessionEvent,
+    SessionParams, SessionStatus, UserAsked, method,
+};
 use gantry_tool::{Refusal, RefusalCode};
-use serde_json::{Value, json};
 
 use crate::client::{Address, Target};
 use crate::commands::{call, interrupted};
@@ -144,7 +146,7 @@ struct Chat<'a> {
     /// Where the conversation works from now on.
     workspace: Option<String>,
     /// How the session was when this began.
-    status: Value,
+    status: ListenResult,
     said: u32,
 }
 
@@ -152,7 +154,13 @@ struct Chat<'a> {
 enum Turn {
     Settled(Exit),
     /// Somebody has to answer, and nobody here can.
-    Waits(Value),
+    Waits(Waits),
+}
+
+/// What a run waits for.
+enum Waits {
+    Approval(Box<Question>),
+    Answer(UserAsked),
 }
 
 /// Whether the conversation goes on after a run.
@@ -181,15 +189,16 @@ impl<'a> Chat<'a> {
         match self.until_settled(&id, asks).await? {
             Turn::Settled(exit) => Ok(exit),
             Turn::Waits(question) => {
-                let (id, tool) = (text_of(&question["id"]), text_of(&question["tool"]));
-                let (message, words) = match question["questions"].as_array() {
-                    Some(asked) => {
-                        let asked = asked.iter().map(|one| text_of(&one["question"]));
-                        (format!("the agent asks: {}", asked.collect::<Vec<_>>().join(" / ")), "ANSWER…")
+                let (id, message, words) = match question {
+                    Waits::Answer(asked) => {
+                        let questions = asked.questions.iter().map(|one| one.question.as_str());
+                        let questions = questions.collect::<Vec<_>>().join(" / ");
+                        (asked.id, format!("the agent asks: {questions}"), "ANSWER…")
                     }
-                    None => {
-                        let (what, why) = (proposal(&question), text_of(&question["reason"]));
-                        (format!("{tool} needs an approval: {what} ({why})"), "yes|no|always")
+                    Waits::Approval(asked) => {
+                        let (what, Question { tool, reason, .. }) = (proposal(&asked), &*asked);
+                        let message = format!("{tool} needs an approval: {what} ({reason})");
+                        (asked.id, message, "yes|no|always")
                     }
                 };
                 let hint = format!("gantry sessions answer {} --question {id} {words}", self.connection.key);
@@ -239,8 +248,10 @@ impl<'a> Chat<'a> {
 
     /// Which conversation it is, and where it works.
     fn greeting(&self) -> String {
-        let before = self.status["workspace"].as_str();
-        let is_running = self.status["running"].is_string();
+        let (before, is_running) = match &self.status {
+            ListenResult::Known(status) => (Some(status.workspace.as_str()), status.running.is_some()),
+            ListenResult::New(_) => (None, false),
+        };
         let key = &self.connection.key;
         match (self.workspace.as_deref(), before) {
             (Some(now), Some(before)) if now != before && is_running => {
@@ -272,12 +283,12 @@ impl<'a> Chat<'a> {
                     typing.put_away();
                     let Heard::Event(event) = heard? else {
                         let Some(status) = self.reconnect().await else { return Ok(Went::On) };
-                        waiting = Waiting::of(&status);
+                        waiting = Waiting::of(status);
                         continue;
                     };
                     self.screen.show(&event);
                     waiting.hear(&event);
-                    open.retain(|id| !settles(&event, id));
+                    open.retain(|id| !event.settles(id));
                     if open.is_empty() {
                         return Ok(Went::On);
                     }
@@ -294,7 +305,7 @@ impl<'a> Chat<'a> {
                         if let Some(answer) = questions::answer(&line)
                             && self.answer(&question, answer).await?.is_none()
                         {
-                            waiting.is_answered(&question["id"]);
+                            waiting.is_answered(&question.id);
                         }
                     } else if !line.trim().is_empty() {
                         match self.say(&line).await {
@@ -336,48 +347,55 @@ impl<'a> Chat<'a> {
                 }
             };
             self.screen.show(&event);
-            if event["event"] == "suspended" {
+            if event == SessionEvent::Suspended {
                 self.output.warning(&self.read_later());
                 return Ok(Turn::Settled(Exit::Failure));
             }
-            if settles(&event, id) {
-                return Ok(Turn::Settled(match event["event"].as_str() {
-                    Some("final") => Exit::Success,
+            if event.settles(id) {
+                return Ok(Turn::Settled(match event {
+                    SessionEvent::Final { .. } => Exit::Success,
                     _ => Exit::Failure,
                 }));
             }
-            if event["event"] == "asked" {
-                if !asks {
-                    return Ok(Turn::Waits(event["asked"].clone()));
+            match event {
+                SessionEvent::Asked { asked, .. } if !asks => return Ok(Turn::Waits(Waits::Answer(asked))),
+                SessionEvent::Asked { asked, .. } => self.ask_user(Asks::new(asked)).await?,
+                SessionEvent::Approval { question, .. } if !asks => {
+                    return Ok(Turn::Waits(Waits::Approval(Box::new(question))));
                 }
-                let mut asked = Asks::new(&event["asked"]);
-                loop {
-                    question(&asked.prompt().unwrap_or_default());
-                    let mut line = String::new();
-                    let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
-                    if !matches!(read, Ok(1..)) || asked.take(&line) {
-                        break;
-                    }
-                }
-                self.reply(&asked).await?;
-            }
-            if event["event"] == "approval" {
-                if !asks {
-                    return Ok(Turn::Waits(event["question"].clone()));
-                }
-                let mut asked = Some(event["question"].clone());
-                while let Some(open) = asked.take() {
-                    question(&approval_prompt(&open));
-                    let mut line = String::new();
-                    let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
-                    asked = match (read, questions::answer(&line)) {
-                        (Ok(0) | Err(_), _) => self.answer(&open, json!({"answer": "no"})).await?,
-                        (Ok(_), Some(answer)) => self.answer(&open, answer).await?,
-                        (Ok(_), None) => Some(open),
-                    };
-                }
+                SessionEvent::Approval { question, .. } => self.ask_approval(question).await?,
+                _ => {}
             }
         }
+    }
+
+    /// Asks whoever sits here what the agent wants to know.
+    async fn ask_user(&mut self, mut asked: Asks) -> Result<()> {
+        loop {
+            question(&asked.prompt().unwrap_or_default());
+            let mut line = String::new();
+            let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
+            if !matches!(read, Ok(1..)) || asked.take(&line) {
+                break;
+            }
+        }
+        self.reply(&asked).await
+    }
+
+    /// Asks whoever sits here whether a call may run. The end of the input means no.
+    async fn ask_approval(&mut self, asked: Question) -> Result<()> {
+        let mut asked = Some(asked);
+        while let Some(open) = asked.take() {
+            question(&approval_prompt(&open));
+            let mut line = String::new();
+            let read = tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line));
+            asked = match (read, questions::answer(&line)) {
+                (Ok(0) | Err(_), _) => self.answer(&open, questions::answer_of("no")).await?,
+                (Ok(_), Some(answer)) => self.answer(&open, answer).await?,
+                (Ok(_), None) => Some(open),
+            };
+        }
+        Ok(())
     }
 
     /// The gateway is gone in the middle of a run, which it takes up again by itself.
@@ -392,7 +410,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Waits for a gateway that is away, and says so. `None` when it stays away, or an interrupt ends the wait.
-    async fn reconnect(&mut self) -> Option<Value> {
+    async fn reconnect(&mut self) -> Option<ListenResult> {
         self.screen.end_line();
         self.output.warning("the connection to the gateway was lost; reconnecting (Ctrl-C ends the wait)");
         let reopened = tokio::select! {
@@ -432,52 +450,58 @@ impl<'a> Chat<'a> {
 
     /// Says something; the id under which it will be settled, unless it was a command.
     async fn send(&mut self, text: &str, id: &str) -> Result<Option<String>> {
-        let mut params = json!({"sessionKey": self.connection.key, "message": text, "id": id});
-        if let Some(workspace) = &self.workspace {
-            params["workspace"] = json!(workspace);
-        }
-        let answer = self.connection.request(method::SESSIONS_SEND, params).await?;
-        if answer["status"] == "command" {
-            match self.output.json {
-                true => self.output.value(&answer),
-                false => self.output.page(&text_of(&answer["told"])),
+        let params = MessageParams {
+            session_key: Some(self.connection.key.clone()),
+            message: text.to_owned(),
+            id: Some(id.to_owned()),
+            workspace: self.workspace.clone(),
+            ..MessageParams::default()
+        };
+        let sent: SendResult = self.connection.request(method::SESSIONS_SEND, &params).await?;
+        Ok(match sent {
+            SendResult::Command { .. } if self.output.json => {
+                self.output.value(&sent);
+                None
             }
-            return Ok(None);
-        }
-        Ok(Some(text_of(&answer["messageId"])))
+            SendResult::Command { told, .. } => {
+                self.output.page(&told);
+                None
+            }
+            SendResult::Accepted { message_id, .. }
+            | SendResult::Final { message_id, .. }
+            | SendResult::Stopped { message_id, .. }
+            | SendResult::Error { message_id, .. }
+            | SendResult::Suspended { message_id, .. } => Some(message_id),
+        })
     }
 
     /// The question again, if that was no answer to it.
-    async fn answer(&mut self, question: &Value, mut params: Value) -> Result<Option<Value>> {
-        (params["sessionKey"], params["question"]) = (json!(self.connection.key), question["id"].clone());
-        let Err(err) = self.connection.request(method::SESSIONS_ANSWER, params).await else {
+    async fn answer(&mut self, question: &Question, answer: AnswerParams) -> Result<Option<Question>> {
+        let key = self.connection.key.clone();
+        let params =
+            AnswerParams { session_key: Some(key.clone()), question: Some(question.id.clone()), ..answer };
+        let answered = self.connection.request::<AnswerResult>(method::SESSIONS_ANSWER, &params).await;
+        let Err(err) = answered else {
             return Ok(None);
         };
         self.output.warning(&format!("{err:#}"));
         // Somebody else may have answered first.
-        let status = self
-            .connection
-            .request(method::SESSIONS_STATUS, json!({"sessionKey": self.connection.key}))
-            .await?;
-        let mut open = status["questions"].as_array().into_iter().flatten();
-        Ok(open.find(|open| open["id"] == question["id"]).cloned())
+        let params = SessionParams { session_key: key };
+        let status: SessionStatus = self.connection.request(method::SESSIONS_STATUS, &params).await?;
+        Ok(status.questions.into_iter().find(|open| open.id == question.id))
     }
 
     /// Tells the agent what it wanted to know.
     async fn reply(&mut self, asks: &Asks) -> Result<()> {
-        let params = json!({"sessionKey": self.connection.key, "question": asks.id, "answers": asks.answers});
-        if let Err(err) = self.connection.request(method::SESSIONS_ANSWER, params).await {
+        let params = AnswerParams {
+            session_key: Some(self.connection.key.clone()),
+            question: Some(asks.id.clone()),
+            answers: Some(asks.answers.clone()),
+            ..AnswerParams::default()
+        };
+        if let Err(err) = self.connection.request::<AnswerResult>(method::SESSIONS_ANSWER, &params).await {
             self.output.warning(&format!("{err:#}"));
         }
         Ok(())
     }
-}
-
-fn settles(event: &Value, id: &str) -> bool {
-    let mut messages = event["messages"].as_array().into_iter().flatten();
-    messages.any(|message| message["id"] == id)
-}
-
-pub(super) fn text_of(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gantry_model::{Limits, Message, Model, Models, Request, StreamEvent, Tier, UnknownModel};
-use gantry_protocol::method;
+use gantry_protocol::{Empty, GatewayStatus, ModelReport, ModelsReport, method};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,7 @@ pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<
                 tested
             });
             if output.json {
-                output.value(&tested.iter().map(|(_, told)| told.clone()).collect());
+                output.value(&tested.iter().map(|(_, told)| told).collect::<Vec<_>>());
             }
             gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &names));
             Ok(if tested.iter().all(|(ok, _)| *ok) { Exit::Success } else { Exit::Failure })
@@ -109,21 +109,19 @@ pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<
 struct GatewayModels {
     url: String,
     /// As [`describe`] returns them.
-    models: Value,
+    models: ModelsReport,
 }
 
 impl GatewayModels {
     /// `None` when there is no gateway, or one that cannot say.
     fn ask(places: &Places, output: &Output) -> Option<GatewayModels> {
         let Ok(Target::Gateway(address)) = Target::find(places, output, false) else { return None };
-        let mut status = Client::once(&address, output, method::GATEWAY_STATUS, json!({})).ok()?;
-        let models = status["models"].take();
-        models.is_object().then(|| GatewayModels { url: address.url.to_string(), models })
+        let status: GatewayStatus = Client::once(&address, output, method::GATEWAY_STATUS, &Empty {}).ok()?;
+        Some(GatewayModels { url: address.url.to_string(), models: status.models? })
     }
 
     fn names(&self) -> Vec<&str> {
-        let rows = self.models["models"].as_array().into_iter().flatten();
-        rows.filter_map(|row| row["name"].as_str()).collect()
+        self.models.models.iter().map(|model| model.name.as_str()).collect()
     }
 
     fn show(&self, output: &Output, here: &Models) -> Exit {
@@ -164,47 +162,40 @@ fn no_model(output: &Output) -> Exit {
     Exit::Failure
 }
 
-fn list(output: &Output, described: &Value) {
-    let rows = |key: &str| described[key].as_array().into_iter().flatten();
+fn list(output: &Output, report: &ModelsReport) {
     if output.json {
-        output.value(&described["models"]);
+        output.value(&report.models);
     } else {
-        for provider in rows("providers") {
-            let mut facts = vec![text(&provider["baseUrl"]).to_owned()];
-            facts.extend((provider["found"] == true).then(|| "found on this machine".to_owned()));
-            facts.extend((provider["lacksKey"] == true).then(|| output.yellow("no key")));
-            output.line(&format!("{}  {}", output.bold(text(&provider["name"])), facts.join(" · ")));
-            for model in rows("models").filter(|model| model["provider"] == provider["name"]) {
-                let roles: Vec<&str> = model["is"].as_array().into_iter().flatten().map(text).collect();
-                let roles = if roles.is_empty() {
+        for provider in &report.providers {
+            let mut facts = vec![provider.base_url.clone()];
+            facts.extend(provider.found.then(|| "found on this machine".to_owned()));
+            facts.extend(provider.lacks_key.then(|| output.yellow("no key")));
+            output.line(&format!("{}  {}", output.bold(&provider.name), facts.join(" · ")));
+            for model in report.models.iter().filter(|model| model.provider == provider.name) {
+                let roles = if model.is.is_empty() {
                     String::new()
                 } else {
-                    format!("  {}", output.green(&roles.join(", ")))
+                    format!("  {}", output.green(&model.is.join(", ")))
                 };
-                output.line(&format!("  {}{roles}  {}", text(&model["model"]), output.dim(&facts_of(model))));
+                output.line(&format!("  {}{roles}  {}", model.model, output.dim(&facts_of(model))));
             }
         }
-        let budgets: Vec<&str> = rows("budgets").map(text).collect();
-        if !budgets.is_empty() {
-            output.line(&format!("{}  {}", output.bold("budgets"), budgets.join(" · ")));
+        if !report.budgets.is_empty() {
+            output.line(&format!("{}  {}", output.bold("budgets"), report.budgets.join(" · ")));
         }
     }
-    rows("warnings").for_each(|warning| output.warning(text(warning)));
+    report.warnings.iter().for_each(|warning| output.warning(warning));
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-fn facts_of(model: &Value) -> String {
-    let tokens = match model["contextWindow"].as_u64().unwrap_or_default() {
+fn facts_of(model: &ModelReport) -> String {
+    let tokens = match model.context_window {
         tokens @ 1_000_000.. => format!("{}M", tokens / 1_000_000),
         tokens => format!("{}k", tokens / 1_000),
     };
-    let price = match (model["price"]["input"].as_f64(), model["price"]["output"].as_f64()) {
-        (Some(0.0), Some(0.0)) => "free".to_owned(),
-        (Some(input), Some(output)) => format!("${input} in, ${output} out a million"),
-        _ => "price unknown".to_owned(),
+    let price = match model.price {
+        Some(price) if price.input == 0.0 && price.output == 0.0 => "free".to_owned(),
+        Some(price) => format!("${} in, ${} out a million", price.input, price.output),
+        None => "price unknown".to_owned(),
     };
     format!("{tokens} tokens · {price}")
 }

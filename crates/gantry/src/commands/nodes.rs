@@ -2,9 +2,12 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use gantry_protocol::{NodeInfo, method};
+use gantry_protocol::{
+    Empty, Invitation, NodeId, NodeInfo, NodeList, NodeProcesses, NodeRename, NodeRenamed, NodeTags,
+    ProcessList, ProcessRecord, method,
+};
 use gantry_tool::{Refusal, RefusalCode, nearest};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::client::{Address, Client, Target};
 use crate::exit::{Exit, Refused};
@@ -72,32 +75,33 @@ pub(crate) enum NodesAction {
 
 pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<Exit> {
     let address = Target::gateway(places, output)?;
-    let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
+    let listed = || -> Result<NodeList> { Client::once(&address, output, method::NODES_LIST, &Empty {}) };
     match args.action.unwrap_or(NodesAction::List) {
-        NodesAction::List => list(output, &ask(method::NODES_LIST, json!({}))?),
+        NodesAction::List => list(output, &listed()?.nodes),
         NodesAction::Show { id } => {
-            let node = find(&ask(method::NODES_LIST, json!({}))?, &id)?;
-            let ends = ask(method::NODES_PROCESSES, json!({"id": id, "limit": 10}));
-            show(output, &node, ends.ok().as_ref());
+            let node = find(listed()?.nodes, &id)?;
+            let params = NodeProcesses { id, limit: Some(10) };
+            let ends: Result<ProcessList> = Client::once(&address, output, method::NODES_PROCESSES, &params);
+            show(output, &node, ends.ok().map(|ends| ends.processes).as_deref());
         }
         NodesAction::Add { id, tags } => {
-            let answer = ask(method::NODES_ADD, json!({"id": id, "tags": tags}))?;
-            invite(output, &address, &answer);
+            let params = NodeTags { id, tags };
+            invite(output, &address, &Client::once(&address, output, method::NODES_ADD, &params)?);
         }
         NodesAction::Renew { id } => {
-            let answer = ask(method::NODES_RENEW, json!({"id": id}))?;
-            invite(output, &address, &answer);
+            let params = NodeId { id };
+            invite(output, &address, &Client::once(&address, output, method::NODES_RENEW, &params)?);
         }
         NodesAction::Tag { id, tags } => {
-            let answer = ask(method::NODES_TAG, json!({"id": id, "tags": tags}))?;
-            let tags = answer["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            output.done(&format!("{id} has the tags: {}", tags.collect::<Vec<_>>().join(", ")));
+            let NodeTags { id, tags } =
+                Client::once(&address, output, method::NODES_TAG, &NodeTags { id, tags })?;
+            output.done(&format!("{id} has the tags: {}", tags.join(", ")));
         }
         NodesAction::Rename { id, new_id } => {
-            let answer = ask(method::NODES_RENAME, json!({"id": id, "newId": new_id}))?;
+            let params = NodeRename { id, new_id };
+            let NodeRenamed { rules, .. } = Client::once(&address, output, method::NODES_RENAME, &params)?;
+            let NodeRename { id, new_id } = params;
             output.done(&format!("{id} is now {new_id}; start it there with --id {new_id}"));
-            let rules = answer["rules"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let rules: Vec<&str> = rules.collect();
             if !rules.is_empty() {
                 output.warning(&format!(
                     "policy rules still name {id}, and do not hold for {new_id}: {}; change them in gantry.toml and \
@@ -107,23 +111,18 @@ pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<E
             }
         }
         NodesAction::Revoke { id } => {
-            ask(method::NODES_REVOKE, json!({"id": id}))?;
+            let NodeId { id } = Client::once(&address, output, method::NODES_REVOKE, &NodeId { id })?;
             output.done(&format!("the token of {id} is revoked; `gantry nodes renew {id}` makes a new one"));
         }
         NodesAction::Forget { id } => {
-            ask(method::NODES_FORGET, json!({"id": id}))?;
+            let NodeId { id } = Client::once(&address, output, method::NODES_FORGET, &NodeId { id })?;
             output.done(&format!("{id} is forgotten"));
         }
     }
     Ok(Exit::Success)
 }
 
-fn infos(answer: &Value) -> Vec<NodeInfo> {
-    serde_json::from_value(answer["nodes"].clone()).unwrap_or_default()
-}
-
-fn find(answer: &Value, id: &str) -> Result<NodeInfo> {
-    let nodes = infos(answer);
+fn find(nodes: Vec<NodeInfo>, id: &str) -> Result<NodeInfo> {
     if let Some(node) = nodes.iter().find(|node| node.id == id) {
         return Ok(node.clone());
     }
@@ -135,13 +134,12 @@ fn find(answer: &Value, id: &str) -> Result<NodeInfo> {
     Err(Refused(refusal.with_hint(hint)).into())
 }
 
-fn list(output: &Output, answer: &Value) {
+fn list(output: &Output, nodes: &[NodeInfo]) {
     if output.json {
-        return output.value(&answer["nodes"]);
+        return output.value(nodes);
     }
-    let nodes = infos(answer);
     let width = nodes.iter().map(|node| node.id.len()).max().unwrap_or(0).max(4);
-    for node in &nodes {
+    for node in nodes {
         let name = output.bold(&format!("{:width$}", node.id));
         let facts = [
             node.client_platform.clone().unwrap_or_else(|| "never connected".into()),
@@ -167,12 +165,18 @@ fn seen(node: &NodeInfo) -> String {
     seen.map_or(String::new(), |seen| format!("last seen {seen:.0}"))
 }
 
-fn show(output: &Output, node: &NodeInfo, ends: Option<&Value>) {
-    let ends = ends.map_or(Value::Null, |ends| ends["processes"].clone());
+/// What `nodes show --json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    #[serde(flatten)]
+    node: &'a NodeInfo,
+    process_ends: Option<&'a [ProcessRecord]>,
+}
+
+fn show(output: &Output, node: &NodeInfo, ends: Option<&[ProcessRecord]>) {
     if output.json {
-        let mut value = json!(node);
-        value["processEnds"] = ends;
-        return output.value(&value);
+        return output.value(&Shown { node, process_ends: ends });
     }
     let time = |ms: Option<i64>| {
         let time = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -192,11 +196,13 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&Value>) {
     for (name, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
         output.line(&format!("  {}  {text}", output.dim(&format!("{name:<12}"))));
     }
-    for end in ends.as_array().into_iter().flatten() {
-        let event = &end["event"];
-        let code =
-            event["exitCode"].as_i64().map_or_else(|| event["signal"].to_string(), |code| code.to_string());
-        let command: String = event["command"].as_str().unwrap_or_default().chars().take(60).collect();
+    for ProcessRecord { event, .. } in ends.into_iter().flatten() {
+        let code = match (event.exit_code, &event.signal) {
+            (Some(code), _) => code.to_string(),
+            (None, Some(signal)) => signal.clone(),
+            (None, None) => "unknown".to_owned(),
+        };
+        let command: String = event.command.chars().take(60).collect();
         output.line(&format!(
             "  {}  {} ended with {code}",
             output.dim(&format!("{:<12}", "process")),
@@ -206,12 +212,17 @@ fn show(output: &Output, node: &NodeInfo, ends: Option<&Value>) {
 }
 
 /// The command to run on the other machine. The token is no argument: those are seen by everybody there.
-fn invite(output: &Output, address: &Address, answer: &Value) {
-    let (id, token) =
-        (answer["id"].as_str().unwrap_or_default(), answer["token"].as_str().unwrap_or_default());
-    let url = answer["publicUrl"].as_str().map_or_else(|| address.url.to_string(), str::to_owned);
+fn invite(output: &Output, address: &Address, invitation: &Invitation) {
+    #[derive(Serialize)]
+    struct Printed<'a> {
+        id: &'a str,
+        token: &'a str,
+        gateway: &'a str,
+    }
+    let Invitation { id, token, public_url } = invitation;
+    let url = public_url.clone().unwrap_or_else(|| address.url.to_string());
     if output.json {
-        return output.value(&json!({"id": id, "token": token, "gateway": url}));
+        return output.value(&Printed { id, token, gateway: &url });
     }
     output.page(&format!("On the other machine, with gantry installed, run:\n\n  GANTRY_TOKEN={token} gantry node --gateway {url} --id {id}\n"));
     output.line(&output.dim(

@@ -2,8 +2,12 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use gantry_protocol::method;
-use serde_json::{Value, json};
+use gantry_protocol::{
+    AnswerParams, AnswerResult, ApprovalDecision, GrantScope, History, HistoryBlock, HistoryEntry,
+    HistoryEvent, HistoryParams, MessageParams, RunEnd, SendResult, SessionList, SessionParams,
+    SessionStatus, SessionsListParams, method,
+};
+use serde::Serialize;
 
 use crate::client::{Address, Client, Target};
 use crate::commands::chat::proposal;
@@ -77,31 +81,41 @@ enum SessionsAction {
 
 pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Result<Exit> {
     let address = Target::gateway(places, output)?;
-    let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
+    let status = |key: &str| -> Result<SessionStatus> {
+        let params = SessionParams { session_key: key.to_owned() };
+        Client::once(&address, output, method::SESSIONS_STATUS, &params)
+    };
     let command = |key: &str, text: &str| -> Result<Exit> {
         // A name that is misspelled is not the name of a new one.
-        ask(method::SESSIONS_STATUS, json!({ "sessionKey": key }))?;
-        let answer = ask(method::SESSIONS_SEND, json!({"sessionKey": key, "message": text}))?;
-        match output.json {
-            true => output.value(&answer),
-            false => output.line(answer["told"].as_str().unwrap_or_default()),
+        status(key)?;
+        let params = MessageParams {
+            session_key: Some(key.to_owned()),
+            message: text.to_owned(),
+            ..MessageParams::default()
+        };
+        let sent: SendResult = Client::once(&address, output, method::SESSIONS_SEND, &params)?;
+        match &sent {
+            sent if output.json => output.value(sent),
+            SendResult::Command { told, .. } => output.line(told),
+            _ => {}
         }
         Ok(Exit::Success)
     };
     match args.action.unwrap_or(SessionsAction::List { limit: 50 }) {
         SessionsAction::List { limit } => {
-            list(output, &ask(method::SESSIONS_LIST, json!({ "limit": limit }))?);
+            let params = SessionsListParams { limit: Some(limit), offset: None };
+            list(output, &Client::once(&address, output, method::SESSIONS_LIST, &params)?);
             Ok(Exit::Success)
         }
         SessionsAction::Show { key } => {
-            let status = ask(method::SESSIONS_STATUS, json!({ "sessionKey": key }))?;
+            let status = status(&key)?;
             let events = history(&address, output, &key)?;
             show(output, &status, &events);
             Ok(Exit::Success)
         }
         SessionsAction::Export { key } => {
             for event in history(&address, output, &key)? {
-                output.line(&event.to_string());
+                output.line(&serde_json::to_string(&event)?);
             }
             Ok(Exit::Success)
         }
@@ -109,21 +123,16 @@ pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Resul
         SessionsAction::Compact { key } => command(&key, "/compact"),
         SessionsAction::Stop { key } => command(&key, "/stop"),
         SessionsAction::Answer { key, question, answers, any_arguments, hours } => {
-            let scope = if any_arguments { "tool" } else { "call" };
-            let mut params = match answers.as_slice() {
-                [one] => json!({"sessionKey": key, "answer": one, "scope": scope}),
-                several => json!({"sessionKey": key, "answers": several, "scope": scope}),
+            let (answer, answers) = match answers.as_slice() {
+                [one] => (Some(one.clone()), None),
+                _ => (None, Some(answers)),
             };
-            if let Some(question) = question {
-                params["question"] = json!(question);
-            }
-            if let Some(hours) = hours {
-                params["hours"] = json!(hours);
-            }
-            let told = ask(method::SESSIONS_ANSWER, params)?;
+            let scope = Some(if any_arguments { GrantScope::Tool } else { GrantScope::Call });
+            let params = AnswerParams { session_key: Some(key), question, answer, answers, scope, hours };
+            let taken: AnswerResult = Client::once(&address, output, method::SESSIONS_ANSWER, &params)?;
             match output.json {
-                true => output.value(&told),
-                false => output.line(told["told"].as_str().unwrap_or_default()),
+                true => output.value(&taken),
+                false => output.line(&taken.told),
             }
             Ok(Exit::Success)
         }
@@ -131,110 +140,115 @@ pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Resul
 }
 
 /// All events of a session, page by page.
-fn history(address: &Address, output: &Output, key: &str) -> Result<Vec<Value>> {
-    let (mut events, mut from) = (Vec::new(), json!(0));
+fn history(address: &Address, output: &Output, key: &str) -> Result<Vec<HistoryEvent>> {
+    let mut params = HistoryParams { session_key: key.to_owned(), from: Some(0), limit: None };
+    let mut events = Vec::new();
     loop {
-        let params = json!({"sessionKey": key, "from": from});
-        let mut page = Client::once(address, output, method::SESSIONS_HISTORY, params)?;
-        if let Value::Array(more) = page["events"].take() {
-            events.extend(more);
-        }
-        if page["next"].is_null() {
+        let page: History = Client::once(address, output, method::SESSIONS_HISTORY, &params)?;
+        events.extend(page.events);
+        if page.next.is_none() {
             return Ok(events);
         }
-        from = page["next"].take();
+        params.from = page.next;
     }
 }
 
-fn list(output: &Output, answer: &Value) {
+fn list(output: &Output, listed: &SessionList) {
     if output.json {
-        return output.value(answer);
+        return output.value(listed);
     }
-    for session in answer["sessions"].as_array().into_iter().flatten() {
-        let key = output.bold(session["sessionKey"].as_str().unwrap_or_default());
-        let state = match (session["waiting"] == true, session["running"] == true) {
+    for session in &listed.sessions {
+        let key = output.bold(&session.session_key);
+        let state = match (session.waiting, session.running) {
             (true, _) => output.yellow("waiting"),
             (false, true) => output.green("running"),
             (false, false) => output.dim("quiet"),
         };
-        let label =
-            ["label", "title"].into_iter().find_map(|name| session[name].as_str()).unwrap_or_default();
-        let parent = session["parent"].as_str().map(|parent| output.dim(&format!("  child of {parent}")));
+        let label = session.label.as_deref().unwrap_or_default();
+        let parent = session.parent.as_ref().map(|parent| output.dim(&format!("  child of {parent}")));
         let parent = parent.unwrap_or_default();
-        output.line(&format!("{key}  {state}  {}{parent} {label}", time(&session["lastActivity"])));
+        output.line(&format!("{key}  {state}  {}{parent} {label}", time(session.last_activity)));
     }
 }
 
-fn show(output: &Output, status: &Value, events: &[Value]) {
+fn show(output: &Output, status: &SessionStatus, events: &[HistoryEvent]) {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        status: &'a SessionStatus,
+        events: &'a [HistoryEvent],
+    }
     if output.json {
-        return output.value(&json!({"status": status, "events": events}));
+        return output.value(&Shown { status, events });
     }
     for event in events {
-        let data = &event["data"];
-        let line = match event["kind"].as_str().unwrap_or_default() {
-            "message_in" => Some(format!("{} {}", output.bold(&text(&data["from"])), text(&data["text"]))),
-            "replied" => said(output, &data["reply"]["message"]["content"]),
-            "call_ended" => {
-                let failed = data["result"]["is_error"] == true;
-                failed
-                    .then(|| output.yellow(&format!("  failed: {}", first_text(&data["result"]["content"]))))
-            }
-            "call_interrupted" => Some(output.yellow("  interrupted, outcome unknown")),
-            "approval_asked" => {
-                Some(output.yellow(&format!("  {} asks: {}", text(&data["id"]), text(&data["reason"]))))
-            }
-            "approval_answered" => {
-                Some(output.dim(&format!("  {} answered {}", text(&data["by"]), data["answer"]["answer"])))
-            }
-            "user_asked" => {
-                let asked =
-                    data["questions"].as_array().into_iter().flatten().map(|one| text(&one["question"]));
-                let asked: Vec<String> = asked.collect();
-                Some(output.yellow(&format!("  {} asks the user: {}", text(&data["id"]), asked.join(" / "))))
-            }
-            "user_answered" => {
-                Some(output.dim(&format!("  {} answered {}", text(&data["by"]), data["answers"])))
-            }
-            "compacted" => Some(output.dim("  summed up")),
-            "reset" => Some(output.dim(&format!("  begun anew: {}", text(&data["why"])))),
-            "run_ended" if data["end"]["end"] == "failed" => Some(output.red(&text(&data["end"]["error"]))),
-            _ => None,
-        };
-        if let Some(line) = line.filter(|line| !line.is_empty()) {
-            output.page(&format!("{} {line}", output.dim(&time(&event["at"]))));
+        if let Some(line) = line(output, event.entry()).filter(|line| !line.is_empty()) {
+            output.page(&format!("{} {line}", output.dim(&time(event.at))));
         }
     }
-    for question in status["questions"].as_array().into_iter().flatten() {
-        let id = text(&question["id"]);
-        output.line(&output.yellow(&format!("{id} waits for an answer: {}", proposal(question))));
+    for question in &status.questions {
+        let text = format!("{} waits for an answer: {}", question.id, proposal(question));
+        output.line(&output.yellow(&text));
+    }
+}
+
+/// A line about an event, if people need one.
+fn line(output: &Output, entry: HistoryEntry) -> Option<String> {
+    Some(match entry {
+        HistoryEntry::MessageIn { from, text } => format!("{} {text}", output.bold(&from)),
+        HistoryEntry::Replied { reply } => said(output, &reply.message.content),
+        HistoryEntry::CallEnded { result } if result.is_error => {
+            output.yellow(&format!("  failed: {}", first_text(&result.content)))
+        }
+        HistoryEntry::CallInterrupted { .. } => output.yellow("  interrupted, outcome unknown"),
+        HistoryEntry::ApprovalAsked(asked) => {
+            output.yellow(&format!("  {} asks: {}", asked.id, asked.reason))
+        }
+        HistoryEntry::ApprovalAnswered { answer, by } => {
+            output.dim(&format!("  {by} answered {}", decision(&answer)))
+        }
+        HistoryEntry::UserAsked(asked) => {
+            let questions: Vec<&str> = asked.questions.iter().map(|one| one.question.as_str()).collect();
+            output.yellow(&format!("  {} asks the user: {}", asked.id, questions.join(" / ")))
+        }
+        HistoryEntry::UserAnswered { answers, by } => {
+            output.dim(&format!("  {by} answered {}", answers.join(" / ")))
+        }
+        HistoryEntry::Compacted {} => output.dim("  summed up"),
+        HistoryEntry::Reset { why } => output.dim(&format!("  begun anew: {why}")),
+        HistoryEntry::RunEnded { end: RunEnd::Failed { error } } => output.red(&error),
+        HistoryEntry::CallEnded { .. } | HistoryEntry::RunEnded { .. } | HistoryEntry::Other => return None,
+    })
+}
+
+fn decision(answer: &ApprovalDecision) -> &'static str {
+    match answer {
+        ApprovalDecision::Yes => "yes",
+        ApprovalDecision::No => "no",
+        ApprovalDecision::Always { .. } => "always",
+        ApprovalDecision::Expired => "expired",
     }
 }
 
 /// What the model said, and what it called.
-fn said(output: &Output, content: &Value) -> Option<String> {
-    let blocks =
-        content.as_array().into_iter().flatten().filter_map(|block| match block["type"].as_str()? {
-            "text" => Some(text(&block["text"])),
-            "tool_use" => {
-                let input: String = block["input"].to_string().chars().take(200).collect();
-                Some(output.dim(&format!("  {} {input}", text(&block["name"]))))
-            }
-            _ => None,
-        });
-    Some(blocks.collect::<Vec<_>>().join("\n"))
+fn said(output: &Output, content: &[HistoryBlock]) -> String {
+    let blocks = content.iter().filter_map(|block| match block {
+        HistoryBlock::Text { text } => Some(text.clone()),
+        HistoryBlock::ToolUse { name, input } => {
+            let input: String = input.to_string().chars().take(200).collect();
+            Some(output.dim(&format!("  {name} {input}")))
+        }
+        HistoryBlock::Other => None,
+    });
+    blocks.collect::<Vec<_>>().join("\n")
 }
 
-fn first_text(content: &Value) -> String {
-    let first = content.as_array().and_then(|blocks| blocks.first());
-    let text = first.map(|block| text(&block["text"])).unwrap_or_default();
-    text.chars().take(200).collect()
+fn first_text(content: &[HistoryBlock]) -> String {
+    match content.first() {
+        Some(HistoryBlock::Text { text }) => text.chars().take(200).collect(),
+        _ => String::new(),
+    }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn time(ms: &Value) -> String {
-    let time = ms.as_i64().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or(String::new(), |time| format!("{time:.0}"))
+fn time(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map_or(String::new(), |time| format!("{time:.0}"))
 }

@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use gantry_protocol::method;
-use serde_json::{Value, json};
+use gantry_protocol::{Empty, TokenAdd, TokenAdded, TokenList, TokenName, method};
 
 use crate::cli::parse_long_duration;
 use crate::client::{Client, Target};
@@ -50,29 +49,28 @@ pub(crate) enum TokensAction {
 
 pub(crate) fn run(places: &Places, output: &Output, args: TokensArgs) -> Result<Exit> {
     let address = Target::gateway(places, output)?;
-    let ask = |method: &str, params: Value| Client::once(&address, output, method, params);
     match args.action.unwrap_or(TokensAction::List) {
-        TokensAction::List => list(output, &ask(method::TOKENS_LIST, json!({}))?),
+        TokensAction::List => list(output, &Client::once(&address, output, method::TOKENS_LIST, &Empty {})?),
         TokensAction::Add { name, tools, agents, read_only, expires } => {
-            let params = json!({
-                "name": name,
-                "tools": (!tools.is_empty()).then_some(tools),
-                "agents": agents,
-                "readOnly": read_only,
-                "expires": expires.map(end_of).transpose()?.map(jiff::Timestamp::as_millisecond),
-            });
-            let answer = ask(method::TOKENS_ADD, params)?;
-            let warnings = answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            warnings.for_each(|warning| output.warning(warning));
+            let params = TokenAdd {
+                name,
+                tools: (!tools.is_empty()).then_some(tools),
+                agents,
+                read_only,
+                expires: expires.map(end_of).transpose()?.map(jiff::Timestamp::as_millisecond),
+            };
+            let added: TokenAdded = Client::once(&address, output, method::TOKENS_ADD, &params)?;
+            added.warnings.iter().for_each(|warning| output.warning(warning));
             if output.json {
-                output.value(&answer);
+                output.value(&added);
             } else {
-                output.line(answer["token"].as_str().unwrap_or_default());
+                output.line(&added.token);
                 output.warning("the token is shown this once; the gateway keeps only its hash");
             }
         }
         TokensAction::Revoke { name } => {
-            ask(method::TOKENS_REVOKE, json!({"name": name}))?;
+            let TokenName { name } =
+                Client::once(&address, output, method::TOKENS_REVOKE, &TokenName { name })?;
             output.done(&format!("{name} is revoked"));
         }
     }
@@ -84,27 +82,20 @@ fn end_of(life: std::time::Duration) -> Result<jiff::Timestamp> {
     end.map_err(|_| UsageError("--expires is further away than a calendar goes".into()).into())
 }
 
-fn list(output: &Output, answer: &Value) {
+fn list(output: &Output, listed: &TokenList) {
     if output.json {
-        return output.value(&answer["tokens"]);
+        return output.value(&listed.tokens);
     }
-    let listed = |value: &Value| {
-        let texts: Vec<&str> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        texts.join(", ")
-    };
-    for token in answer["tokens"].as_array().into_iter().flatten() {
-        let time =
-            |field: &str| token[field].as_i64().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-        let mut facts = vec![match &token["tools"] {
-            Value::Null => "all tools".to_owned(),
-            tools => listed(tools),
+    let time = |ms: Option<i64>| ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    for token in &listed.tokens {
+        let mut facts = vec![match &token.tools {
+            None => "all tools".to_owned(),
+            Some(tools) => tools.join(", "),
         }];
-        facts.extend((token["readOnly"] == true).then(|| "read-only".to_owned()));
-        let agents = listed(&token["agents"]);
-        facts.extend((!agents.is_empty()).then(|| format!("as {agents}")));
-        facts.extend(time("expires").map(|time| format!("until {time:.0}")));
-        facts.extend(time("revoked").map(|_| output.red("revoked")));
-        let name = token["name"].as_str().unwrap_or_default();
-        output.line(&format!("{}  {}", output.bold(name), facts.join(" · ")));
+        facts.extend(token.read_only.then(|| "read-only".to_owned()));
+        facts.extend((!token.agents.is_empty()).then(|| format!("as {}", token.agents.join(", "))));
+        facts.extend(time(token.expires).map(|time| format!("until {time:.0}")));
+        facts.extend(time(token.revoked).map(|_| output.red("revoked")));
+        output.line(&format!("{}  {}", output.bold(&token.name), facts.join(" · ")));
     }
 }

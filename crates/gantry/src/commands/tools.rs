@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use clap::Args;
-use gantry_protocol::method;
+use gantry_protocol::{ToolInfo, ToolList, ToolsGetParams, ToolsListParams, method};
 use gantry_tool::{Toolset, nearest};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::client::{Client, Target};
+use crate::client::{Address, Client, Target};
 use crate::exit::{Exit, Refused, UsageError};
 use crate::local::Local;
 use crate::output::Output;
@@ -54,67 +54,60 @@ pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<E
     Ok(Exit::Success)
 }
 
-fn from_gateway(address: &crate::client::Address, output: &Output, args: &ToolsArgs) -> Result<Vec<Value>> {
-    let wanted = match &args.name {
-        Some(name) => (method::TOOLS_GET, json!({"name": name, "agent": args.agent})),
-        None => (method::TOOLS_LIST, json!({"toolset": args.toolset, "agent": args.agent})),
-    };
-    let answer = Client::once(address, output, wanted.0, wanted.1)?;
-    Ok(match args.name {
-        Some(_) => vec![answer],
-        None => answer["tools"].as_array().cloned().unwrap_or_default(),
-    })
+fn from_gateway(address: &Address, output: &Output, args: &ToolsArgs) -> Result<Vec<ToolInfo>> {
+    if let Some(name) = &args.name {
+        let params = ToolsGetParams { name: name.clone(), agent: args.agent.clone(), mcp: None };
+        return Ok(vec![Client::once(address, output, method::TOOLS_GET, &params)?]);
+    }
+    let (agent, toolset) = (args.agent.clone(), args.toolset.clone());
+    let params = ToolsListParams { agent, toolset, ..ToolsListParams::default() };
+    let listed: ToolList = Client::once(address, output, method::TOOLS_LIST, &params)?;
+    Ok(listed.tools)
 }
 
-fn list(output: &Output, tools: &[Value]) {
+fn list(output: &Output, tools: &[ToolInfo]) {
     if output.json {
-        return output.value(&json!(tools));
+        return output.value(tools);
     }
-    let width = tools.iter().map(|tool| text(tool, "name").len()).max().unwrap_or(0);
+    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     let mut current = String::new();
     for tool in tools {
-        let heading = match tool.get("nodes") {
+        let heading = match &tool.nodes {
             Some(_) => "# node tools, called with \"node\": a name, tag:NAME or *".to_owned(),
-            None => format!("# {}", text(tool, "toolset")),
+            None => format!("# {}", tool.toolset),
         };
         if current != heading {
             output.line(&output.dim(&heading));
             current = heading;
         }
-        let name = format!("{:width$}", text(tool, "name"));
-        let nodes: Vec<&str> =
-            tool["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let on =
-            if nodes.is_empty() { String::new() } else { output.dim(&format!("  [{}]", nodes.join(", "))) };
-        let line = format!("{}  {}{on}", output.bold(&name), first_sentence(text(tool, "description")));
+        let name = format!("{:width$}", tool.name);
+        let on = match tool.nodes.as_deref().unwrap_or_default() {
+            [] => String::new(),
+            nodes => output.dim(&format!("  [{}]", nodes.join(", "))),
+        };
+        let line = format!("{}  {}{on}", output.bold(&name), first_sentence(&tool.description));
         output.prose(&line, width + 2);
     }
 }
 
-fn show(output: &Output, tool: &Value) {
+fn show(output: &Output, tool: &ToolInfo) {
     if output.json {
         return output.value(tool);
     }
-    output.line(&format!("{}  {}", output.bold(text(tool, "name")), output.dim(&traits(tool))));
-    for paragraphs in
-        ["description", "notes"].map(|field| text(tool, field)).iter().filter(|text| !text.is_empty())
-    {
+    output.line(&format!("{}  {}", output.bold(&tool.name), output.dim(&traits(tool))));
+    for paragraphs in [&tool.description, &tool.notes].into_iter().filter(|text| !text.is_empty()) {
         output.line("");
         paragraphs.lines().for_each(|line| output.prose(line, 0));
     }
     output.line("");
     output.line(&output.bold("Input"));
-    parameters(&tool["inputSchema"]).iter().for_each(|line| output.prose(line, 6));
+    parameters(&tool.input_schema).iter().for_each(|line| output.prose(line, 6));
     output.page(&format!("\n{}", output.bold("Output")));
-    match &tool["outputSchema"] {
-        Value::Null => output.line("  text"),
-        schema => parameters(schema).iter().for_each(|line| output.prose(line, 6)),
+    match &tool.output_schema {
+        None => output.line("  text"),
+        Some(schema) => parameters(schema).iter().for_each(|line| output.prose(line, 6)),
     }
     output.page(&format!("\n{}", output.dim("--json prints the whole schemas")));
-}
-
-fn text<'a>(tool: &'a Value, field: &str) -> &'a str {
-    tool[field].as_str().unwrap_or_default()
 }
 
 fn parse_toolset(name: &str) -> Result<Toolset> {
@@ -128,12 +121,15 @@ fn parse_toolset(name: &str) -> Result<Toolset> {
     })
 }
 
-fn traits(tool: &Value) -> String {
-    let mut words = vec![text(tool, "toolset")];
-    let said = [("readOnly", "read-only"), ("destructive", "destructive"), ("openWorld", "reaches outside")];
-    words.extend(said.iter().filter(|(field, _)| tool[field] == true).map(|(_, word)| *word));
-    words.extend(tool["capabilities"].as_array().into_iter().flatten().filter_map(Value::as_str));
-    words.extend(tool["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str));
+fn traits(tool: &ToolInfo) -> String {
+    let mut words = vec![tool.toolset.as_str()];
+    let said = [
+        (tool.read_only, "read-only"),
+        (tool.destructive, "destructive"),
+        (tool.open_world, "reaches outside"),
+    ];
+    words.extend(said.iter().filter(|(applies, _)| *applies).map(|(_, word)| *word));
+    words.extend(tool.capabilities.iter().chain(tool.nodes.iter().flatten()).map(String::as_str));
     words.join(" · ")
 }
 

@@ -4,11 +4,12 @@ mod bar;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use gantry_protocol::{CallParams, raw};
 use gantry_tool::{Answer, Outcome, Refusal, RefusalCode, Reply};
 use indicatif::HumanBytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -73,39 +74,47 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
         return Ok(print(output, &outcome));
     };
-    show(output, glyphs, &answer["result"]);
+    show(output, glyphs, &answer["result"])?;
     Ok(Exit::Success)
 }
 
-fn show(output: &Output, glyphs: Glyphs, result: &Value) {
-    let skipped: Vec<&str> =
-        result["skipped"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let left_out = (!skipped.is_empty() && !output.json)
-        .then(|| format!("{} left out; everything else has arrived", left_out(&skipped)));
+/// What is read of the tool's result.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Transferred {
+    source: String,
+    destination: String,
+    bytes_transferred: u64,
+    #[serde(default)]
+    files: Option<u64>,
+    #[serde(default)]
+    skipped: Vec<String>,
+    #[serde(default)]
+    skipped_count: u64,
+}
+
+fn show(output: &Output, glyphs: Glyphs, result: &Value) -> Result<()> {
+    let sent: Transferred =
+        serde_json::from_value(result.clone()).context("the gateway's answer is not valid")?;
+    let left_out = (sent.skipped_count > 0 && !output.json)
+        .then(|| format!("{} left out; everything else has arrived", sent.skipped_count));
     if output.json || !output.is_terminal() {
         output.value(result);
-        return left_out.iter().for_each(|told| output.warning(told));
+        left_out.iter().for_each(|told| output.warning(told));
+        return Ok(());
     }
-    let bytes = HumanBytes(result["bytesTransferred"].as_u64().unwrap_or(0));
-    let files = result["files"].as_u64().map(|files| format!(" in {files} files")).unwrap_or_default();
-    let [source, destination] = ["source", "destination"].map(|end| result[end].as_str().unwrap_or_default());
+    let bytes = HumanBytes(sent.bytes_transferred);
+    let files = sent.files.map(|files| format!(" in {files} files")).unwrap_or_default();
     let arrow = match glyphs {
         Glyphs::Unicode => "→",
         Glyphs::Ascii => "->",
     };
-    output.line(&format!("{source} {arrow} {destination}: {bytes}{files}"));
-    for skipped in &skipped {
+    output.line(&format!("{} {arrow} {}: {bytes}{files}", sent.source, sent.destination));
+    for skipped in &sent.skipped {
         output.warning(&format!("left out: {skipped}"));
     }
     left_out.iter().for_each(|told| output.warning(told));
-}
-
-/// How many were left out: the last line may count those that have none.
-fn left_out(skipped: &[&str]) -> u64 {
-    let more =
-        skipped.last().and_then(|last| last.strip_prefix("and ")?.strip_suffix(" more")?.parse::<u64>().ok());
-    let lines = skipped.len() as u64;
-    more.map_or(lines, |more| lines - 1 + more)
+    Ok(())
 }
 
 /// Asks until there is an answer. The same transfer asked for again is the same transfer.
@@ -187,16 +196,4 @@ fn in_doubt() -> Refusal {
         "the gateway was lost before it had called the transfer off: it may go on with it when it is back";
     let hint = "run the same command again then, and press Ctrl-C to call it off";
     Refusal::new(RefusalCode::Unavailable, message).with_hint(hint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::left_out;
-
-    #[test]
-    fn those_without_a_line_are_counted() {
-        assert_eq!(left_out(&["a: no", "b: no"]), 2);
-        assert_eq!(left_out(&["a: no", "b: no", "and 40 more"]), 42);
-        assert_eq!(left_out(&["and x more: no"]), 1);
-    }
 }

@@ -6,9 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
-use gantry_protocol::{StreamFrame, event, method, raw};
+use gantry_protocol::{
+    Addressee, ListenResult, MessageParams, SendResult, SessionEvent, SessionEventData, SessionParams,
+    StreamFrame, event, method, raw,
+};
 use gantry_tool::RefusalCode;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
@@ -31,13 +36,13 @@ pub(super) struct Connection<'a> {
     output: &'a Output,
     pub(super) key: String,
     link: Link,
-    events: mpsc::Receiver<Value>,
+    events: mpsc::Receiver<SessionEvent>,
     missed: Arc<AtomicBool>,
 }
 
 /// What comes next.
 pub(super) enum Heard {
-    Event(Value),
+    Event(SessionEvent),
     /// The gateway is gone.
     Lost,
 }
@@ -49,17 +54,15 @@ impl<'a> Connection<'a> {
         output: &'a Output,
         address: &Address,
         key: String,
-    ) -> Result<(Connection<'a>, Value)> {
+    ) -> Result<(Connection<'a>, ListenResult)> {
         let (sender, events) = mpsc::channel(WAITING);
         let missed = Arc::new(AtomicBool::new(false));
         let listener = Arc::new(Listener { sender, missed: missed.clone() });
         let (link, _, _) = open(address, listener).await.map_err(Refused)?;
         let mut connection = Connection { places, output, key, link, events, missed };
-        let status =
-            connection.request(method::SESSIONS_LISTEN, json!({"sessionKey": connection.key})).await?;
-        if let Some(key) = status["sessionKey"].as_str() {
-            key.clone_into(&mut connection.key);
-        }
+        let params = SessionParams { session_key: connection.key.clone() };
+        let status: ListenResult = connection.request(method::SESSIONS_LISTEN, &params).await?;
+        status.session_key().clone_into(&mut connection.key);
         Ok((connection, status))
     }
 
@@ -68,7 +71,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Connects again, and returns how the session is. Gives up when the gateway stays away.
-    pub(super) async fn reopen(&mut self) -> Result<Value> {
+    pub(super) async fn reopen(&mut self) -> Result<ListenResult> {
         let until = Instant::now() + RECONNECT_LIMIT;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -85,7 +88,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn try_again(&mut self) -> Result<Value> {
+    async fn try_again(&mut self) -> Result<ListenResult> {
         // A gateway that was restarted may listen on another port.
         let address = Target::gateway(self.places, self.output)?;
         let (connection, status) =
@@ -96,8 +99,12 @@ impl<'a> Connection<'a> {
         Ok(status)
     }
 
-    pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let answer: Result<_, LinkError> = self.link.request_within(method, raw(&params), ANSWER_LIMIT).await;
+    pub(super) async fn request<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<R> {
+        let answer: Result<_, LinkError> = self.link.request_within(method, raw(params), ANSWER_LIMIT).await;
         let answer = answer.map_err(request_error)?;
         serde_json::from_str(answer.get()).context("the gateway's answer is not valid")
     }
@@ -109,17 +116,18 @@ impl<'a> Connection<'a> {
                 event = self.events.recv() => return Ok(event.map_or(Heard::Lost, Heard::Event)),
                 () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
                     // Said before under this id, so it is not said again.
-                    let params = json!({"sessionKey": self.key, "message": "?", "id": id});
-                    let answer = match self.request(method::SESSIONS_SEND, params).await {
-                        Err(_) if self.is_lost() => return Ok(Heard::Lost),
-                        answer => answer?,
+                    let params = MessageParams {
+                        session_key: Some(self.key.clone()),
+                        message: "?".to_owned(),
+                        id: Some(id.to_owned()),
+                        ..MessageParams::default()
                     };
-                    if answer["status"] != "accepted" {
-                        let event = answer["status"].clone();
-                        return Ok(Heard::Event(json!({
-                            "event": event, "text": answer["reply"], "message": answer["error"],
-                            "messages": [{"id": id}],
-                        })));
+                    let sent = match self.request(method::SESSIONS_SEND, &params).await {
+                        Err(_) if self.is_lost() => return Ok(Heard::Lost),
+                        sent => sent?,
+                    };
+                    if let Some(event) = settled(sent, id) {
+                        return Ok(Heard::Event(event));
                     }
                 }
             }
@@ -127,9 +135,27 @@ impl<'a> Connection<'a> {
     }
 }
 
+/// What settled the message, as the event that was missed.
+fn settled(sent: SendResult, id: &str) -> Option<SessionEvent> {
+    let messages = vec![Addressee { id: id.to_owned(), from: String::new(), reply_to: Value::Null }];
+    Some(match sent {
+        SendResult::Accepted { .. } | SendResult::Command { .. } => return None,
+        SendResult::Final { run_id, reply, .. } => {
+            SessionEvent::Final { run: run_id.unwrap_or_default(), text: reply, messages }
+        }
+        SendResult::Stopped { run_id, by, .. } => {
+            SessionEvent::Stopped { run: run_id.unwrap_or_default(), by, messages }
+        }
+        SendResult::Error { run_id, error, .. } => {
+            SessionEvent::Error { run: run_id, message: error, messages }
+        }
+        SendResult::Suspended { .. } => SessionEvent::Suspended,
+    })
+}
+
 /// Hears what happens in the session.
 struct Listener {
-    sender: mpsc::Sender<Value>,
+    sender: mpsc::Sender<SessionEvent>,
     missed: Arc<AtomicBool>,
 }
 
@@ -142,9 +168,9 @@ impl Service for Listener {
         if heard.name != event::SESSION_EVENT {
             return;
         }
-        let Some(data) = heard.parse::<Value>() else { return };
-        let lost = data["event"]["event"] == "missed" || self.sender.try_send(data["event"].clone()).is_err();
-        if lost {
+        let Some(SessionEventData { event, .. }) = heard.parse() else { return };
+        let is_missed = matches!(event, SessionEvent::Missed { .. });
+        if is_missed || self.sender.try_send(event).is_err() {
             self.missed.store(true, Ordering::Relaxed);
         }
     }

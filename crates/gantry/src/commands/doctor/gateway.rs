@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use gantry_protocol::{NodeInfo, method};
-use serde_json::json;
+use gantry_protocol::{Empty, NodeInfo, NodeList, method};
 
 use super::{Check, Health};
 use crate::client::{Address, Client, Target, runtime};
@@ -45,9 +44,9 @@ fn ask(address: &Address) -> Result<Asked, String> {
         let took_ms = started.elapsed().as_secs_f64() * 1e3;
         let server = client.hello.server.clone();
         let ahead_ms = server.now - jiff::Timestamp::now().as_millisecond();
-        let nodes = client.request(method::NODES_LIST, json!({})).await.map_err(|err| err.to_string())?;
+        let listed = client.request::<NodeList>(method::NODES_LIST, &Empty {}).await;
         client.close().await;
-        let nodes = serde_json::from_value(nodes["nodes"].clone()).unwrap_or_default();
+        let nodes = listed.map_err(|err| err.to_string())?.nodes;
         Ok(Asked { version: server.version, took_ms, ahead_ms, nodes })
     })
 }

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 use gantry_link::{Event, Link, LinkError, Request, ServeFuture, Service};
 use gantry_mcp::{Asked, Backend, Purpose, Selection, Shown, Who};
 use gantry_protocol::{
-    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, event, method, raw,
+    ApprovalAnswer, ApprovalAsk, CallParams, CallProgress, StreamFrame, ToolInfo, ToolList, ToolsListParams,
+    event, method, raw,
 };
 use gantry_tool::{
     Approval, Approver, Consent, Effect, NodeState, Outcome, Progress, ProgressSink, Refusal, RefusalCode,
     Registry, RemoteTool, Tool, ToolError, Toolset, View,
 };
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::ServeArgs;
@@ -103,26 +103,28 @@ impl Through {
         if let Some((_, told)) = known.as_ref().filter(|(then, _)| *then == now) {
             return Ok(told.clone());
         }
-        let mut params = json!({"follow": true, "mcp": "gantry"});
-        if let Some(agent) = &self.0.agent {
-            params["agent"] = json!(agent);
-        }
+        let params = ToolsListParams {
+            agent: self.0.agent.clone(),
+            mcp: Some("gantry".to_owned()),
+            follow: true,
+            toolset: None,
+        };
         let answer = link.request_within(method::TOOLS_LIST, raw(&params), ANSWER_LIMIT).await;
         let answer = answer.map_err(|err| match err {
             LinkError::Remote(error) => Refusal::from_wire(error),
-            LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason),
+            LinkError::Closed(reason) => Refusal::new(RefusalCode::Unavailable, reason.to_string()),
         })?;
-        let listed: Value = serde_json::from_str(answer.get()).map_err(|err| {
+        let listed: ToolList = serde_json::from_str(answer.get()).map_err(|err| {
             Refusal::new(RefusalCode::Unavailable, format!("not a valid list of tools: {err}"))
         })?;
         let registry = Registry::default();
-        for tool in listed["tools"].as_array().into_iter().flatten().filter_map(mirrored) {
+        for tool in listed.tools.iter().filter_map(mirrored) {
             registry.replace(tool);
         }
-        for (node, online) in listed["tools"].as_array().into_iter().flatten().flat_map(states) {
+        for (node, online) in listed.tools.iter().flat_map(states) {
             registry.set_node_state(node, NodeState { online, tags: Vec::new() });
         }
-        let told = Told { registry, listed: listed["listed"] == true };
+        let told = Told { registry, listed: listed.listed == Some(true) };
         *known = Some((now, told.clone()));
         Ok(told)
     }
@@ -196,21 +198,20 @@ impl Backend for Through {
 
 /// A tool of the list, to be looked at: it is called over the link. Those that are listed a second time by their bare
 /// names are made again from the others.
-fn mirrored(listed: &Value) -> Option<Tool> {
-    if listed.get("nodes").is_some() {
+fn mirrored(listed: &ToolInfo) -> Option<Tool> {
+    if listed.nodes.is_some() {
         return None;
     }
-    let is = |field: &str| listed[field].as_bool().unwrap_or_default();
     let remote = RemoteTool {
-        name: listed["name"].as_str()?.to_owned(),
-        toolset: Toolset::from_name(listed["toolset"].as_str()?)?,
-        description: listed["description"].as_str().unwrap_or_default().to_owned(),
-        input_schema: listed["inputSchema"].clone(),
-        output_schema: Some(listed["outputSchema"].clone()).filter(|schema| !schema.is_null()),
-        read_only: is("readOnly"),
-        destructive: is("destructive"),
-        idempotent: is("idempotent"),
-        open_world: is("openWorld"),
+        name: listed.name.clone(),
+        toolset: Toolset::from_name(&listed.toolset)?,
+        description: listed.description.clone(),
+        input_schema: listed.input_schema.clone(),
+        output_schema: listed.output_schema.clone(),
+        read_only: listed.read_only,
+        destructive: listed.destructive,
+        idempotent: listed.idempotent,
+        open_world: listed.open_world,
         capabilities: Vec::new(),
     };
     let tool =
@@ -223,10 +224,9 @@ fn mirrored(listed: &Value) -> Option<Tool> {
 }
 
 /// Which nodes are there, as a tool that several may have tells it.
-fn states(listed: &Value) -> Vec<(&str, bool)> {
-    let names = |field: &str| listed[field].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let online: Vec<&str> = names("online").collect();
-    names("nodes").map(|node| (node, online.contains(&node))).collect()
+fn states(listed: &ToolInfo) -> Vec<(&str, bool)> {
+    let online = listed.online.as_deref().unwrap_or_default();
+    listed.nodes.iter().flatten().map(|node| (node.as_str(), online.contains(node))).collect()
 }
 
 /// Hears of one call for as long as it is under way.

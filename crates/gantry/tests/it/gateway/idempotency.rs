@@ -114,7 +114,7 @@ fn a_request_that_never_began_does_not_use_its_key_up() {
     let runtime = super::peers::runtime();
     let node = super::peers::Node::new(id, &token);
     let link = runtime.block_on(node.join(&up));
-    link.close("away");
+    link.close(gantry_protocol::CloseReason::Done);
     eventually("the node is offline", Duration::from_secs(2), || up.node(id)["online"] == false);
     let ask = || up.call_with("later__Echo", &json!({"text": "hi"}), &[("Idempotency-Key", "k")]);
     let offline = ask();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gantry_link::HandshakeError;
-use gantry_protocol::{ErrorCode, NodeHello, Role, method, raw};
+use gantry_protocol::{CloseReason, ErrorCode, NodeHello, ProtocolRange, Role, method, raw};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ fn calls_find_their_machines() {
         400,
         "the gate here checks before anything travels"
     );
-    links[0].close("leaves");
+    links[0].close(CloseReason::Done);
     eventually("a is offline", Duration::from_secs(2), || up.node("a")["online"] == false);
     let offline = up.call("a__Echo", &json!({"text": "x"}));
     assert_eq!((offline.status, offline.code().as_str()), (503, "unavailable"));
@@ -145,7 +145,7 @@ fn calls_find_their_machines() {
         (&json!(false), &json!("unavailable"))
     );
     assert_eq!(all["results"][1]["ok"], true);
-    links[1].close("leaves");
+    links[1].close(CloseReason::Done);
     eventually("b is offline", Duration::from_secs(2), || up.node("b")["online"] == false);
     assert_eq!(echo(json!({"text": "x"})).json()["node"], "c", "the only one that can answer is named");
     let caller = nodes[2].callers.lock().unwrap().last().unwrap().clone();
@@ -164,7 +164,7 @@ fn a_newer_connection_of_a_node_replaces_the_older() {
     let first = runtime.block_on(node.join(&up));
     let second = runtime.block_on(node.join(&up));
     eventually("the first is closed", Duration::from_secs(1), || first.is_closed());
-    assert!(runtime.block_on(first.closed()).contains("replaced"));
+    assert_eq!(runtime.block_on(first.closed()).reason, Some(CloseReason::Replaced));
     assert_eq!(up.node("box")["online"], true);
     assert_eq!(up.call("box__Echo", &json!({"text": "x"})).status, 200);
     assert!(!second.is_closed());
@@ -175,11 +175,15 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
     let world = World::new();
     let up = Up::start(&world);
     let runtime = runtime();
-    for (action, word) in [
-        (&["nodes", "revoke", "box"][..], "revoked"),
-        (&["nodes", "renew", "box"], "renewed"),
-        (&["nodes", "rename", "box", "other"], "renamed to other"),
-        (&["nodes", "forget", "box"], "forgotten"),
+    for (action, word, code) in [
+        (&["nodes", "revoke", "box"][..], "revoked", CloseReason::NodeTokenRevoked),
+        (&["nodes", "renew", "box"], "renewed", CloseReason::NodeTokenRenewed),
+        (
+            &["nodes", "rename", "box", "other"],
+            "renamed to other",
+            CloseReason::NodeRenamed { new_id: "other".into() },
+        ),
+        (&["nodes", "forget", "box"], "forgotten", CloseReason::NodeForgotten),
     ] {
         let token = up.add_node(&world, "box", &[]);
         let node = Node::new("box", &token);
@@ -192,7 +196,7 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
         assert_eq!(world.run(action).code, 0);
         eventually(word, Duration::from_secs(1), || link.is_closed());
         let reason = runtime.block_on(link.closed());
-        assert!(reason.contains(word), "{reason}");
+        assert_eq!(reason.reason, Some(code), "{reason}");
         eventually("the waiting one is closed", Duration::from_secs(1), || waiting.is_closed());
         calling.patience(Duration::from_secs(2));
         let answer = calling.read().unwrap();
@@ -206,6 +210,49 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
             world.run(&["nodes", "forget", id]);
         }
         assert_eq!(up.call("box__Echo", &json!({})).status, 404);
+    }
+}
+
+#[test]
+fn node_of_protocol_version_1_connects_and_is_closed_with_the_sentences_it_reads() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let runtime = runtime();
+    let token = up.add_node(&world, "old", &[]);
+    let join = || {
+        let node = Node::new("old", &token);
+        let mut said = params(Role::Node, "old", &token, Some(node.hello()));
+        said.protocol = ProtocolRange { min: 1, max: 1 };
+        runtime.block_on(async {
+            let (link, welcome) = link(&up, &said, node.clone()).await.unwrap();
+            assert_eq!(welcome.protocol, 1);
+            let offered =
+                link.request_within(method::NODE_TOOLS, raw(&tools()), Duration::from_secs(5)).await;
+            answered(offered).unwrap();
+            link
+        })
+    };
+    let (first, second) = (join(), join());
+    assert_eq!(up.call("old__Echo", &json!({"text": "x"})).status, 200);
+    let replaced = runtime.block_on(first.closed()).to_string();
+    assert_eq!(replaced, "the peer closed with 1000 replaced by a newer connection of the same node");
+    assert_eq!(world.run(&["nodes", "rename", "old", "new"]).code, 0);
+    let renamed = runtime.block_on(second.closed()).to_string();
+    assert_eq!(renamed, "the peer closed with 1000 the node was renamed to new; start it with that id");
+}
+
+#[test]
+fn peer_without_a_common_version_is_refused_with_the_versions_there_are() {
+    let world = World::new();
+    let up = Up::start(&world);
+    let mut said = params(Role::Client, "tester", &up.token, None);
+    said.protocol = ProtocolRange { min: 3, max: 9 };
+    match runtime().block_on(link(&up, &said, Node::new("x", ""))).err() {
+        Some(HandshakeError::Refused(error)) => {
+            assert_eq!(error.code, ErrorCode::UnsupportedProtocol);
+            assert!(error.message.contains("versions 1 to 2, not 3 to 9"), "{error}");
+        }
+        other => panic!("{other:?}"),
     }
 }
 

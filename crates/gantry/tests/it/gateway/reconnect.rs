@@ -18,7 +18,7 @@ fn the_same_process_answers_over_its_next_connection() {
     let mut calling = up.connection();
     calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[], br#"{"ms": 800}"#);
     eventually("it runs", Duration::from_secs(2), || node.runs() == 1);
-    first.close("cut");
+    first.close(gantry_protocol::CloseReason::Done);
     eventually("it is offline", Duration::from_secs(2), || up.node("box")["online"] == false);
     assert_eq!(up.node("box")["inFlight"], 1);
     let (second, hello) = runtime.block_on(node.connect(&up)).unwrap();
@@ -44,7 +44,7 @@ fn a_result_that_was_ready_while_away_is_delivered() {
     let mut calling = up.connection();
     calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[], br#"{"ms": 200}"#);
     eventually("it runs", Duration::from_secs(2), || node.runs() == 1);
-    first.close("cut");
+    first.close(gantry_protocol::CloseReason::Done);
     std::thread::sleep(Duration::from_millis(500));
     let _second = runtime.block_on(node.join(&up));
     assert_eq!(calling.read().unwrap().status, 200);
@@ -62,7 +62,7 @@ fn a_process_that_was_restarted_has_forgotten_and_the_caller_hears_at_once() {
     let mut calling = up.connection();
     calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[], b"{}");
     eventually("it runs", Duration::from_secs(2), || node.runs() == 1);
-    first.close("crash");
+    first.close(gantry_protocol::CloseReason::Done);
     let next_start = Node::new("box", &token);
     let began = Instant::now();
     let _second = runtime.block_on(next_start.join(&up));
@@ -83,7 +83,7 @@ fn a_node_that_does_not_come_back_fails_the_call_at_its_deadline() {
     let mut calling = up.connection();
     calling.begin(&up, "POST", "/v1/tools/box__Sleep", &[("Gantry-Deadline-Ms", "1500")], b"{}");
     eventually("it runs", Duration::from_secs(2), || node.runs() == 1);
-    link.close("cut");
+    link.close(gantry_protocol::CloseReason::Done);
     let began = Instant::now();
     let answer = calling.read().unwrap();
     assert_eq!((answer.status, answer.code().as_str()), (504, "deadline"));
@@ -108,7 +108,7 @@ fn a_connection_that_is_replaced_during_calls_loses_none() {
             let calls = (0..20).map(|call| client.call("box__Sleep", json!({"ms": (call * 7) % 60})));
             let cutting = async {
                 tokio::time::sleep(Duration::from_millis(dice.below(80) as u64)).await;
-                link.close("cut");
+                link.close(gantry_protocol::CloseReason::Done);
                 node.join(&up).await
             };
             let (answers, next) = tokio::join!(futures_util::future::join_all(calls), cutting);

@@ -18,7 +18,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
     let token = up.client_token(&world, "mine", &[]);
     runtime().block_on(async {
         let operator = Client::operator(&up).await;
-        assert_eq!(operator.hello.protocol, 1);
+        assert_eq!(operator.hello.protocol, gantry_protocol::PROTOCOL_VERSION);
         assert_eq!(operator.hello.workspace.as_deref(), world.workspace().to_str());
         assert!(!operator.hello.server.instance.is_empty() && operator.hello.server.now > 0);
         let client = Client::connect(&up, &token).await.unwrap();
@@ -35,7 +35,7 @@ fn connect_says_who_answers_and_refuses_what_it_must() {
             }
         };
         let ours = ProtocolRange::default();
-        let later = ProtocolRange { min: 2, max: 9 };
+        let later = ProtocolRange { min: 3, max: 9 };
         assert_eq!(refused(Role::Client, "c", "wrong", ours, None).await, ErrorCode::Unauthorized);
         assert_eq!(refused(Role::Client, "c", "", ours, None).await, ErrorCode::Unauthorized);
         assert_eq!(refused(Role::Client, "c", &up.token, later, None).await, ErrorCode::UnsupportedProtocol);
@@ -137,7 +137,7 @@ fn cancelling_ends_the_command() {
         while !world.workspace().join("began2").exists() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        gone.link.close("gone");
+        gone.link.close(gantry_protocol::CloseReason::Done);
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert!(!world.workspace().join("ended").exists() && !world.workspace().join("ended2").exists());
     });

@@ -29,7 +29,7 @@ fn a_call_under_way_is_answered_before_the_end() {
     assert_eq!((answer.status, answer.text().contains("done")), (200, true), "{}", answer.text());
     let (answer, reason) = runtime.block_on(over_socket).unwrap();
     assert!(answer.unwrap()["json"]["output"].as_str().unwrap().contains("done"));
-    assert!(reason.contains("the gateway is stopping"), "{reason}");
+    assert_eq!(reason.reason, Some(gantry_protocol::CloseReason::Stopping), "{reason}");
     assert_eq!(up.wait(Duration::from_secs(5)), Some(0));
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
@@ -64,7 +64,7 @@ fn a_call_that_takes_longer_than_the_limit_is_ended_and_answered() {
     assert_eq!((refused.code.name(), refused.retryable), ("unavailable", true), "{refused}");
     assert!(refused.message.contains("the gateway is stopping"), "{refused}");
     assert_eq!(node.cancelled.lock().unwrap().len(), 2, "the cancel reached the node");
-    assert!(runtime.block_on(link.closed()).contains("the gateway is stopping"));
+    assert_eq!(runtime.block_on(link.closed()).reason, Some(gantry_protocol::CloseReason::Stopping));
     assert_eq!(up.wait(Duration::from_secs(10)), Some(0));
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let left = std::process::Command::new("pgrep").args(["-f", "^sleep 61$"]).output().unwrap();

@@ -176,7 +176,8 @@ fn a_revoked_token_is_out_at_once() {
     assert_eq!((refused.status, refused.code().as_str()), (401, "unauthorized"));
     assert!(refused.text().contains("revoked"), "{}", refused.text());
     eventually("the socket is closed", Duration::from_secs(1), || client.link.is_closed());
-    assert!(runtime.block_on(client.link.closed()).contains("the token was revoked"));
+    let closed = runtime.block_on(client.link.closed());
+    assert_eq!(closed.reason, Some(gantry_protocol::CloseReason::TokenRevoked), "{closed}");
     assert!(runtime.block_on(Client::connect(&up, &token)).is_err());
 }
 
@@ -214,7 +215,8 @@ fn a_token_expires_on_every_surface() {
     });
     assert!(up.ask("GET", "/v1/nodes", &as_short, b"").text().contains("expired"));
     eventually("an open socket is closed too", Duration::from_secs(2), || client.link.is_closed());
-    assert!(runtime.block_on(client.link.closed()).contains("expired"));
+    let closed = runtime.block_on(client.link.closed());
+    assert_eq!(closed.reason, Some(gantry_protocol::CloseReason::TokenExpired), "{closed}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_node_that_comes_is_told_of_and_can_be_chosen() {
         assert!(client.tool_names().contains(&"Sleep".to_owned()));
         let slept = client.call("Sleep", &json!({"ms": 1}));
         assert!(slept.to_string().contains("box"), "{slept}");
-        link.close("it goes");
+        link.close(gantry_protocol::CloseReason::Done);
         client.hear_of("notifications/tools/list_changed");
         assert!(!client.tool_names().contains(&"Sleep".to_owned()), "it took its tools with it");
     });

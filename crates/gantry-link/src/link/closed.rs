@@ -1,0 +1,46 @@
+//! Why a link is closed, for programs as a code and for people as text.
+
+use std::fmt;
+
+use gantry_protocol::CloseReason;
+
+/// Why a link is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// The code that this side or the peer closed with. `None` when the connection was lost, and for codes and sentences of
+    /// other versions.
+    pub reason: Option<CloseReason>,
+    text: String,
+    by_peer: bool,
+}
+
+impl Closed {
+    pub(crate) fn here(reason: CloseReason) -> Closed {
+        Closed { text: reason.to_string(), reason: Some(reason), by_peer: false }
+    }
+
+    pub(crate) fn by_peer(code: u16, text: &str) -> Closed {
+        let reason = CloseReason::parse(text);
+        let text = match &reason {
+            Some(reason) => format!("the peer closed the connection: {reason}"),
+            None => format!("the peer closed with {code} {text}"),
+        };
+        Closed { reason, text, by_peer: true }
+    }
+
+    pub(crate) fn lost(text: impl fmt::Display) -> Closed {
+        Closed { reason: None, text: text.to_string(), by_peer: false }
+    }
+
+    /// What the close frame of this side says.
+    pub(crate) fn wire_text(&self, protocol: u32) -> String {
+        let own = self.reason.as_ref().filter(|_| !self.by_peer);
+        own.map(|reason| reason.to_text(protocol)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,952 @@
+// The WebSocket protocol of Gantry: docs/protocol.md describes it.
+// Written by `cargo xtask docs` from the types of gantry-protocol. Change those instead.
+
+/** Requests, by method. */
+export interface Methods {
+  "connect": { params: ConnectParams; result: ConnectResult };
+  "tool.call": { params: CallParams; result: CallResult };
+  "tools.list": { params: ToolsListParams; result: ToolList };
+  "tools.get": { params: ToolsGetParams; result: ToolInfo };
+  "results.read": { params: ResultParams; result: ResultPage };
+  "agents.list": { params: Empty; result: AgentList };
+  "sessions.list": { params: SessionsListParams; result: SessionList };
+  "sessions.status": { params: SessionParams; result: SessionStatus };
+  "sessions.history": { params: HistoryParams; result: History };
+  "sessions.send": { params: MessageParams; result: SendResult };
+  "sessions.listen": { params: SessionParams; result: ListenResult };
+  "sessions.answer": { params: AnswerParams; result: AnswerResult };
+  "approval.ask": { params: ApprovalAsk; result: ApprovalAnswer };
+  "node.tools": { params: NodeTools; result: Empty };
+  "process.ended": { params: ProcessEnd; result: ProcessEndTaken };
+  "logs.get": { params: LogsParams; result: LogsResult };
+  "bulk.open": { params: Empty; result: Empty };
+  "transfer.open": { params: TransferOpen; result: TransferOpened };
+  "transfer.manifest": { params: TransferManifest; result: ManifestPage };
+  "transfer.prepare": { params: TransferPrepare; result: TransferPrepared };
+  "transfer.make": { params: TransferMake; result: Empty };
+  "transfer.have": { params: TransferHave; result: TransferHas };
+  "transfer.send": { params: TransferSend; result: TransferDone };
+  "transfer.receive": { params: TransferReceive; result: TransferDone };
+  "transfer.finish": { params: TransferOver; result: Empty };
+  "transfer.abandon": { params: TransferOver; result: Empty };
+  "transfer.parts": { params: Empty; result: TransferParts };
+  "gateway.status": { params: Empty; result: GatewayStatus };
+  "nodes.list": { params: Empty; result: NodeList };
+  "nodes.add": { params: NodeTags; result: Invitation };
+  "nodes.renew": { params: NodeId; result: Invitation };
+  "nodes.tag": { params: NodeTags; result: NodeTags };
+  "nodes.rename": { params: NodeRename; result: NodeRenamed };
+  "nodes.revoke": { params: NodeId; result: NodeId };
+  "nodes.forget": { params: NodeId; result: NodeId };
+  "nodes.processes": { params: NodeProcesses; result: ProcessList };
+  "tokens.list": { params: Empty; result: TokenList };
+  "tokens.add": { params: TokenAdd; result: TokenAdded };
+  "tokens.revoke": { params: TokenName; result: TokenName };
+}
+
+/** Events, by name. */
+export interface Events {
+  "tool.ack": ToolAck;
+  "call.progress": CallProgress;
+  "tools.changed": Empty;
+  "session.event": SessionEventData;
+  "process.ended": ProcessEnded;
+  "missed": Missed;
+}
+
+/** A message that an event settles. */
+export interface Addressee {
+  id: string;
+  from: string;
+  /** What `sessions.send` gave. */
+  replyTo?: unknown;
+}
+
+export interface AgentInfo {
+  id: string;
+  /** Without one, the balanced model. */
+  model: string | null;
+  /** `supervised`, `guided` or `autonomous`. */
+  autonomy: string;
+  workspace: string;
+  /** Its main session. */
+  sessionKey: string;
+}
+
+/** `result` of `agents.list`. */
+export interface AgentList {
+  agents: AgentInfo[];
+}
+
+/** `params` of `sessions.answer`, and the body of `POST /v1/sessions/{key}/answers`. */
+export interface AnswerParams {
+  /** Needed over the WebSocket; over HTTP the path has it. */
+  sessionKey?: string | null;
+  /** The question's id; may be left out while only one is open. */
+  question?: string | null;
+  /** `yes`, `no` or `always`; or what the agent wants to know. */
+  answer?: string | null;
+  /** To several questions at once. */
+  answers?: string[] | null;
+  /** For `always`: the same arguments, or any. */
+  scope?: GrantScope | null;
+  /** For `always`: how long it counts; as configured when left out. */
+  hours?: number | null;
+}
+
+/** `result` of `sessions.answer`. */
+export interface AnswerResult {
+  sessionKey: string;
+  /** What happens now, for people. */
+  told: string;
+}
+
+/** The result of `approval.ask`. */
+export interface ApprovalAnswer {
+  allow: boolean;
+  /** Why not. */
+  reason?: string | null;
+}
+
+/** `params` of `approval.ask`: everything but a result of `{"allow": true}` is a no. */
+export interface ApprovalAsk {
+  /** The number of the client's request, as text. */
+  call: string;
+  tool: string;
+  rule: string;
+  reason: string;
+  input: unknown;
+  fingerprint: string;
+}
+
+/** How a question about a call was answered. */
+export type ApprovalDecision = 
+  | { answer: "yes"; }
+  | { answer: "no"; }
+  | { answer: "always"; scope: GrantScope; until: number; }
+  | { answer: "expired"; };
+
+/** `params` of a client's `tool.call`. */
+export interface CallParams {
+  tool: string;
+  /** Absent means `{}`. */
+  input?: unknown;
+  /** Call as this agent. */
+  agent?: string | null;
+  /** The operator's: where relative paths start on the gateway's own machine. */
+  workspace?: string | null;
+  /** Call for the MCP client of this name: it is judged as one, and its results are bounded. */
+  mcp?: string | null;
+  /** The caller answers `approval.ask`. */
+  asks?: boolean;
+}
+
+/** `data` of `call.progress`. From a node `call` is the `callId`; to a client, the number of its request. */
+export interface CallProgress {
+  call: string;
+  done: number;
+  total?: number | null;
+  /** What `done` counts, such as `bytes`, or what is being done. */
+  message: string;
+}
+
+/** `result` of `tool.call`: the tool's own answer, also when that is an error. What the gate refuses is the response's `error`. */
+export interface CallResult {
+  /** The name it was resolved to. */
+  tool: string;
+  /** The answer is the tool's own error, in its toolset's shape. */
+  isError?: boolean;
+  /** Either this or `text`. */
+  json?: unknown;
+  text?: string | null;
+  warnings?: string[];
+}
+
+/** On whose behalf the gateway calls a node: the node's own gate judges by it. */
+export interface Caller {
+  /** `operator`, `client:NAME`, `mcp:NAME`, `agent:ID` or `scheduler`. */
+  principal: string;
+  agent: string;
+  /** `supervised`, `guided` or `autonomous`. */
+  autonomy: string;
+  /** `cli`, `http`, `websocket`, `mcp` or `agent`. */
+  surface: string;
+}
+
+/** The child session that asks, for those who answer. */
+export interface ChildName {
+  name: string;
+  sessionKey: string;
+}
+
+/** The reason in a close frame, such as `{"code":"node_renamed","newId":"desk"}`. */
+export type CloseReason = 
+  | { code: "done"; }
+  | { code: "stopping"; }
+  | { code: "node_stopping"; }
+  | { code: "refused"; error: ErrorCode; }
+  | { code: "replaced"; }
+  | { code: "node_renamed"; newId: string; }
+  | { code: "node_forgotten"; }
+  | { code: "node_token_renewed"; }
+  | { code: "node_token_revoked"; }
+  | { code: "token_revoked"; }
+  | { code: "token_expired"; }
+  | { code: "tools_missing"; }
+  | { code: "main_closed"; }
+  | { code: "silent"; }
+  | { code: "bad_frames"; }
+  | { code: "no_room"; }
+  | { code: "too_slow"; }
+  | { code: "too_large"; };
+
+/** `params` of `connect`. */
+export interface ConnectParams {
+  protocol: ProtocolRange;
+  role: Role;
+  /** A node's id; anything that tells clients apart. */
+  id: string;
+  version: string;
+  /** `linux-x64` form. */
+  platform: string;
+  token: string;
+  /** For role `node` only. */
+  node?: NodeHello | null;
+}
+
+/** `result` of `connect`. */
+export interface ConnectResult {
+  protocol: number;
+  server: ServerInfo;
+  /** Of the node's `calls`, those somebody still waits for. The node ends and forgets the others. */
+  wanted: string[];
+  /** For clients: the directory from which the gateway's own machine takes relative paths. */
+  workspace?: string | null;
+}
+
+/** Parameters or a result without fields. */
+export type Empty = Record<string, never>;
+
+/** Why a request was not answered with a result. The same codes are used by HTTP. */
+export type ErrorCode = "unsupported_protocol" | "unauthorized" | "unknown_method" | "bad_params" | "not_found" | "conflict" | "too_large" | "too_many" | "unknown_tool" | "invalid_input" | "denied" | "approval_needed" | "unaudited" | "unavailable" | "deadline" | "cancelled" | "internal" | "bad_frame" | "not_connected" | "forbidden" | "prefix_mismatch" | "failed";
+
+/** `result` of `gateway.status`. */
+export interface GatewayStatus {
+  /** The models that agents have. */
+  models?: ModelsReport | null;
+  /** Keys of the configuration file that have changed and that the gateway reads at its start alone. */
+  needsRestart: string[];
+}
+
+/** How far an "always" goes, within its session. */
+export type GrantScope = "call" | "tool";
+
+/** The answer of `GET /health`. */
+export interface Health {
+  status: HealthStatus;
+  version: string;
+}
+
+export type HealthStatus = "ok" | "stopping";
+
+/** `result` of `sessions.history`. */
+export interface History {
+  sessionKey: string;
+  events: HistoryEvent[];
+  /** Where the next page begins, if there is one. */
+  next: number | null;
+}
+
+/** A piece of what a model said, or of what a call returned. */
+export type HistoryBlock = 
+  | { type: "text"; text: string; }
+  | { type: "tool_use"; name: string; input: unknown; }
+  | { type: "other"; };
+
+export interface HistoryCallResult {
+  is_error: boolean;
+  content: HistoryBlock[];
+}
+
+/** What clients show of a journal. Kinds and fields that are not here are the journal's own. */
+export type HistoryEntry = 
+  | { kind: "message_in"; from: string; text: string; }
+  | { kind: "replied"; reply: HistoryReply; }
+  | { kind: "call_ended"; result: HistoryCallResult; }
+  | { kind: "call_interrupted"; call: string; }
+  | Question & { kind: "approval_asked"; }
+  | { kind: "approval_answered"; answer: ApprovalDecision; by: string; }
+  | UserAsked & { kind: "user_asked"; }
+  | { kind: "user_answered"; answers: string[]; by: string; }
+  | { kind: "compacted"; }
+  | { kind: "reset"; why: string; }
+  | { kind: "run_ended"; end: RunEnd; }
+  | { kind: "other"; };
+
+/** An event of a session's journal. [`HistoryEvent::entry`] reads its data. */
+export interface HistoryEvent {
+  seq: number;
+  at: number;
+  kind: string;
+  data: unknown;
+}
+
+export interface HistoryMessage {
+  content: HistoryBlock[];
+}
+
+/** `params` of `sessions.history`. */
+export interface HistoryParams {
+  sessionKey: string;
+  /** The first event; 0 when left out. */
+  from?: number | null;
+  limit?: number | null;
+}
+
+export interface HistoryReply {
+  message: HistoryMessage;
+}
+
+export interface HttpError {
+  code: string;
+  message: string;
+  hint?: string | null;
+}
+
+/** What HTTP answers where a request did not get to a tool. */
+export interface HttpProblem {
+  error: HttpError;
+}
+
+/** `result` of `nodes.add` and `nodes.renew`. The token is shown this once. */
+export interface Invitation {
+  id: string;
+  token: string;
+  /** How others reach the gateway, if that is configured. */
+  publicUrl?: string | null;
+}
+
+/** `result` of `sessions.listen`. */
+export type ListenResult = SessionStatus | SessionParams;
+
+/** `params` of `logs.get`. */
+export interface LogsParams {
+  lines: number;
+}
+
+export interface LogsResult {
+  lines: string[];
+  /** There are older lines. */
+  truncated: boolean;
+}
+
+export interface ManifestPage {
+  /** Parents before what they hold, names in byte order. */
+  entries: WireEntry[];
+  /** There are no more. */
+  last: boolean;
+}
+
+/** `params` of `sessions.send`, and the body of `POST /v1/sessions/{key}/messages`. */
+export interface MessageParams {
+  /** Needed over the WebSocket; over HTTP the path has it. */
+  sessionKey?: string | null;
+  message: string;
+  /** The same id twice is one message. */
+  id?: string | null;
+  /** Kept, and returned with the answer. */
+  replyTo?: unknown;
+  /** The operator's: where the conversation works from now on. */
+  workspace?: string | null;
+}
+
+/** `data` of the event `missed`. */
+export interface Missed {
+  events: number;
+}
+
+/** US dollars for a million tokens. */
+export interface ModelPrice {
+  input: number;
+  output: number;
+  cacheRead: number;
+  cacheWrite: number;
+}
+
+export interface ModelReport {
+  /** As `provider/model`. */
+  name: string;
+  provider: string;
+  model: string;
+  baseUrl: string | null;
+  hasKey: boolean;
+  found: boolean;
+  /** The tiers that it is, and `fallback`. */
+  is: string[];
+  contextWindow: number;
+  maxOutput: number;
+  price: ModelPrice | null;
+  pricesAsOf: string;
+}
+
+export interface ModelsReport {
+  providers: ProviderReport[];
+  models: ModelReport[];
+  /** Limits on spending, for people. */
+  budgets: string[];
+  warnings: string[];
+}
+
+export interface NodeHello {
+  /** Made anew with every start of the node's process: a new one has forgotten all calls. */
+  instance: string;
+  /** A second socket of a connected node, for streams only. */
+  bulk?: boolean;
+  /** What each tool can do; their schemas follow with `node.tools`. */
+  tools?: { [key: string]: string[] };
+  hostCapabilities?: string[];
+  /** Calls of this instance that are running, or whose result was not acknowledged. */
+  calls?: string[];
+}
+
+/** `params` of `nodes.renew`, `nodes.revoke` and `nodes.forget`; `result` of the last two. */
+export interface NodeId {
+  id: string;
+}
+
+/** A node as `nodes.list` and `GET /v1/nodes` show it. */
+export interface NodeInfo {
+  id: string;
+  online: boolean;
+  revoked: boolean;
+  tags: string[];
+  clientPlatform: string | null;
+  clientVersion: string | null;
+  firstSeen: number | null;
+  lastSeen: number | null;
+  hostCapabilities: string[];
+  /** By tool. */
+  toolCapabilities: { [key: string]: string[] };
+  /** Calls it is working on. */
+  inFlight: number;
+}
+
+/** `result` of `nodes.list`. */
+export interface NodeList {
+  nodes: NodeInfo[];
+}
+
+/** `params` of `nodes.processes`. */
+export interface NodeProcesses {
+  id: string;
+  /** 50 when left out, at most 1,000. */
+  limit?: number | null;
+}
+
+/** `params` of `nodes.rename`. */
+export interface NodeRename {
+  id: string;
+  newId: string;
+}
+
+/** `result` of `nodes.rename`. */
+export interface NodeRenamed {
+  id: string;
+  /** Names of policy rules that name the old id, and do not apply to the new one. */
+  rules: string[];
+}
+
+/** `params` of `nodes.add` and `nodes.tag`. */
+export interface NodeTags {
+  id: string;
+  /** All tags it shall have. */
+  tags: string[];
+}
+
+/** `params` of `node.tools`. A node can be called once this has been answered. */
+export interface NodeTools {
+  tools: WireTool[];
+}
+
+/** `params` of `process.ended`: a background process is over. Sent until it is answered; `eventId` tells repeats. */
+export interface ProcessEnd {
+  eventId: string;
+  sessionId: string;
+  command: string;
+  principal: string;
+  agent: string;
+  exitCode: number | null;
+  signal: string | null;
+  timedOut: boolean;
+  startedAt: number;
+  endedAt: number;
+  /** The last characters of the output. */
+  tail: string;
+}
+
+/** `result` of `process.ended`: whether this report came for the first time. */
+export interface ProcessEndTaken {
+  new: boolean;
+}
+
+/** `data` of the event `process.ended`. */
+export interface ProcessEnded {
+  eventId: string;
+  sessionId: string;
+  command: string;
+  principal: string;
+  agent: string;
+  exitCode: number | null;
+  signal: string | null;
+  timedOut: boolean;
+  startedAt: number;
+  endedAt: number;
+  /** The last characters of the output. */
+  tail: string;
+  nodeId: string;
+}
+
+/** `result` of `nodes.processes`, newest first. */
+export interface ProcessList {
+  processes: ProcessRecord[];
+}
+
+/** The end of a background process, as the gateway keeps it. */
+export interface ProcessRecord {
+  node: string;
+  eventId: string;
+  recorded: number;
+  event: ProcessEnd;
+}
+
+export interface ProtocolRange {
+  min: number;
+  max: number;
+}
+
+export interface ProviderReport {
+  name: string;
+  baseUrl: string;
+  /** It was found on this machine, and is not configured. */
+  found: boolean;
+  lacksKey: boolean;
+}
+
+/** What somebody is asked before a call runs. */
+export interface Question {
+  id: string;
+  call: string;
+  tool: string;
+  rule: string;
+  reason: string;
+  /** Secrets masked, long values shortened. */
+  input: unknown;
+  /** Identifies this call, down to the last byte of its input. */
+  fingerprint: string;
+  /** The same of the call alone, whatever rule asks about it. */
+  exact?: string;
+  /** From then on the answer is no. */
+  expires: number;
+  /** The child that asks, if it is one. */
+  child?: ChildName | null;
+}
+
+/** `result` of `results.read`. */
+export interface ResultPage {
+  text: string;
+  totalCharacters: number;
+  nextOffset: number | null;
+  matches: number | null;
+}
+
+/** `params` of `results.read`. */
+export interface ResultParams {
+  handle: string;
+  offset?: number;
+  /** In characters. */
+  limit: number;
+  /** A regular expression; then `offset` counts matches. */
+  grep?: string | null;
+}
+
+export type Role = "client" | "node" | "channel";
+
+/** How a run ended. */
+export type RunEnd = 
+  | { end: "final"; text: string; }
+  | { end: "stopped"; by: string; }
+  | { end: "failed"; error: string; }
+  | { end: "other"; };
+
+/** `result` of `sessions.send`, and the answer of `POST /v1/sessions/{key}/messages`. */
+export type SendResult = 
+  | { status: "accepted"; sessionKey: string; messageId: string; }
+  | { status: "command"; sessionKey: string; told: string; }
+  | { status: "final"; sessionKey: string; messageId: string; runId: string | null; reply: string; }
+  | { status: "stopped"; sessionKey: string; messageId: string; runId: string | null; by: string; }
+  | { status: "error"; sessionKey: string; messageId: string; runId: string | null; error: string; }
+  | { status: "suspended"; sessionKey: string; messageId: string; runId: string | null; error: string; };
+
+export type SentKind = "file" | "directory";
+
+export interface ServerInfo {
+  version: string;
+  /** Made anew with every start of the gateway. */
+  instance: string;
+  /** The gateway's clock, in milliseconds since 1970. */
+  now: number;
+}
+
+/** Something that happened in a session. Server-sent events of `/v1/sessions/{key}/messages` have the same form. */
+export type SessionEvent = 
+  | { event: "accepted"; sessionKey: string; messageId: string; }
+  | { event: "run_begun"; run: string; }
+  | { event: "text"; run: string; delta: string; }
+  | { event: "thinking"; run: string; delta: string; }
+  | { event: "call_writing"; run: string; call: string; tool: string; }
+  | { event: "call_input"; run: string; call: string; delta: string; }
+  | { event: "restart"; run: string; reason: string; }
+  | { event: "tool_start"; run: string; call: string; tool: string; input: unknown; }
+  | { event: "tool_progress"; run: string; call: string; done: number; total: number | null; message: string; }
+  | { event: "tool_end"; run: string; call: string; tool: string; isError: boolean; failed: boolean; exitCode?: number | null; result: string; }
+  | { event: "approval"; run: string; question: Question; }
+  | { event: "approval_answered"; run: string; question: string; answer: ApprovalDecision; by: string; }
+  | { event: "asked"; run: string; asked: UserAsked; }
+  | { event: "asked_answered"; run: string; question: string; answers: string[]; by: string; }
+  | { event: "compacted"; replaced: number; byModel: boolean; }
+  | { event: "reset"; why: string; }
+  | { event: "final"; run: string; text: string; messages: Addressee[]; }
+  | { event: "stopped"; run: string; by: string; messages: Addressee[]; }
+  | { event: "error"; run: string | null; message: string; messages: Addressee[]; }
+  | { event: "suspended"; }
+  | { event: "missed"; events: number; }
+  | { event: "unknown"; };
+
+/** `data` of `session.event`. */
+export interface SessionEventData {
+  sessionKey: string;
+  event: SessionEvent;
+}
+
+export interface SessionInfo {
+  sessionKey: string;
+  agent: string;
+  label: string | null;
+  created: number;
+  lastActivity: number;
+  /** How many events its journal has. */
+  events: number;
+  /** A run is under way or waits. */
+  running: boolean;
+  /** Somebody has to answer before the run goes on. */
+  waiting: boolean;
+  /** The session or principal that began it, if it is a child. */
+  parent: string | null;
+}
+
+/** `result` of `sessions.list`, the last active first. */
+export interface SessionList {
+  sessions: SessionInfo[];
+  total: number;
+}
+
+/** `params` of `sessions.status` and `sessions.listen`. */
+export interface SessionParams {
+  sessionKey: string;
+}
+
+/** `result` of `sessions.status`. */
+export interface SessionStatus {
+  sessionKey: string;
+  agent: string;
+  model: string;
+  workspace: string;
+  /** The run that is under way. */
+  running: string | null;
+  /** Messages that wait for a run. */
+  queued: number;
+  /** Messages in the conversation. */
+  messages: number;
+  /** Events in the journal. */
+  events: number;
+  compactions: number;
+  runs: number;
+  usage: TokenUsage;
+  /** `untrusted` and `private`. */
+  labels: string[];
+  /** Calls that wait for an approval. */
+  questions: Question[];
+  /** What the agent asks its user. */
+  asks: UserAsked[];
+  /** The limits of a child. */
+  child?: unknown;
+}
+
+/** `params` of `sessions.list`. */
+export interface SessionsListParams {
+  limit?: number | null;
+  offset?: number | null;
+}
+
+/** `params` of `tokens.add`. */
+export interface TokenAdd {
+  name: string;
+  /** Names, globs and toolsets; left out means all. */
+  tools?: string[] | null;
+  /** Agents it may act as. */
+  agents?: string[];
+  readOnly?: boolean;
+  expires?: number | null;
+}
+
+/** `result` of `tokens.add`. The token is shown this once. */
+export interface TokenAdded {
+  name: string;
+  token: string;
+  /** Names of the token's scope that nothing has now. */
+  warnings?: string[];
+}
+
+export interface TokenInfo {
+  name: string;
+  /** Names, globs and toolsets; null means all. */
+  tools: string[] | null;
+  agents: string[];
+  readOnly: boolean;
+  created: number;
+  expires: number | null;
+  lastUsed: number | null;
+  revoked: number | null;
+}
+
+/** `result` of `tokens.list`. */
+export interface TokenList {
+  tokens: TokenInfo[];
+}
+
+/** `params` and `result` of `tokens.revoke`. */
+export interface TokenName {
+  name: string;
+}
+
+export interface TokenUsage {
+  /** Without those from the cache. */
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+}
+
+/** `data` of `tool.ack`. */
+export interface ToolAck {
+  callIds: string[];
+}
+
+/** A tool as every surface lists it; `result` of `tools.get`. */
+export interface ToolInfo {
+  name: string;
+  toolset: string;
+  description: string;
+  notes: string;
+  readOnly: boolean;
+  destructive: boolean;
+  idempotent: boolean;
+  openWorld: boolean;
+  capabilities: string[];
+  inputSchema: unknown;
+  /** Null for tools that answer in text. */
+  outputSchema: unknown;
+  /** The nodes that have it, for a tool that is called with the argument `node`. */
+  nodes?: string[] | null;
+  /** Those of them that are connected. */
+  online?: string[] | null;
+}
+
+/** `result` of `tools.list`. */
+export interface ToolList {
+  tools: ToolInfo[];
+  /** With `mcp`: whether the token or the agent names its tools. */
+  listed?: boolean | null;
+}
+
+/** `params` of `tools.get`. */
+export interface ToolsGetParams {
+  name: string;
+  agent?: string | null;
+  mcp?: string | null;
+}
+
+/** `params` of `tools.list`. */
+export interface ToolsListParams {
+  /** As this agent sees them. */
+  agent?: string | null;
+  toolset?: string | null;
+  /** For the MCP client of this name. */
+  mcp?: string | null;
+  /** From now on, the gateway sends `tools.changed`. */
+  follow?: boolean;
+}
+
+/** `result` of `transfer.send` and `transfer.receive`: the whole file. */
+export interface TransferDone {
+  bytes: number;
+  /** BLAKE3 in hexadecimal. */
+  hash: string;
+}
+
+export interface TransferHas {
+  have: number;
+  /** BLAKE3 of those bytes in hexadecimal; absent when there are none. */
+  prefixHash?: string | null;
+}
+
+/** `params` of `transfer.have`, to the destination: what has come of a file. */
+export interface TransferHave {
+  transfer: string;
+  entry?: string | null;
+}
+
+/** `params` of `transfer.make`, to the destination: a directory or a link of a tree. */
+export interface TransferMake {
+  transfer: string;
+  entry: string;
+  /** Set for a directory. */
+  mode?: number | null;
+  /** Set for a link. */
+  target?: string | null;
+}
+
+/** `params` of `transfer.manifest`, to the source: the next entries of an opened directory. */
+export interface TransferManifest {
+  transfer: string;
+}
+
+/** `params` of `transfer.open`, to the source. */
+export interface TransferOpen {
+  transfer: string;
+  path: string;
+  caller: Caller;
+  /** Rules that asked about it and were answered with a yes. Only between a gateway and its own machine, which have one policy. */
+  approved?: string[];
+}
+
+export interface TransferOpened {
+  kind: SentKind;
+  /** Bytes of a file; 0 for a directory. */
+  size: number;
+  /** Permission bits; of a directory also the sticky one. */
+  mode: number;
+  /** Another one means other content. */
+  version: string;
+  /** Where it really is: links followed. */
+  path: string;
+  mime?: string | null;
+}
+
+/** `params` of `transfer.finish` and `transfer.abandon`, to either end: it may forget the transfer. Abandoned parts are removed. */
+export interface TransferOver {
+  transfer: string;
+  /** For `abandon`: files below a directory of which a part may have come. */
+  entries?: string[];
+}
+
+/** `result` of `transfer.parts`, which asks a destination: of which transfers parts lie there. */
+export interface TransferParts {
+  transfers: string[];
+  /** There are others, to be told when some of these are gone. */
+  more: boolean;
+}
+
+/** `params` of `transfer.prepare`, to the destination. */
+export interface TransferPrepare {
+  transfer: string;
+  path: string;
+  kind: SentKind;
+  /** Permission bits, and the sticky one, of a directory that is made for it; one that is there keeps its own. */
+  mode?: number | null;
+  caller: Caller;
+  /** Where the source really is, when it is on the same machine: nothing is sent to itself, or into itself. */
+  source?: string | null;
+  /** As in [`TransferOpen`]. */
+  approved?: string[];
+}
+
+export interface TransferPrepared {
+  /** Where it will really be: links followed. */
+  path: string;
+}
+
+/** `params` of `transfer.receive`, to the destination. Ready when the first credit comes over the stream; answered when the file is whole, verified, and has its final name. */
+export interface TransferReceive {
+  transfer: string;
+  entry?: string | null;
+  stream: number;
+  from: number;
+  mode: number;
+  /** How long the whole file has to be, when that is known. */
+  size?: number | null;
+}
+
+/** `params` of `transfer.send`, to the source. Answered when everything is sent. */
+export interface TransferSend {
+  transfer: string;
+  entry?: string | null;
+  stream: number;
+  from: number;
+  /** The source's own bytes before `from` must have this hash. */
+  prefixHash?: string | null;
+  /** What the receiver has granted at first: everything before this offset. */
+  credit: number;
+}
+
+/** What the agent asks its user. */
+export interface UserAsked {
+  id: string;
+  call: string;
+  questions: UserQuestion[];
+  /** From then on nobody answered. */
+  expires: number;
+  /** The child that asks, if it is one. */
+  child?: ChildName | null;
+}
+
+export interface UserQuestion {
+  question: string;
+  /** What several questions are about; the first one has it. */
+  heading?: string | null;
+  /** A word or two, where several questions are shown side by side. */
+  header?: string | null;
+  /** Answers to choose from; another one may be given all the same. */
+  options?: string[];
+}
+
+export interface WireAnnotations {
+  readOnly?: boolean;
+  destructive?: boolean;
+  idempotent?: boolean;
+  openWorld?: boolean;
+}
+
+export type WireEntry = { path: string; } & (
+  | { kind: "file"; size: number; mode: number; }
+  | { kind: "directory"; mode: number; }
+  | { kind: "link"; target: string; }
+  | { kind: "skipped"; reason: string; });
+
+/** The `error` of a response. */
+export interface WireError {
+  code: ErrorCode;
+  message: string;
+  /** For tool calls: `hint` and `violations`. */
+  details?: unknown;
+  retryable: boolean;
+}
+
+/** A tool as it is described over the wire. */
+export interface WireTool {
+  name: string;
+  description: string;
+  inputSchema: unknown;
+  outputSchema?: unknown;
+  annotations?: WireAnnotations;
+}
