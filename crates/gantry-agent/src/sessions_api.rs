@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::always::Always;
 use crate::answer_labels::AnswerLabels;
 use crate::driver::Status;
-use crate::entry::{Answer, GrantScope};
+use crate::entry::Answer;
 use crate::event::Event;
 use crate::key::SessionKey;
 use crate::sessions::{Said, Sent, SessionError, Sessions};

@@ -229,7 +229,7 @@ async fn serve(
             };
         }
         Err(LinkError::Remote(error)) => {
-            return Ended::Lost { reason: error.to_string(), dismissed: None, lived: since.elapsed() };
+            return Disconnect::Lost { reason: error.to_string(), dismissed: None, lived: since.elapsed() };
         }
         Err(LinkError::Closed(reason)) => return closed(&reason, since),
     }

@@ -56,6 +56,12 @@ pub struct ToolInfo {
     pub open_world: bool,
     #[serde(default)]
     pub capabilities: Vec<String>,
+    /// What the tool can do to the world, such as `writes_files`.
+    #[serde(default)]
+    pub effects: Vec<String>,
+    /// Who is offered the tool by default: `clients`, `agents`.
+    #[serde(default)]
+    pub offered_to: Vec<String>,
     pub input_schema: Value,
     /// Null for tools that answer in text.
     pub output_schema: Option<Value>,

@@ -3,7 +3,6 @@
 use gantry_protocol::ToolInfo;
 
 use crate::attributes::Property;
-use crate::effect::Effect;
 use crate::registry::View;
 use crate::shared::SharedTool;
 use crate::tool::{Tool, Toolset};
