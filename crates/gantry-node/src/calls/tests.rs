@@ -67,13 +67,13 @@ async fn acknowledged_call_never_runs_again() {
 #[tokio::test]
 async fn only_listed_unwanted_calls_are_cancelled() {
     let calls = Calls::new(4);
-    let (_tell_a, told_a) = oneshot::channel();
-    let (_tell_b, told_b) = oneshot::channel();
-    let mut a = calls.attach("a", None, until(told_a)).unwrap();
-    let _b = calls.attach("b", None, until(told_b)).unwrap();
+    let (_tell_a, finished_a) = oneshot::channel();
+    let (_tell_b, finished_b) = oneshot::channel();
+    let mut a = calls.attach("a", None, until(finished_a)).unwrap();
+    let _b = calls.attach("b", None, until(finished_b)).unwrap();
     let listed = calls.listed();
-    let (_tell_c, told_c) = oneshot::channel();
-    let _c = calls.attach("c", None, until(told_c)).unwrap();
+    let (_tell_c, finished_c) = oneshot::channel();
+    let _c = calls.attach("c", None, until(finished_c)).unwrap();
     assert_eq!(calls.keep_only(&listed, &["b".into()]), 1);
     assert!(said(a.answer().await).starts_with("cancelled"));
     let mut left = calls.listed();
@@ -164,9 +164,9 @@ async fn a_panic_is_an_answer_too() {
 async fn drain_waits_then_cancels_and_starts_nothing() {
     let calls = Calls::new(4);
     let (finish, finished) = oneshot::channel();
-    let (_never, told_never) = oneshot::channel();
+    let (_never, finished_never) = oneshot::channel();
     let mut finishes = calls.attach("finishes", None, until(finished)).unwrap();
-    let mut hangs = calls.attach("hangs", None, until(told_never)).unwrap();
+    let mut hangs = calls.attach("hangs", None, until(finished_never)).unwrap();
     let draining = tokio::spawn({
         let calls = calls.clone();
         async move { calls.drain(Duration::from_millis(200), Duration::from_secs(2)).await }
