@@ -92,7 +92,11 @@ async fn listen(
     })
 }
 
-async fn send(state: Arc<SessionMethods>, context: MethodContext, params: MessageParams) -> Answer<SendResult> {
+async fn send(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: MessageParams,
+) -> Answer<SendResult> {
     let key = named(params.session_key.as_deref())?.to_owned();
     let (sessions, key) = state.api.session(&context.identity, &key, Part::Speaks).map_err(wire)?;
     Ok(match state.api.say(&context.identity, sessions, &key, params).await.map_err(wire)? {
@@ -102,7 +106,11 @@ async fn send(state: Arc<SessionMethods>, context: MethodContext, params: Messag
     })
 }
 
-async fn answer(state: Arc<SessionMethods>, context: MethodContext, params: AnswerParams) -> Answer<AnswerResult> {
+async fn answer(
+    state: Arc<SessionMethods>,
+    context: MethodContext,
+    params: AnswerParams,
+) -> Answer<AnswerResult> {
     let key = named(params.session_key.as_deref())?.to_owned();
     state.api.answer_question(&context.identity, &key, params).await.map_err(wire)
 }

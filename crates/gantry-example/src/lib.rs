@@ -152,7 +152,8 @@ async fn show(
     Extension(counter): Extension<Arc<Counter>>,
     Extension(identity): Extension<Identity>,
 ) -> Response {
-    json_response(StatusCode::OK, &json!({"state": counter.state(), "caller": identity.owner()}))
+    let shown = json!({"state": counter.state(), "caller": identity.owner()});
+    json_response(StatusCode::OK, &shown)
 }
 
 async fn hook(Extension(counter): Extension<Arc<Counter>>, body: String) -> Response {

@@ -56,9 +56,9 @@ pub struct ToolInfo {
     pub open_world: bool,
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// What the tool can do to the world, such as `writes_files`.
-    #[serde(default)]
-    pub effects: Vec<String>,
+    /// What the tool can do to the world, such as `writes_files`. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Vec<String>>,
     /// Who is offered the tool by default: `clients`, `agents`.
     #[serde(default)]
     pub offered_to: Vec<String>,

@@ -22,7 +22,7 @@ impl Tool {
             idempotent: self.is_idempotent(),
             open_world: self.is_open_world(),
             capabilities: self.capability_ids().iter().map(|capability| capability.id().to_owned()).collect(),
-            effects: self.effect_list().into_iter().map(|effect| effect.name().to_owned()).collect(),
+            effects: Some(self.effect_list().into_iter().map(|effect| effect.name().to_owned()).collect()),
             offered_to: offered_to.map(|(audience, _)| audience.to_owned()).collect(),
             input_schema: self.input_schema().clone(),
             output_schema: self.output_schema().cloned(),

@@ -14,7 +14,6 @@ mod transfer;
 mod workspace;
 mod write_file;
 
-
 use gantry_store::{Memories, ObjectError, Objects};
 use gantry_tool::{Done, ToolError, done};
 use serde_json::Value;

@@ -13,6 +13,8 @@ mod audit;
 mod cli;
 mod config;
 mod denials;
+#[cfg(feature = "gantry-example")]
+mod domain;
 mod end_to_end;
 mod exit_codes;
 mod faults;

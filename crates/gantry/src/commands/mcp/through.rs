@@ -216,10 +216,14 @@ fn mirrored(listed: &ToolInfo) -> Option<Tool> {
     };
     let tool =
         Tool::remote(remote, |_, _| async { Err(ToolError::internal("only the gateway runs this tool")) });
-    let texts = |field: &str| listed[field].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let effects: Vec<Effect> = texts("effects").filter_map(Effect::from_name).collect();
-    let tool = if listed["effects"].is_array() { tool.effects(&effects) } else { tool };
-    let is_offered = texts("offeredTo").any(|audience| audience == "clients");
+    let effects = listed.effects.as_ref();
+    let effects: Option<Vec<Effect>> =
+        effects.map(|names| names.iter().filter_map(|name| Effect::from_name(name)).collect());
+    let tool = match &effects {
+        Some(effects) => tool.effects(effects),
+        None => tool,
+    };
+    let is_offered = listed.offered_to.iter().any(|audience| audience == "clients");
     Some(if is_offered { tool.offered_to_clients() } else { tool })
 }
 
