@@ -313,7 +313,7 @@ fn tools(folder: &Path) -> Vec<Tool> {
     let state = Arc::new(folder.to_owned());
     let tool = |name: &str| Tool::new(name, Toolset::Gantry, &state, run);
     vec![
-        tool("note"),
+        tool("note").effects(&[]),
         tool("look").read_only(),
         tool("private").read_only().labels(&[Label::Private]),
         tool("page").read_only().open_world().labels(&[Label::Untrusted]),

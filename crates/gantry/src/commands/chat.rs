@@ -347,17 +347,17 @@ impl<'a> Chat<'a> {
                 }
             };
             self.screen.show(&event);
-            if event == SessionEvent::Suspended {
+            if *event == SessionEvent::Suspended {
                 self.output.warning(&self.read_later());
                 return Ok(Turn::Settled(Exit::Failure));
             }
             if event.settles(id) {
-                return Ok(Turn::Settled(match event {
+                return Ok(Turn::Settled(match *event {
                     SessionEvent::Final { .. } => Exit::Success,
                     _ => Exit::Failure,
                 }));
             }
-            match event {
+            match *event {
                 SessionEvent::Asked { asked, .. } if !asks => return Ok(Turn::Waits(Waits::Answer(asked))),
                 SessionEvent::Asked { asked, .. } => self.ask_user(Asks::new(asked)).await?,
                 SessionEvent::Approval { question, .. } if !asks => {

@@ -42,7 +42,7 @@ pub(super) struct Connection<'a> {
 
 /// What comes next.
 pub(super) enum Heard {
-    Event(SessionEvent),
+    Event(Box<SessionEvent>),
     /// The gateway is gone.
     Lost,
 }
@@ -113,7 +113,7 @@ impl<'a> Connection<'a> {
     pub(super) async fn next_event(&mut self, id: &str) -> Result<Heard> {
         loop {
             tokio::select! {
-                event = self.events.recv() => return Ok(event.map_or(Heard::Lost, Heard::Event)),
+                event = self.events.recv() => return Ok(event.map_or(Heard::Lost, |event| Heard::Event(Box::new(event)))),
                 () = tokio::time::sleep(ASK_AGAIN), if self.missed.load(Ordering::Relaxed) => {
                     // Said before under this id, so it is not said again.
                     let params = MessageParams {
@@ -127,7 +127,7 @@ impl<'a> Connection<'a> {
                         sent => sent?,
                     };
                     if let Some(event) = settled(sent, id) {
-                        return Ok(Heard::Event(event));
+                        return Ok(Heard::Event(Box::new(event)));
                     }
                 }
             }
