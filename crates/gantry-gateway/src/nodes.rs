@@ -508,7 +508,7 @@ impl Node {
         }
     }
 
-    fn info(&self) -> NodeInfo {
+    pub(crate) fn info(&self) -> NodeInfo {
         let facts = self.facts().clone();
         let online = self.live().is_some();
         NodeInfo {

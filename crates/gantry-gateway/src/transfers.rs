@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use gantry_protocol::{Caller, ErrorCode, WireError};
@@ -51,6 +51,11 @@ const TOKEN_IS_OVER: &str = "the token that it was begun with is no longer good"
 /// How often a caller hears how far it is; surfaces thin it out further.
 const REPORT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long after its start a gateway waits for nodes that were connected before, and how recently that was.
+const RETURN_LIMIT: Duration = Duration::from_secs(20);
+const SEEN_RECENTLY: Duration = Duration::from_secs(60);
+const RETURN_PAUSE: Duration = Duration::from_millis(50);
+
 const TIDY_PAUSE: Duration = Duration::from_secs(3600);
 
 /// A transfer of which nothing moves for so long has failed.
@@ -79,6 +84,8 @@ pub struct Transfers {
     running: Mutex<HashMap<Key, Arc<Job>>>,
     /// One is started at a time, so that the same one asked for twice is one.
     starting: tokio::sync::Mutex<()>,
+    /// When this gateway started.
+    started: Instant,
 }
 
 /// The same caller, from and to the same places: the same transfer.
@@ -162,6 +169,7 @@ impl Transfers {
             idle_limit: parts.idle_limit,
             running: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
+            started: Instant::now(),
         });
         let told = Arc::downgrade(&transfers);
         transfers.nodes.when_renamed(move |old, new| {
@@ -316,6 +324,21 @@ impl Transfers {
         }
         let text = format!("the transfer needs {tool} on the node \"{node}\", which is not available here");
         Err(ToolError::denied(text))
+    }
+
+    /// Waits for nodes that were connected just before the gateway restarted: they reconnect within seconds, and a caller
+    /// that survived the restart asks again at once.
+    async fn wait_for_returning(&self, call: &Call, endpoint: &Endpoint) {
+        let Endpoint::Node { node, .. } = endpoint else { return };
+        let is_returning = || {
+            let Some(node) = self.nodes.find(node) else { return false };
+            let seen = node.info().last_seen.unwrap_or(0);
+            let recent = i64::try_from(SEEN_RECENTLY.as_millis()).unwrap_or(i64::MAX);
+            node.live().is_none() && now_ms().saturating_sub(seen) < recent
+        };
+        while self.started.elapsed() < RETURN_LIMIT && !call.cancel.is_cancelled() && is_returning() {
+            tokio::time::sleep(RETURN_PAUSE).await;
+        }
     }
 
     /// A new transfer does not wait for a node that is away.
@@ -477,6 +500,8 @@ impl NodeServices for GatewayNodes {
         destination: Endpoint,
     ) -> ToolFuture<'_, Transferred> {
         Box::pin(async move {
+            self.0.wait_for_returning(&call, &source).await;
+            self.0.wait_for_returning(&call, &destination).await;
             self.0.check_view(&call, &source, "Read")?;
             self.0.check_view(&call, &destination, "Write")?;
             let waiting = self.0.start(&call, source, destination).await?;

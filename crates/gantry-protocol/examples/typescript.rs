@@ -1,5 +1,7 @@
 //! Prints the protocol as TypeScript types: `docs/protocol.d.ts`, which `cargo xtask docs` writes.
 
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
