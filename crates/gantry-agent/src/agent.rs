@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gantry_model::{Effort, Thinking};
 use gantry_tool::{Autonomy, ToolScope};
 
-use crate::always::ALWAYS_HOURS;
+use crate::lasting_approval::ALWAYS_HOURS;
 use crate::reset::ResetPolicy;
 
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Agent {
     /// The agents that it may write to, beside itself; without a list, all.
     pub messages: Option<Vec<String>>,
     /// Agents whose rules bind it too.
-    pub also_as: Vec<String>,
+    pub policy_agents: Vec<String>,
     /// The longest an answer of its model may be, in tokens; without one, as long as the model can.
     pub max_tokens: Option<u32>,
 }
@@ -73,7 +73,7 @@ impl Default for Agent {
             approval_minutes: APPROVAL_MINUTES,
             always_hours: ALWAYS_HOURS,
             messages: None,
-            also_as: Vec::new(),
+            policy_agents: Vec::new(),
             max_tokens: None,
         }
     }

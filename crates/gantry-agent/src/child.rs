@@ -35,7 +35,7 @@ pub struct Child {
     pub template: Option<String>,
     /// Agents whose rules and tools bind it, beside its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also_as: Vec<String>,
+    pub policy_agents: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ impl Child {
         let mut scope = own.scope.clone();
         let mut autonomy = least(own.autonomy, self.autonomy);
         let mut flow = own.flow;
-        for id in &self.also_as {
+        for id in &self.policy_agents {
             // One that is configured no more may do nothing.
             scope = scope.within(agents.get(id).map_or_else(nothing, |agent| agent.scope.clone()));
             autonomy = agents.get(id).map_or(autonomy, |agent| least(autonomy, agent.autonomy));
@@ -144,7 +144,7 @@ impl Child {
                 && self.tools.is_empty(),
             // Asked of each agent that binds it, when it writes.
             messages: own.messages,
-            also_as: self.also_as.clone(),
+            policy_agents: self.policy_agents.clone(),
             max_tokens: self.max_tokens,
         }
     }
@@ -191,7 +191,7 @@ pub(crate) mod testing {
             deadline: 0,
             role: None,
             template: None,
-            also_as: Vec::new(),
+            policy_agents: Vec::new(),
             model: None,
             thinking: None,
             effort: None,
@@ -242,13 +242,13 @@ mod tests {
             (allows(&plain), plain.autonomy, plain.flow),
             (vec!["read", "write"], Autonomy::Guided, FlowRule::Off)
         );
-        let made = Child { also_as: vec!["persona".into()], ..child() };
+        let made = Child { policy_agents: vec!["persona".into()], ..child() };
         let both = made.limited(own.clone(), &agents);
         assert_eq!(
             (allows(&both), both.autonomy, both.flow),
             (vec!["read"], Autonomy::Supervised, FlowRule::Ask)
         );
-        let gone = Child { also_as: vec!["gone".into()], ..child() }.limited(own.clone(), &agents);
+        let gone = Child { policy_agents: vec!["gone".into()], ..child() }.limited(own.clone(), &agents);
         assert_eq!(allows(&gone), [""; 0]);
         let deny = ToolLimits { allow: None, deny: vec!["read".into()] };
         let broken = ToolLimits { allow: Some(vec!["[".into()]), deny: Vec::new() };

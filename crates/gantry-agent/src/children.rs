@@ -34,7 +34,7 @@ const TIERS: [&str; 6] = ["fast", "balanced", "deep", "haiku", "sonnet", "opus"]
 const DEFAULT_TIER: &str = "balanced";
 
 /// A child that somebody waits for. Dropped before its end, it is stopped.
-pub struct Standing {
+pub struct ChildHandle {
     sessions: Sessions,
     pub key: SessionKey,
     pub child: Child,
@@ -68,7 +68,7 @@ impl Sessions {
         call: &Call,
         index: usize,
         spec: &Spec,
-    ) -> Result<Standing, SessionError> {
+    ) -> Result<ChildHandle, SessionError> {
         check_text("name", &spec.name, MAX_NAME_CHARS)?;
         check_text("task", &spec.task, MAX_MESSAGE_BYTES / 2)?;
         for (what, text) in [("context", &spec.context), ("system prompt", &spec.system_prompt)] {
@@ -104,7 +104,7 @@ impl Sessions {
         call: &Call,
         template: &str,
         message: String,
-    ) -> Result<Standing, SessionError> {
+    ) -> Result<ChildHandle, SessionError> {
         check_text("message", &message, MAX_MESSAGE_BYTES / 2)?;
         let agents = self.agents();
         let Some(agent) = agents.get(template) else {
@@ -119,8 +119,8 @@ impl Sessions {
         child.model = model;
         // Those that were begun this way may do the same, down to the last generation.
         child.tools.push(ToolLimits::without(Property::StartsUnboundedChildren));
-        if *template != call.agent && !child.also_as.iter().any(|known| known == template) {
-            child.also_as.push(template.to_owned());
+        if *template != call.agent && !child.policy_agents.iter().any(|known| known == template) {
+            child.policy_agents.push(template.to_owned());
         }
         self.begin(key, child, incoming).await
     }
@@ -210,7 +210,7 @@ impl Sessions {
             deadline: now.saturating_add(limit),
             role: None,
             template: None,
-            also_as: above.map(|above| above.also_as.clone()).unwrap_or_default(),
+            policy_agents: above.map(|above| above.policy_agents.clone()).unwrap_or_default(),
             model: None,
             thinking: None,
             effort: None,
@@ -244,7 +244,7 @@ impl Sessions {
         key: SessionKey,
         child: Child,
         incoming: Incoming,
-    ) -> Result<Standing, SessionError> {
+    ) -> Result<ChildHandle, SessionError> {
         let events = self.listen(&key);
         // Counted and begun by one at a time, so that nobody is counted too late.
         let _one = self.shared().births.lock().await;
@@ -273,7 +273,7 @@ impl Sessions {
             Some(known) => *known,
             None => child,
         };
-        Ok(Standing { sessions: self.clone(), key, child, incoming, events, settled, is_over: false })
+        Ok(ChildHandle { sessions: self.clone(), key, child, incoming, events, settled, is_over: false })
     }
 
     /// Where messages to an agent go: a session that there is, or the main one of a configured agent.
@@ -311,7 +311,7 @@ impl Sessions {
             );
             return Err(SessionError::Denied(message));
         }
-        let binding = std::iter::once(&call.agent).chain(&call.also_as);
+        let binding = std::iter::once(&call.agent).chain(&call.policy_agents);
         for name in binding {
             let Some(listed) = self.agents().get(name).and_then(|agent| agent.messages.as_ref()) else {
                 continue;
@@ -338,7 +338,7 @@ impl Sessions {
     }
 }
 
-impl Standing {
+impl ChildHandle {
     /// Waits until the child has answered, failed or taken too long, which stops it.
     pub async fn end(mut self) -> ChildEnd {
         let left = self.child.deadline.saturating_sub(now_ms());
@@ -389,7 +389,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for ChildHandle {
     fn drop(&mut self) {
         if self.is_over {
             return;

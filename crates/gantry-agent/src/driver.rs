@@ -26,19 +26,19 @@ use crate::state::{AGENT, CallStatus, Phase, State};
 use crate::step::{self, Limits, Step};
 
 mod asks;
+mod child_session;
 mod command;
 mod compaction;
 mod effects;
-mod kin;
+mod events;
+mod output_filter;
 mod questions;
-mod shown;
 mod status;
-mod told;
 
 pub(crate) use command::Command;
 use command::{Done, refuse};
+use events::{event, settled};
 pub use status::Status;
-use told::{event, settled};
 
 /// Events after which the next run's end leaves a checkpoint.
 const CHECKPOINT_EVENTS: i64 = 1_000;
@@ -133,7 +133,7 @@ impl Driver {
     async fn load(&mut self) -> Result<&mut Loaded, DatabaseError> {
         if self.loaded.is_none() {
             let session = self.shared.parts.journal.open(&self.key.key, &self.key.agent, now_ms()).await?;
-            let state = kin::folded(&session)?;
+            let state = child_session::folded(&session)?;
             let left = step::recover(&state);
             self.loaded = Some(Loaded {
                 state,

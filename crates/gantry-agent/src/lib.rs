@@ -4,27 +4,27 @@
 //! gate, models through [`Model`].
 
 mod agent;
-mod always;
 mod answer_labels;
 mod child;
 mod children;
 mod context;
+mod data_locations;
 mod domain;
 mod driver;
 mod entry;
 mod event;
 mod flow;
-mod harmless;
 mod http;
 mod key;
+mod lasting_approval;
 mod loop_guard;
 mod methods;
 mod model;
 mod pairs;
-mod places;
 mod prompt;
 mod reset;
 mod role;
+mod sanitize_markdown;
 mod sessions;
 mod sessions_api;
 mod slash;
@@ -35,9 +35,8 @@ mod toolbox;
 mod tools;
 
 pub use agent::{APPROVAL_MINUTES, Agent, FlowRule, MAX_REQUESTS};
-pub use always::{ALWAYS_HOURS, Always, MAX_ALWAYS_HOURS};
 pub use child::{AccountBudget, Child, ChildName, Payer, ToolLimits};
-pub use children::{ChildEnd, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY, Standing};
+pub use children::{ChildEnd, ChildHandle, MAX_CHILDREN, MAX_DEPTH, MAX_FAMILY};
 pub use domain::AgentsDomain;
 pub use driver::Status;
 pub use entry::{
@@ -45,6 +44,7 @@ pub use entry::{
 };
 pub use event::Event;
 pub use key::{BadKey, DmScope, Origin, SessionKey};
+pub use lasting_approval::{ALWAYS_HOURS, LastingApproval, MAX_ALWAYS_HOURS};
 pub use model::{AnswerFuture, Asker, FactsFuture, Model, ModelFacts, ModelFailure};
 pub use prompt::NodeLine;
 pub use reset::ResetPolicy;

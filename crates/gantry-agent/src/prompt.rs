@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use crate::agent::Agent;
 use crate::child::Child;
 use crate::context::shorten;
+use crate::data_locations::{object_key, private};
 use crate::key::SessionKey;
-use crate::places::{object_key, private};
 
 /// Of one file, in characters; a longer one is shown in part, and says so.
 const FILE_CHARS: usize = 20_000;

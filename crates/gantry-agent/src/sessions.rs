@@ -15,15 +15,15 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::agent::Agent;
-use crate::always::Always;
 use crate::child::Payer;
+use crate::data_locations;
 use crate::driver::{Command, Driver, Status};
 use crate::entry::{Answer, Incoming};
 use crate::event::Event;
 use crate::key::{BadKey, DmScope, SessionKey};
+use crate::lasting_approval::LastingApproval;
 use crate::model::Model;
 use crate::pairs::Pairs;
-use crate::places;
 use crate::prompt::NodeLine;
 use crate::role::Role;
 use crate::slash::{self, HELP, Slash};
@@ -256,7 +256,7 @@ impl Sessions {
         &self,
         key: &SessionKey,
         question: Option<String>,
-        always: Always,
+        always: LastingApproval,
         by: &str,
     ) -> Result<String, SessionError> {
         let agent = self.shared.parts.agents.get(&key.agent).cloned().unwrap_or_default();
@@ -359,8 +359,8 @@ impl Sessions {
             }
             Slash::Trust(written) => {
                 let workspace = self.own_status(key).await?.workspace;
-                let place = places::written(&key.agent, &workspace, &written);
-                let private = self.shared.marks.remove(&places::private(&place)).await?;
+                let place = data_locations::written(&key.agent, &workspace, &written);
+                let private = self.shared.marks.remove(&data_locations::private(&place)).await?;
                 let marks = private.saturating_add(self.shared.marks.remove(&place).await?);
                 Ok(match self.shared.marks.covering(&place).await? {
                     Some(_) => format!("{written} is in a directory that is marked; trust that"),

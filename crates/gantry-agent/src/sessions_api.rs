@@ -12,12 +12,12 @@ use gantry_store::JournalEvent;
 use gantry_tool::{Label, Refusal, RefusalCode};
 use serde_json::Value;
 
-use crate::always::Always;
 use crate::answer_labels::AnswerLabels;
 use crate::driver::Status;
 use crate::entry::Answer;
 use crate::event::Event;
 use crate::key::SessionKey;
+use crate::lasting_approval::LastingApproval;
 use crate::sessions::{Said, Sent, SessionError, Sessions};
 
 /// Events of a session's history that one answer holds.
@@ -209,7 +209,7 @@ impl SessionsApi {
             Some("yes") => Answer::Yes,
             Some("no") => Answer::No,
             Some("always") => {
-                let always = Always { scope: params.scope, hours: params.hours };
+                let always = LastingApproval { scope: params.scope, hours: params.hours };
                 let told = sessions.answer_always(&key, params.question, always, &identity.owner()).await;
                 return Ok(AnswerResult { session_key: key.key, told: told.map_err(session_refusal)? });
             }

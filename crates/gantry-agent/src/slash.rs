@@ -2,7 +2,7 @@
 
 use gantry_model::{Effort, Thinking};
 
-use crate::always::Always;
+use crate::lasting_approval::LastingApproval;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slash {
@@ -18,7 +18,7 @@ pub enum Slash {
     Approve(Option<String>),
     Deny(Option<String>),
     /// How far and how long, too.
-    Always(Option<String>, Always),
+    Always(Option<String>, LastingApproval),
     /// A file, a directory or `gsv:` and an object: what is there counts as the owner's own again.
     Trust(String),
     Help,
@@ -63,7 +63,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<Slash, String>> {
 
 /// The answer to a question, by its id or without.
 fn always(words: &str) -> Result<Slash, String> {
-    match Always::parse(words.split_whitespace()) {
+    match LastingApproval::parse(words.split_whitespace()) {
         (always, left) if left.len() <= 1 => Ok(Slash::Always(left.first().map(|&id| id.to_owned()), always)),
         (_, left) => Err(format!("/always takes an id, a time such as 8h or 7d, and \"any\"; not {left:?}")),
     }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(parse("/think 2000"), Some(Ok(Slash::Think(Thinking::Budget(2000), None))));
         let hard = Slash::Think(Thinking::Adaptive, Some(Effort::High));
         assert_eq!(parse("/think high"), Some(Ok(hard)));
-        assert_eq!(parse("/always"), Some(Ok(Slash::Always(None, Always::default()))));
+        assert_eq!(parse("/always"), Some(Ok(Slash::Always(None, LastingApproval::default()))));
         let Some(Ok(Slash::Always(id, always))) = parse("/always 8h a1b2c3d4") else { panic!() };
         assert_eq!((id.as_deref(), always.hours), (Some("a1b2c3d4"), Some(8)));
         assert_eq!(parse("/yes a1b2"), Some(Ok(Slash::Approve(Some("a1b2".into())))));

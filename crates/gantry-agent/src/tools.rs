@@ -89,7 +89,7 @@ fn check_self(call: &Call, field: &str, said: &str) -> Result<(), ToolError> {
 
 /// The labels of a child are the labels of its answer.
 fn note_labels(call: &Call, end: &ChildEnd) {
-    end.labels.iter().for_each(|label| call.found.add(*label));
+    end.labels.iter().for_each(|label| call.findings.add(*label));
 }
 
 fn session_error(err: SessionError) -> ToolError {

@@ -17,7 +17,7 @@ use gantry_protocol::{
     CallParams, CallResult, ConnectParams, NodeHello, NodeTools, ProtocolRange, RawJson, Role, StreamFrame,
     WireAnnotations, WireTool, method, raw,
 };
-use gantry_tool::Linger;
+use gantry_tool::BusyPoll;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -130,13 +130,13 @@ struct Linked {
     link: Link,
     running: tokio::task::JoinHandle<()>,
     calls: TaskTracker,
-    linger: Arc<Linger>,
+    busy_poll: Arc<BusyPoll>,
 }
 
 impl Linked {
     async fn call(&self, call: &RawJson) {
         let _counted = self.calls.token();
-        self.linger.touch();
+        self.busy_poll.on_activity();
         self.link.request(method::TOOL_CALL, call.clone(), None).await.unwrap();
     }
 }
@@ -147,11 +147,11 @@ async fn linked(url: &str, params: ConnectParams) -> Linked {
     let mut socket = upgrade(stream, &url.socket()).await.unwrap();
     connect(&mut socket, &params, Duration::from_secs(30)).await.unwrap();
     let calls = TaskTracker::new();
-    let linger = Arc::new(Linger::new(calls.clone(), || {}));
-    let lingering = linger.clone();
+    let busy_poll = Arc::new(BusyPoll::new(calls.clone(), || {}));
+    let lingering = busy_poll.clone();
     tokio::spawn(async move { lingering.run(CancellationToken::new()).await });
     let (link, running) = Link::new(socket, Arc::new(Empty), LinkOptions::default());
-    Linked { link, running: tokio::spawn(running), calls, linger }
+    Linked { link, running: tokio::spawn(running), calls, busy_poll }
 }
 
 fn params(role: Role, id: &str, token: &str) -> ConnectParams {

@@ -72,7 +72,7 @@ impl Gateway {
         };
         let mut call = Call::until(cancel, principal, surface, workspace);
         id.clone_into(&mut call.agent);
-        call.agentless = acts.is_none();
+        call.acts_for_no_agent = acts.is_none();
         if let Identity::Client(token) = identity {
             call.token = Some(token.owner());
         }

@@ -14,7 +14,7 @@ use gantry_domain::{
 use gantry_link::Link;
 use gantry_protocol::{CloseReason, GatewayStatus, ProcessEnd, ProcessEnded};
 use gantry_store::{Database, DatabaseError};
-use gantry_tool::{Answer, Call, Gate, Linger, Outcome, Refusal, RefusalCode, ResultStore, Surface};
+use gantry_tool::{Answer, BusyPoll, Call, Gate, Outcome, Refusal, RefusalCode, ResultStore, Surface};
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -22,10 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::Auth;
 use crate::callers::{Agent, MAIN_AGENT, Wanted};
-use crate::ends::Ends;
 use crate::hosts::Hosts;
 use crate::http::ProtectedResource;
 use crate::nodes::Nodes;
+use crate::process_exits::Ends;
 
 /// A call for which nobody gave a deadline is given up after this long.
 const LONGEST_CALL: Duration = Duration::from_secs(24 * 3600);
@@ -95,7 +95,7 @@ pub struct Gateway {
     pub(crate) stopping: CancellationToken,
     /// Every call is cancelled.
     pub(crate) ending: CancellationToken,
-    pub(crate) linger: Linger,
+    pub(crate) busy_poll: BusyPoll,
     links: Mutex<HashMap<u64, ClientLink>>,
     next_link: AtomicU64,
     /// Names of client tokens, when they are revoked.
@@ -137,7 +137,7 @@ impl Gateway {
             mcp_idle: parts.mcp_idle,
             status: parts.status,
             ends: Ends::default(),
-            linger: Linger::new(calls.clone(), move || settling.settle()),
+            busy_poll: BusyPoll::new(calls.clone(), move || settling.settle()),
             calls,
             stopping: CancellationToken::new(),
             ending,
@@ -176,10 +176,10 @@ impl Gateway {
         }
         call.deadline = call.deadline.or_else(|| Instant::now().checked_add(LONGEST_CALL));
         let _counted = self.calls.token();
-        self.linger.touch();
+        self.busy_poll.on_activity();
         // Of all futures of a call the largest: those around it are moved often.
         let mut outcome = Box::pin(self.gate.dispatch(call, name, input)).await;
-        self.linger.touch();
+        self.busy_poll.on_activity();
         if let Answer::Refused(refusal) = &mut outcome.answer
             && refusal.code == RefusalCode::Cancelled
             && self.ending.is_cancelled()

@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::now_ms;
 use crate::remote_tools;
-use crate::transfers::leftovers::{End, remove_leftovers};
+use crate::transfers::orphan_parts::{End, remove_orphan_parts};
 use crate::transfers::relay::{Port, Relay};
 
-mod carry;
-mod stand_aside;
+mod instance_conflict;
+mod remote_call;
 
-use stand_aside::Replaced;
+use instance_conflict::Replaced;
 
 /// Calls that one node works on at the same time; more wait their turn.
 const MAX_CALLS_PER_NODE: usize = 64;
@@ -209,7 +209,7 @@ impl Nodes {
         tracing::info!(node = node.id, platform = seen.platform, version = seen.version, "node_connected");
         self.registry.set_node(&node.id, NodeState { online: true, tags }, made);
         let (database, end) = (self.database.clone(), node.end(&live));
-        tokio::spawn(async move { remove_leftovers(&database, &end).await });
+        tokio::spawn(async move { remove_orphan_parts(&database, &end).await });
         if let Some(old) = node.take_place(live) {
             old.link.close(CloseReason::Replaced);
         }

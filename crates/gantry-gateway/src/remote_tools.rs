@@ -114,7 +114,7 @@ pub(crate) fn remote_tool(
     let (nodes, node, bare) = (nodes.clone(), node.clone(), tool.name.clone());
     Tool::remote(described, move |call, input| {
         let (nodes, node, bare) = (nodes.clone(), node.clone(), bare.clone());
-        async move { nodes.run_on(&node, &call, &bare, input).await }
+        async move { nodes.call_on_node(&node, &call, &bare, input).await }
     })
 }
 

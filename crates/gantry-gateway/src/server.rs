@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use crate::http;
-use crate::unstuck::Unstuck;
+use crate::write_timeout::WriteTimeout;
 
 /// For the head of a request, the first and every later one, and for a TLS handshake.
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
@@ -117,7 +117,7 @@ pub async fn serve(
     let accepting = tokio::spawn(accepting.run());
     connections.spawn({
         let (gateway, stop) = (gateway.clone(), stop.clone());
-        async move { gateway.linger.run(stop).await }
+        async move { gateway.busy_poll.run(stop).await }
     });
     connections.spawn({
         let (gateway, stop) = (gateway.clone(), stop.clone());
@@ -247,7 +247,7 @@ async fn converse<S>(stream: S, service: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Unstuck::new(stream);
+    let stream = WriteTimeout::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)

@@ -20,25 +20,25 @@ use crate::gateway::now_ms;
 use crate::node_logs::shown_to;
 use crate::nodes::Nodes;
 
+mod attempt;
 mod domain;
 mod drive;
-mod ledger;
-pub(crate) mod leftovers;
 mod log;
 mod meter;
+pub(crate) mod orphan_parts;
+mod progress;
 pub(crate) mod relay;
-mod round;
+mod resume_identity;
 mod session;
-mod standing;
 mod storage;
 
+use attempt::TransferSpec;
 pub use domain::TransfersDomain;
-use leftovers::{End, remove_leftovers};
 use meter::{Meter, Meters};
-use round::Errand;
+use orphan_parts::{End, remove_orphan_parts};
+use resume_identity::ResumeIdentity;
 use session::OwnDesks;
-use standing::Standing;
-use storage::StorageBooks;
+use storage::ObjectBackend;
 
 /// Transfers that are driven at once.
 const MAX_RUNNING: usize = 256;
@@ -109,7 +109,7 @@ type Ended = Result<Transferred, WireError>;
 struct Job {
     id: String,
     /// Another one when a node at one end was renamed.
-    errand: Mutex<Arc<Errand>>,
+    errand: Mutex<Arc<TransferSpec>>,
     /// Goes on from an earlier start of the gateway.
     resumed: Option<Resumed>,
     meter: Arc<Meter>,
@@ -158,7 +158,7 @@ impl Transfers {
         let meters = Meters::default();
         let objects = parts.objects.clone();
         let storage =
-            TransferService::new(Arc::new(StorageBooks::new(parts.objects, parts.data, meters.clone())));
+            TransferService::new(Arc::new(ObjectBackend::new(parts.objects, parts.data, meters.clone())));
         let transfers = Arc::new(Transfers {
             nodes: parts.nodes,
             gate: parts.gate,
@@ -203,7 +203,7 @@ impl Transfers {
     /// What nobody asks for now is on record as if somebody did, and ends with the token that it was begun with.
     async fn going_on(
         &self,
-        errand: Errand,
+        errand: TransferSpec,
         ledger: Option<String>,
         ending: TokenEnding<'_>,
     ) -> Result<Result<(Job, ResumedWork), String>, DatabaseError> {
@@ -231,8 +231,8 @@ impl Transfers {
     pub async fn keep_tidy(&self) -> std::convert::Infallible {
         loop {
             let own = || self.own.local.iter().chain([&self.own.storage]);
-            for end in own().map(|desk| End::Desk(desk.clone())).chain(self.nodes.ends()) {
-                remove_leftovers(&self.database, &end).await;
+            for end in own().map(|desk| End::Service(desk.clone())).chain(self.nodes.ends()) {
+                remove_orphan_parts(&self.database, &end).await;
             }
             // What fails now is tried again.
             for desk in own() {
@@ -252,11 +252,11 @@ impl Transfers {
     ) -> Result<Waiting, ToolError> {
         let _starting = self.starting.lock().await;
         let caller = call.caller();
-        let standing = Standing::of(call);
+        let standing = ResumeIdentity::of(call);
         let kept_standing = standing.to_text();
         let judged_as = Arc::new(standing.call(&caller).map_err(tool_error)?);
         let id = uuid::Uuid::now_v7().to_string();
-        let errand = Errand { id, caller, judged_as, source, destination };
+        let errand = TransferSpec { id, caller, judged_as, source, destination };
         let job = Job::new(errand, None);
         let (key, errand) = (job.key(), job.errand());
         let known = self.running().get(&key).filter(|known| !known.cancel.is_cancelled()).cloned();
@@ -360,16 +360,16 @@ impl Transfers {
 }
 
 /// What an earlier start of the gateway wrote down, or why nothing can come of it.
-fn resumed_errand(row: &TransferRow) -> Result<Errand, String> {
+fn resumed_errand(row: &TransferRow) -> Result<TransferSpec, String> {
     let caller = Caller {
         principal: row.principal.clone(),
         agent: row.agent.clone(),
         autonomy: row.autonomy.clone(),
         surface: "websocket".into(),
     };
-    let standing = Standing::from_text(row.standing.as_deref())?.of_token(&row.principal);
+    let standing = ResumeIdentity::from_text(row.standing.as_deref())?.of_token(&row.principal);
     let judged_as = standing.call(&caller).map_err(|error| error.message)?;
-    Ok(Errand {
+    Ok(TransferSpec {
         id: row.id.clone(),
         source: Endpoint::parse(&row.source)?,
         destination: Endpoint::parse(&row.destination)?,
@@ -387,7 +387,7 @@ fn unknown_node(node: &str) -> ToolError {
 }
 
 impl Job {
-    fn new(errand: Errand, resumed: Option<Resumed>) -> Job {
+    fn new(errand: TransferSpec, resumed: Option<Resumed>) -> Job {
         Job {
             id: errand.id.clone(),
             errand: Mutex::new(Arc::new(errand)),
@@ -413,7 +413,7 @@ impl Job {
     }
 
     /// As it is now.
-    fn errand(&self) -> Arc<Errand> {
+    fn errand(&self) -> Arc<TransferSpec> {
         self.errand.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -439,7 +439,7 @@ impl Job {
         if (&source, &destination) != (&errand.source, &errand.destination) {
             let (id, caller) = (errand.id.clone(), errand.caller.clone());
             let judged_as = errand.judged_as.clone();
-            *errand = Arc::new(Errand { id, caller, judged_as, source, destination });
+            *errand = Arc::new(TransferSpec { id, caller, judged_as, source, destination });
         }
     }
 

@@ -83,7 +83,7 @@ async fn converse(servers: &Servers, gate: &Gate, context: &Value) -> Result<(),
             .map(|call| (call["name"].as_str().unwrap_or_default().to_owned(), given(&call["arguments"])))
             .collect(),
         None => servers
-            .standings(NAME)
+            .statuses(NAME)
             .map_err(|err| err.to_string())?
             .into_iter()
             .filter_map(|standing| {

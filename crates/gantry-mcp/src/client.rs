@@ -3,7 +3,6 @@
 //! [`Servers`] is the whole of it. A server is started when it is first needed; its tools are those that the operator
 //! has accepted, as they were then. The gate runs them like any other.
 
-mod confidence;
 mod connection;
 mod content;
 mod credentials;
@@ -11,20 +10,21 @@ mod definition;
 mod domain;
 mod http;
 mod oauth;
+mod sanitize;
 mod server;
+mod server_secrets;
 mod servers;
 mod spec;
-mod standing;
 mod stdio;
+mod tool_status;
 mod wire;
-mod words;
 
 pub use definition::{difference, hash as definition_hash, unchecked};
 pub use domain::{McpServerSpecs, McpServersDomain};
 pub use oauth::flow::{BROWSER_LIMIT, Registered};
 pub use oauth::{Login, LoginError};
+pub use sanitize::shown_name;
 pub use server::ServerError;
 pub use servers::Servers;
 pub use spec::{AddressSpec, Place, ProgramSpec, ServerSpec, Surroundings, Variable};
-pub use standing::{Standing, State};
-pub use words::shown_name;
+pub use tool_status::{State, ToolStatus};

@@ -7,8 +7,8 @@
 mod approval;
 mod backend;
 pub mod client;
-mod leaving;
-mod lines;
+mod eof_watch;
+mod line_transport;
 mod naming;
 mod output_shape;
 mod progress;

@@ -12,8 +12,8 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
-use crate::leaving::Leaving;
-use crate::lines::Lines;
+use crate::eof_watch::EofWatch;
+use crate::line_transport::LineTransport;
 use crate::server::McpServer;
 
 /// A message may carry a whole file; a line beyond this is a mistake, or worse.
@@ -37,9 +37,10 @@ pub async fn serve_stdio<B: Backend>(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (ending, calls) = (server.ender(), server.calls());
-    tokio::spawn(server.linger());
+    tokio::spawn(server.busy_poll());
     let (read, write) = stdio_pipes();
-    let (transport, client) = Leaving::new(Lines::new(read, write, MAX_MESSAGE_BYTES), server.left());
+    let (transport, client) =
+        EofWatch::new(LineTransport::new(read, write, MAX_MESSAGE_BYTES), server.left());
     let conversing = async {
         match server.serve(transport).await {
             Ok(running) => match running.waiting().await {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use gantry_tool::{Linger, Outcome, Refusal, may_be_hashed};
+use gantry_tool::{BusyPoll, Outcome, Refusal, may_be_hashed};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
@@ -64,7 +64,7 @@ pub struct McpServer<B> {
 struct Shared {
     approvals: Arc<Approvals>,
     calls: TaskTracker,
-    linger: Linger,
+    busy_poll: BusyPoll,
     /// Every call is cancelled.
     ending: CancellationToken,
     /// The client has said its last; it is still answered.
@@ -74,9 +74,9 @@ struct Shared {
 impl Shared {
     fn new(settle: impl Fn() + Send + Sync + 'static) -> Shared {
         let calls = TaskTracker::new();
-        let linger = Linger::new(calls.clone(), settle);
+        let busy_poll = BusyPoll::new(calls.clone(), settle);
         let (ending, left) = (CancellationToken::new(), CancellationToken::new());
-        Shared { approvals: Arc::default(), calls, linger, ending, left }
+        Shared { approvals: Arc::default(), calls, busy_poll, ending, left }
     }
 }
 
@@ -108,9 +108,9 @@ impl<B: Backend> McpServer<B> {
     }
 
     /// Stays awake between the calls of a client that asks one thing after another, until all is to end.
-    pub(crate) fn linger(&self) -> impl Future<Output = ()> + Send + use<B> {
+    pub(crate) fn busy_poll(&self) -> impl Future<Output = ()> + Send + use<B> {
         let shared = self.shared.clone();
-        async move { shared.linger.run(shared.ending.clone()).await }
+        async move { shared.busy_poll.run(shared.ending.clone()).await }
     }
 
     /// To be fired when the only client of this server has said its last.
@@ -153,13 +153,13 @@ impl<B: Backend> McpServer<B> {
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let _counted = self.shared.calls.token();
-        self.shared.linger.touch();
+        self.shared.busy_poll.on_activity();
         let (cancel, tool) = (asked.cancel.clone(), asked.tool.clone());
         let mut calling = pin!(Box::pin(self.backend.call(who, asked)));
         loop {
             tokio::select! {
                 outcome = &mut calling => {
-                    self.shared.linger.touch();
+                    self.shared.busy_poll.on_activity();
                     return outcome;
                 }
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),

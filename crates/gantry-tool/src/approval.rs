@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::audited;
 use crate::call::{Autonomy, Call};
 use crate::mask::Masker;
 use crate::policy::{Decision, Verdict};
+use crate::redact;
 use crate::tool::Tool;
 
 /// How long somebody may think about it, unless the approver gives them more or less time.
@@ -86,7 +86,7 @@ pub(crate) async fn settle(
         tool: tool.name().to_owned(),
         rule: verdict.rule.clone(),
         reason: verdict.reason.clone(),
-        input: audited::asked(masker, input),
+        input: redact::asked(masker, input),
         fingerprint: fingerprint(call, tool, input, &verdict),
     };
     let until_deadline = call.deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));

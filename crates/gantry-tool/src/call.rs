@@ -169,7 +169,7 @@ pub struct Call {
     /// Whose view, policy and workspace apply.
     pub agent: String,
     /// Only its limits apply: the caller is no agent, and what agents keep is not theirs.
-    pub agentless: bool,
+    pub acts_for_no_agent: bool,
     /// The conversation in which an agent makes the call.
     pub session: Option<String>,
     /// Names the call in its session for good: made again after a restart, it has the same name.
@@ -177,9 +177,9 @@ pub struct Call {
     /// The client token that it is made with, which nothing that it begins outlives.
     pub token: Option<String>,
     /// Agents whose rules bind it too.
-    pub also_as: Vec<String>,
+    pub policy_agents: Vec<String>,
     /// Whose memories it sees, if not its agent's.
-    pub memories_of: Option<String>,
+    pub memory_owner: Option<String>,
     pub autonomy: Autonomy,
     pub surface: Surface,
     /// Absolute; relative paths of the input are meant from here.
@@ -199,7 +199,7 @@ pub struct Call {
     /// What the caller holds already: what is kept on its behalf carries the same.
     pub labels: Vec<Label>,
     /// What is learnt of the result while the tool runs.
-    pub found: Found,
+    pub findings: Findings,
     /// The gateway's gate has judged the call by the agent's autonomy; a node does not ask a second time.
     pub autonomy_judged: bool,
     /// Set by the gate: walks must leave sensitive paths out, because policy would not allow them one by one.
@@ -230,12 +230,12 @@ impl Call {
             id: Uuid::now_v7().to_string(),
             principal,
             agent,
-            agentless: false,
+            acts_for_no_agent: false,
             session: None,
             step: None,
             token: None,
-            also_as: Vec::new(),
-            memories_of: None,
+            policy_agents: Vec::new(),
+            memory_owner: None,
             autonomy: Autonomy::default(),
             surface,
             workspace,
@@ -247,7 +247,7 @@ impl Call {
             approver: None,
             asker: None,
             labels: Vec::new(),
-            found: Found::default(),
+            findings: Findings::default(),
             autonomy_judged: false,
             avoid_sensitive: false,
             approved: Vec::new(),
@@ -262,15 +262,15 @@ const MAX_WARNING_CHARS: usize = 500;
 
 /// Labels and warnings that a tool learns of while it runs. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Found(Arc<Mutex<Findings>>);
+pub struct Findings(Arc<Mutex<Learned>>);
 
 #[derive(Debug, Default)]
-struct Findings {
+struct Learned {
     labels: Vec<Label>,
     warnings: Vec<String>,
 }
 
-impl Found {
+impl Findings {
     pub fn add(&self, label: Label) {
         let mut found = self.lock();
         if !found.labels.contains(&label) {
@@ -303,7 +303,7 @@ impl Found {
         std::mem::take(&mut self.lock().warnings)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Findings> {
+    fn lock(&self) -> MutexGuard<'_, Learned> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

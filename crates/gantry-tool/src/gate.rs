@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::approval;
 use crate::audit::{AuditError, AuditRecord, AuditSink, Durability, Phase};
-use crate::audited::{self, bounded_text};
 use crate::budget;
 use crate::call::{Call, Surface};
 use crate::envelope;
@@ -21,12 +20,13 @@ use crate::labels::{Label, injection_warning};
 use crate::mask::Masker;
 use crate::metrics::{Metrics, Status};
 use crate::policy::{Decision, Policy, Verdict};
+use crate::redact::{self, bounded_text};
 use crate::registry::Registry;
 use crate::results::ResultStore;
 use crate::tool::{Reply, Tool, Toolset};
 
-use judge::Judged;
-pub use resumed::ResumedWork;
+use decide::Judged;
+pub use resume_audit::ResumedWork;
 
 /// After the deadline a tool gets this long to end its processes before it is dropped.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
@@ -133,7 +133,7 @@ impl Gate {
 
     /// An input as it may be shown to whoever has to judge it: secrets masked, long values shortened.
     pub fn presentable(&self, input: &Value) -> Value {
-        audited::asked(&self.parts.masker, input)
+        redact::asked(&self.parts.masker, input)
     }
 
     /// Calls with the input as JSON text. Text that does not parse is a violation like any other.
@@ -206,7 +206,7 @@ impl Gate {
         let (answer, error) = self.answer(&tool, result);
         let answer = self.mask(answer);
         let (answer, mut warnings) = self.bound(&call, &tool, answer).await;
-        warnings.extend(call.found.take_warnings().into_iter().map(|mut warning| {
+        warnings.extend(call.findings.take_warnings().into_iter().map(|mut warning| {
             self.parts.masker.mask_text(&mut warning);
             warning
         }));
@@ -223,13 +223,13 @@ impl Gate {
         };
         // An error may quote what the tool found, also of one whose successes show nothing.
         if !matches!(answer, Answer::Success(_)) && (names_paths || tool.reaches_private()) {
-            call.found.add(Label::Private);
+            call.findings.add(Label::Private);
         }
         Outcome {
             call_id: call.id.clone(),
             tool: tool.name().to_owned(),
             answer,
-            labels: call.found.with(&tool.result_labels(&call)),
+            labels: call.findings.with(&tool.result_labels(&call)),
             warnings,
         }
     }
@@ -408,7 +408,7 @@ impl Gate {
         let mut record = self.record(call, tool, Phase::Refused, input);
         record.rule = verdict.map(|verdict| verdict.rule.clone());
         record.status = Some(refusal.code.name().into());
-        record.error = Some(audited::refusal(&refusal));
+        record.error = Some(redact::refusal(&refusal));
         log::refused(
             call,
             tool,
@@ -434,7 +434,7 @@ impl Gate {
             agent: call.agent.clone(),
             surface: call.surface.name().into(),
             tool: tool.to_owned(),
-            input: input.map(|input| audited::input(&self.parts.masker, input)),
+            input: input.map(|input| redact::input(&self.parts.masker, input)),
             rule: None,
             status: None,
             error: None,
@@ -568,11 +568,11 @@ fn warning_in(value: &Value) -> Option<String> {
     }
 }
 
+mod decide;
 mod denied;
 mod dispatch;
-mod fanned;
-mod judge;
+mod fan_out;
 mod log;
-mod resumed;
+mod resume_audit;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use gantry_protocol::ToolInfo;
 
 use crate::attributes::Property;
+use crate::multi_node::SharedTool;
 use crate::registry::View;
-use crate::shared::SharedTool;
 use crate::tool::{Tool, Toolset};
 
 impl Tool {

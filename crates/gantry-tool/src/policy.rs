@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{Autonomy, Call, PrincipalKind};
-use crate::published::{folded, published_name};
+use crate::model_name::{folded, published_name};
 use crate::registry::canonical_name;
 use crate::sensitive::SensitivePaths;
 use crate::tool::{Access, Tool, Toolset, Touch};
@@ -248,7 +248,7 @@ impl Policy {
         };
         // Who acts for another is bound by the rules of both.
         let verdict =
-            request.call.also_as.iter().map(judge).fold(judge(&request.call.agent), Verdict::stricter);
+            request.call.policy_agents.iter().map(judge).fold(judge(&request.call.agent), Verdict::stricter);
         Verdict { sensitive: touched.is_some(), ..verdict }
     }
 
@@ -261,7 +261,7 @@ impl Policy {
     /// As [`Policy::decide`], but by the configured rules alone.
     pub(crate) fn decide_by_rules(&self, request: &Request<'_>) -> Option<Verdict> {
         let sensitive = request.touches.iter().any(|touch| self.sensitive.contains(&touch.path));
-        let agents = std::iter::once(&request.call.agent).chain(&request.call.also_as);
+        let agents = std::iter::once(&request.call.agent).chain(&request.call.policy_agents);
         agents.filter_map(|agent| self.ruled(request, agent, sensitive)).reduce(Verdict::stricter)
     }
 
@@ -287,7 +287,7 @@ impl Policy {
             Some(rule) => rule.decision,
             None => default_decision(call.principal.kind(), true),
         };
-        std::iter::once(&call.agent).chain(&call.also_as).all(|agent| decide(agent) == Decision::Allow)
+        std::iter::once(&call.agent).chain(&call.policy_agents).all(|agent| decide(agent) == Decision::Allow)
     }
 }
 
@@ -401,9 +401,9 @@ mod tests {
         let of = |agent: &str, tool, decision| rule(tool, decision).for_agents(vec![agent.to_owned()]);
         let rules = vec![of("parent", "write", Decision::Deny), of("persona", "read", Decision::Ask)];
         let policy = Policy::new(rules, SensitivePaths::default(), vec![]);
-        for (agent, also_as) in [("parent", "persona"), ("persona", "parent")] {
+        for (agent, policy_agents) in [("parent", "persona"), ("persona", "parent")] {
             let mut call = Call::new(Principal::Agent { id: agent.into() }, Surface::Agent, "/w".into());
-            (call.autonomy, call.also_as) = (Autonomy::Guided, vec![also_as.into()]);
+            (call.autonomy, call.policy_agents) = (Autonomy::Guided, vec![policy_agents.into()]);
             let decide = |name: &str| {
                 let tool = echo_tool(name, Toolset::Basic);
                 policy

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 
 use crate::call::Call;
 use crate::error::{Refusal, RefusalCode};
+use crate::model_name::{folded, may_be_hashed, published_name};
+use crate::multi_node::{SharedTool, told_for_all};
 use crate::nearest::nearest;
-use crate::published::{folded, may_be_hashed, published_name};
-use crate::shared::{SharedTool, told_for_all};
 use crate::tool::{Tool, Toolset};
 
 mod scope;

@@ -109,7 +109,7 @@ fn reply(result: CallResult<Value>) -> Result<Reply, WireError> {
 pub fn remote_reply(mut result: CallResult<Value>, call: &Call) -> Result<Result<Reply, ToolError>, String> {
     let (is_error, warnings) = (result.is_error, std::mem::take(&mut result.warnings));
     let reply = reply(result).map_err(|error| error.message)?;
-    call.found.warn(&warnings);
+    call.findings.warn(&warnings);
     Ok(if is_error { Err(ToolError::Shaped(reply)) } else { Ok(reply) })
 }
 

@@ -31,7 +31,7 @@ pub use native::{
     WorkspacePath, gateway_tools,
 };
 pub use node::{CommandNote, process_end};
-pub use transfer::{PartsFolder, transfer_desk};
+pub use transfer::{PartsFolder, transfer_service};
 pub use web::{SearchEndpoints, SearchKey, SearchProvider, SearchSettings, Web};
 
 type Ctx = gantry_tool::Ctx<Machine>;

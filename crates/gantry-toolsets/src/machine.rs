@@ -244,7 +244,7 @@ impl Machine {
     pub(crate) fn isolation(&self, call: &Call) -> Isolation {
         let of = |agent| self.parts.agent_isolation.get(agent).unwrap_or(&self.parts.isolation);
         let own = of(&call.agent).clone();
-        call.also_as.iter().map(of).fold(own, |isolation, other| isolation.within(other))
+        call.policy_agents.iter().map(of).fold(own, |isolation, other| isolation.within(other))
     }
 
     /// Sockets of commands cannot be limited to some hosts: they have all or none.

@@ -5,12 +5,12 @@ mod config_get;
 mod delete_file;
 mod edit_file;
 mod endpoint;
-mod ends;
 mod logs_get;
 mod node_services;
 mod read_file;
 mod stored_tree;
 mod transfer;
+mod transfer_policy;
 mod workspace;
 mod write_file;
 
@@ -21,10 +21,10 @@ use serde_json::Value;
 use crate::Listed;
 
 pub use endpoint::Endpoint;
-pub use ends::Ends;
 pub(crate) use node_services::gateway_tool_names;
 pub use node_services::{NodeLogs, NodeServices, ToolFuture, Transferred, gateway_tools};
 pub use stored_tree::StoredTree;
+pub use transfer_policy::Ends;
 pub(crate) use workspace::check_agent;
 pub use workspace::{SkillSource, WorkspacePath};
 

@@ -37,7 +37,7 @@ pub struct PartsFolder {
 }
 
 /// Takes part in transfers for this machine: with the judgement of `gate`, and only in what its tools could do too.
-pub fn transfer_desk(
+pub fn transfer_service(
     machine: &Arc<Machine>,
     gate: &Gate,
     node: Option<&str>,
@@ -56,7 +56,7 @@ pub fn transfer_desk(
     }
     let prefix = node.map(|node| format!("{node}__")).unwrap_or_default();
     let (gate, is_gateways_own) = (gate.with_tools(registry), node.is_some());
-    Ok(TransferService::new(Arc::new(JudgedBooks { gate, transfers, workspace, prefix, is_gateways_own })))
+    Ok(TransferService::new(Arc::new(GatedBackend { gate, transfers, workspace, prefix, is_gateways_own })))
 }
 
 struct Transfers {
@@ -157,7 +157,7 @@ async fn blocking(
 }
 
 /// The books of this machine's files, behind its gate.
-struct JudgedBooks {
+struct GatedBackend {
     gate: Gate,
     transfers: Arc<Transfers>,
     workspace: PathBuf,
@@ -184,7 +184,7 @@ fn already_approved(approved: Vec<String>) -> Approver {
     })
 }
 
-impl JudgedBooks {
+impl GatedBackend {
     async fn judged<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -213,7 +213,7 @@ impl JudgedBooks {
     }
 }
 
-impl TransferBackend for JudgedBooks {
+impl TransferBackend for GatedBackend {
     fn open(&self, ask: TransferOpen, cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
         let input = json!({"transfer": ask.transfer, "path": ask.path});
         let asking = Asking { caller: ask.caller, approved: ask.approved, cancel };

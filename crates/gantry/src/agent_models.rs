@@ -12,15 +12,15 @@ use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, read_at_start};
+use crate::environment::Environment;
 use crate::models::{NO_MODEL, configured, describe, found};
-use crate::places::Places;
 use crate::spending::Spending;
 
 /// Servers on this machine are looked for at most so often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct AgentModels {
-    places: Places,
+    environment: Environment,
     /// The configuration that the gateway was started with.
     started_with: Config,
     spending: Spending,
@@ -40,17 +40,17 @@ struct Current {
 
 impl AgentModels {
     pub(crate) fn new(
-        places: &Places,
+        environment: &Environment,
         config: &Config,
         database: Database,
         zone: TimeZone,
     ) -> Result<AgentModels> {
-        let models = Arc::new(Models::new(configured(places, config)?));
-        let version = places.configuration_version();
+        let models = Arc::new(Models::new(configured(environment, config)?));
+        let version = environment.configuration_version();
         Ok(AgentModels {
             current: Mutex::new(Current { version, config: Arc::new(config.clone()), models }),
             spending: Spending::new(config.models.budgets(), database, zone),
-            places: places.clone(),
+            environment: environment.clone(),
             started_with: config.clone(),
             looked: tokio::sync::Mutex::default(),
         })
@@ -62,12 +62,12 @@ impl AgentModels {
 
     /// The models as they are configured now. A file that is not valid changes nothing; the gateway warns of it.
     fn current(&self) -> Current {
-        let version = self.places.configuration_version();
+        let version = self.environment.configuration_version();
         let mut current = self.lock();
         if current.version != version {
             current.version = version;
-            if let Ok(mut config) = self.places.layers.load() {
-                config.resolve_paths(|path| self.places.resolve(path));
+            if let Ok(mut config) = self.environment.layers.load() {
+                config.resolve_paths(|path| self.environment.resolve(path));
                 self.take_up(&mut current, config);
             }
         }
@@ -77,11 +77,11 @@ impl AgentModels {
     fn take_up(&self, current: &mut Current, config: Config) {
         let is_same =
             serde_json::to_value(&config.models).ok() == serde_json::to_value(&current.config.models).ok();
-        let Ok(settings) = configured(&self.places, &config) else { return };
+        let Ok(settings) = configured(&self.environment, &config) else { return };
         if is_same {
             return;
         }
-        self.places.live_secrets.add(config.secrets());
+        self.environment.live_secrets.add(config.secrets());
         self.spending.set_budgets(config.models.budgets());
         current.models = Arc::new(Models::new(settings));
         current.config = Arc::new(config);
@@ -95,7 +95,7 @@ impl AgentModels {
             return Vec::new();
         }
         let mut problems = Vec::new();
-        match found(&self.places, &config).await {
+        match found(&self.environment, &config).await {
             Ok((settings, reported)) => {
                 problems = reported;
                 let mut current = self.lock();
@@ -120,8 +120,8 @@ impl AgentModels {
     }
 
     fn needs_restart(&self) -> Vec<String> {
-        let Ok(mut now) = self.places.layers.load() else { return Vec::new() };
-        now.resolve_paths(|path| self.places.resolve(path));
+        let Ok(mut now) = self.environment.layers.load() else { return Vec::new() };
+        now.resolve_paths(|path| self.environment.resolve(path));
         read_at_start(&self.started_with, &now)
     }
 

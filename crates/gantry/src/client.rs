@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::interrupted;
+use crate::environment::Environment;
 use crate::exit::{Refused, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 /// For the handshake, and for what should be answered at once.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -46,14 +46,14 @@ pub(crate) struct Address {
 
 impl Target {
     /// The gateway that was named; else the one that runs on this data directory; else this process.
-    pub(crate) fn find(places: &Places, output: &Output, local: bool) -> Result<Target> {
+    pub(crate) fn find(environment: &Environment, output: &Output, local: bool) -> Result<Target> {
         if local {
             return Ok(Target::InProcess);
         }
-        let running = GatewayLock::running(&places.data).filter(|running| !running.url.is_empty());
+        let running = GatewayLock::running(&environment.data).filter(|running| !running.url.is_empty());
         let certificate = running.as_ref().and_then(|running| running.certificate.clone());
         let running = running.map(|running| GatewayUrl::parse(&running.url)).transpose()?;
-        let url = match (&places.gateway, &running) {
+        let url = match (&environment.gateway, &running) {
             (Some(given), _) => GatewayUrl::parse(given).map_err(|err| UsageError(err.to_string()))?,
             (None, Some(running)) => running.clone(),
             (None, None) => return Ok(Target::InProcess),
@@ -61,11 +61,11 @@ impl Target {
         let is_ours = running.as_ref() == Some(&url);
         output.note(&format!("through the gateway {url}"));
         Ok(Target::Gateway(Address {
-            token: token(places, &url, is_ours)?,
+            token: token(environment, &url, is_ours)?,
             trust: match certificate.filter(|_| is_ours) {
                 // It is the one that wrote this down, whatever names its certificate is for.
                 Some(fingerprint) => Trust::Only { fingerprint },
-                None => places.trust()?,
+                None => environment.trust()?,
             },
             url,
             is_ours,
@@ -73,11 +73,11 @@ impl Target {
     }
 
     /// As [`Target::find`], for what only a gateway can do.
-    pub(crate) fn gateway(places: &Places, output: &Output) -> Result<Address> {
-        match Target::find(places, output, false)? {
+    pub(crate) fn gateway(environment: &Environment, output: &Output) -> Result<Address> {
+        match Target::find(environment, output, false)? {
             Target::Gateway(address) => Ok(address),
             Target::InProcess => {
-                let message = format!("no gateway runs on {}", places.data.root().display());
+                let message = format!("no gateway runs on {}", environment.data.root().display());
                 let refusal = Refusal::new(RefusalCode::Unavailable, message);
                 Err(Refused(refusal.with_hint("start one with `gantry up`, or name one with --gateway"))
                     .into())
@@ -87,12 +87,12 @@ impl Target {
 }
 
 /// Our operator's token goes to our own gateway only.
-fn token(places: &Places, url: &GatewayUrl, is_ours: bool) -> Result<String> {
-    if let Some(token) = places.token()? {
+fn token(environment: &Environment, url: &GatewayUrl, is_ours: bool) -> Result<String> {
+    if let Some(token) = environment.token()? {
         return Ok(token);
     }
     if is_ours {
-        return places.data.operator_token().context("cannot read the operator's token");
+        return environment.data.operator_token().context("cannot read the operator's token");
     }
     Err(UsageError(format!("there is no token for {url}; set GANTRY_TOKEN or GANTRY_TOKEN_FILE")).into())
 }

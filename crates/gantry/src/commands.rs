@@ -26,38 +26,38 @@ pub(crate) mod workspace;
 use anyhow::Result;
 
 use crate::cli::{Cli, Command};
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::places::Places;
 use crate::running_gateway::LocalNode;
 
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     if let Command::Completions(args) = &cli.command {
         return Ok(completions::run(output, args));
     }
-    let places = Places::find(&cli.global)?;
+    let environment = Environment::find(&cli.global)?;
     match cli.command {
-        Command::Up(args) => up::run(places, output, args, LocalNode::Included),
-        Command::Serve(args) => up::run(places, output, args, LocalNode::LeftOut),
-        Command::Nodes(args) => nodes::run(&places, output, args),
-        Command::Workspace(args) => workspace::run(places, output, args),
-        Command::Logs(args) => logs::run(places, output, &args),
-        Command::Transfer(args) => transfer::run(&places, output, &args),
-        Command::Secrets(args) => secrets::run(&places, output, args),
-        Command::Apis(args) => apis::run(&places, output, args),
-        Command::Models(args) => models::run(&places, output, args),
-        Command::Tokens(args) => tokens::run(&places, output, args),
-        Command::Tools(args) => tools::run(places, output, &args),
-        Command::Call(args) => call::run(places, output, args),
-        Command::Chat(args) => chat::run(places, output, args),
-        Command::Sessions(args) => sessions::run(&places, output, args),
-        Command::Agents => agents::run(&places, output),
-        Command::Mcp(args) => mcp::run(places, output, args),
-        Command::Node(command) => node::run(places, output, command),
-        Command::Results(args) => results::run(&places, output, &args),
-        Command::Audit(args) => audit::run(&places, output, args),
-        Command::Config(args) => config::run(&places, output, args),
-        Command::Doctor => doctor::run(places, output),
+        Command::Up(args) => up::run(environment, output, args, LocalNode::Included),
+        Command::Serve(args) => up::run(environment, output, args, LocalNode::LeftOut),
+        Command::Nodes(args) => nodes::run(&environment, output, args),
+        Command::Workspace(args) => workspace::run(environment, output, args),
+        Command::Logs(args) => logs::run(environment, output, &args),
+        Command::Transfer(args) => transfer::run(&environment, output, &args),
+        Command::Secrets(args) => secrets::run(&environment, output, args),
+        Command::Apis(args) => apis::run(&environment, output, args),
+        Command::Models(args) => models::run(&environment, output, args),
+        Command::Tokens(args) => tokens::run(&environment, output, args),
+        Command::Tools(args) => tools::run(environment, output, &args),
+        Command::Call(args) => call::run(environment, output, args),
+        Command::Chat(args) => chat::run(environment, output, args),
+        Command::Sessions(args) => sessions::run(&environment, output, args),
+        Command::Agents => agents::run(&environment, output),
+        Command::Mcp(args) => mcp::run(environment, output, args),
+        Command::Node(command) => node::run(environment, output, command),
+        Command::Results(args) => results::run(&environment, output, &args),
+        Command::Audit(args) => audit::run(&environment, output, args),
+        Command::Config(args) => config::run(&environment, output, args),
+        Command::Doctor => doctor::run(environment, output),
         Command::Completions(args) => Ok(completions::run(output, &args)),
     }
 }

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 mod agents;
 mod audit;
-mod discreet;
 mod isolation;
 mod layers;
 mod log;
@@ -23,6 +22,7 @@ mod mcp_servers;
 mod models;
 mod names;
 mod node;
+mod redacted_errors;
 mod roles;
 mod storage;
 mod web;
@@ -128,7 +128,7 @@ impl Config {
         if violations.is_empty() { Ok(()) } else { Err(ConfigError::Invalid { violations }) }
     }
 
-    /// Puts the home in place of `~` and real places in place of links, so that what is configured is what is compared.
+    /// Puts the home in place of `~` and real paths in place of links, so that what is configured is what is compared.
     pub(crate) fn resolve_paths(&mut self, resolve: impl Fn(&Path) -> PathBuf) {
         let workspaces = self.agents.values_mut().filter_map(|agent| agent.workspace.as_mut());
         let servers = self.mcp_servers.values_mut().filter_map(|server| server.cwd.as_mut());

@@ -12,40 +12,40 @@ use gantry_store::ServerRecords;
 use gantry_tool::Registry;
 
 use crate::config::{Config, read_at_start};
+use crate::environment::Environment;
 use crate::logging::FILE_ONLY;
 use crate::output::RunningNotes;
-use crate::places::Places;
 
 /// How soon a gateway takes up a changed configuration.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Their tools are registered as far as they are known; none is started.
 pub(crate) fn open_mcp_servers(
-    places: &Places,
+    environment: &Environment,
     config: &Config,
     processes: Processes,
     registry: Registry,
 ) -> Result<Servers> {
     let around = Surroundings {
         processes,
-        variables: places.variables.clone(),
-        closed: places.closed(),
-        secrets: places.secrets(),
-        records: ServerRecords::new(&places.data),
-        network: config.web.network(places.trust()?),
+        variables: environment.variables.clone(),
+        closed: environment.closed(),
+        secrets: environment.secrets(),
+        records: ServerRecords::new(&environment.data),
+        network: config.web.network(environment.trust()?),
         version: env!("CARGO_PKG_VERSION"),
     };
-    Ok(Servers::open(around, registry, specs(places, config)))
+    Ok(Servers::open(around, registry, specs(environment, config)))
 }
 
-pub(crate) fn specs(places: &Places, config: &Config) -> Vec<ServerSpec> {
-    let home = places.variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+pub(crate) fn specs(environment: &Environment, config: &Config) -> Vec<ServerSpec> {
+    let home = environment.variable("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
     config.mcp_servers.iter().filter_map(|(name, server)| server.spec(name, &home)).collect()
 }
 
 /// Applies a changed configuration to the running domains: whole, or not at all.
 pub(crate) struct LiveConfig {
-    pub(crate) places: Places,
+    pub(crate) environment: Environment,
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     pub(crate) notes: RunningNotes,
 }
@@ -53,16 +53,16 @@ pub(crate) struct LiveConfig {
 impl LiveConfig {
     /// Looks for changes until the gateway stops.
     pub(crate) async fn follow(&self) {
-        let mut seen = self.places.configuration_version();
-        let mut last = self.places.layers.load().ok();
+        let mut seen = self.environment.configuration_version();
+        let mut last = self.environment.layers.load().ok();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let now = self.places.configuration_version();
+            let now = self.environment.configuration_version();
             if now == seen {
                 continue;
             }
             seen = now;
-            match self.places.layers.load() {
+            match self.environment.layers.load() {
                 Ok(config) => {
                     self.warn_of_restart(last.as_ref(), &config);
                     last = Some(config.clone());
@@ -74,8 +74,8 @@ impl LiveConfig {
     }
 
     async fn apply(&self, mut config: Config) {
-        config.resolve_paths(|path| self.places.resolve(path));
-        let sections = sections(&self.places, &config);
+        config.resolve_paths(|path| self.environment.resolve(path));
+        let sections = sections(&self.environment, &config);
         let mut checked = Vec::with_capacity(self.domains.len());
         for domain in &self.domains {
             match domain.check_config(&sections) {
@@ -88,7 +88,7 @@ impl LiveConfig {
         }
         let known = self.problems().await;
         // Before any domain can show one of them.
-        self.places.live_secrets.add(config.secrets());
+        self.environment.live_secrets.add(config.secrets());
         for (domain, prepared) in checked {
             domain.apply_config(prepared).await;
         }
@@ -113,7 +113,7 @@ impl LiveConfig {
             self.warn(&format!(
                 "{} has changed ({}). Restart the gateway to apply the change (only mcpServers and models are \
                  reloaded live).",
-                self.places.layers.file.display(),
+                self.environment.layers.file.display(),
                 keys.join(", ")
             ));
         }
@@ -122,7 +122,7 @@ impl LiveConfig {
     fn refuse(&self, reason: &str) {
         self.warn(&format!(
             "{} has changed and is not valid, so what was configured before stays: {reason}",
-            self.places.layers.file.display(),
+            self.environment.layers.file.display(),
         ));
     }
 }
@@ -138,8 +138,8 @@ pub(crate) async fn problems(domains: &[Arc<dyn Domain>]) -> Vec<String> {
 }
 
 /// The sections that domains read, each under its type.
-fn sections(places: &Places, config: &Config) -> ConfigSections {
-    let sections = ConfigSections::default().with(McpServerSpecs(specs(places, config)));
+fn sections(environment: &Environment, config: &Config) -> ConfigSections {
+    let sections = ConfigSections::default().with(McpServerSpecs(specs(environment, config)));
     #[cfg(feature = "gantry-example")]
     let sections = sections.with(config.example.clone());
     sections

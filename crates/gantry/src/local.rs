@@ -17,9 +17,9 @@ use gantry_tool::{
 use gantry_toolsets::{Machine, MachineParts, Native, Web};
 
 use crate::config::{AgentConfig, Config};
+use crate::environment::{Environment, own_program};
 use crate::exit::UsageError;
 use crate::live_config;
-use crate::places::{Places, own_program};
 
 /// `gantry __exec` is the keeper of one command.
 pub(crate) const KEEPER_ARGUMENT: &str = "__exec";
@@ -27,7 +27,7 @@ pub(crate) const KEEPER_ARGUMENT: &str = "__exec";
 pub(crate) struct Local {
     pub(crate) gate: Gate,
     pub(crate) config: Config,
-    pub(crate) places: Places,
+    pub(crate) environment: Environment,
     pub(crate) processes: Processes,
     pub(crate) servers: Servers,
 }
@@ -42,16 +42,16 @@ pub(crate) enum Lifetime {
 }
 
 impl Local {
-    pub(crate) fn open(places: Places) -> Result<Local> {
-        Local::open_for(places, Lifetime::OneCall)
+    pub(crate) fn open(environment: Environment) -> Result<Local> {
+        Local::open_for(environment, Lifetime::OneCall)
     }
 
-    pub(crate) fn open_for(places: Places, lifetime: Lifetime) -> Result<Local> {
-        let mut config = places.layers.load()?;
-        config.resolve_paths(|path| places.resolve(path));
-        let data = &places.data;
+    pub(crate) fn open_for(environment: Environment, lifetime: Lifetime) -> Result<Local> {
+        let mut config = environment.layers.load()?;
+        config.resolve_paths(|path| environment.resolve(path));
+        let data = &environment.data;
         data.create()?;
-        let closed = places.closed();
+        let closed = environment.closed();
         let results = Arc::new(KeptResults::new(data.results()));
         let processes = processes_for(data, lifetime)?;
         let setup = Setup {
@@ -62,8 +62,8 @@ impl Local {
             one_shot: lifetime == Lifetime::OneCall,
             contain: false,
         };
-        let machine = setup.machine(&places, &config)?;
-        let sensitive = sensitive_paths(&places, &config);
+        let machine = setup.machine(&environment, &config)?;
+        let sensitive = sensitive_paths(&environment, &config);
         let registry = Registry::default();
         let memories = Memories::new(data.clone());
         let native = Arc::new(Native::new(config.storage.open(data)?, config.masked()?, memories));
@@ -71,11 +71,12 @@ impl Local {
         for tool in own.into_iter().chain(domain_tools(native.objects())) {
             registry.register(tool)?;
         }
-        let servers = live_config::open_mcp_servers(&places, &config, processes.clone(), registry.clone())?;
+        let servers =
+            live_config::open_mcp_servers(&environment, &config, processes.clone(), registry.clone())?;
         let gate = Gate::new(GateParts {
             registry,
             policy: Policy::new(config.policy.build_rules()?, sensitive, closed),
-            masker: masker(&places, &config),
+            masker: masker(&environment, &config),
             audit: Arc::new(LazyAudit {
                 path: data.audit_log(),
                 limits: config.audit.limits(),
@@ -86,7 +87,7 @@ impl Local {
             max_result_chars: config.max_tool_result_chars,
             max_mcp_result_chars: config.mcp.max_tool_result_chars,
         });
-        Ok(Local { gate, config, places, processes, servers })
+        Ok(Local { gate, config, environment, processes, servers })
     }
 
     /// A call by the operator, or as an agent: then with its view, its policy and its workspace.
@@ -97,7 +98,7 @@ impl Local {
             None => Principal::Operator,
         };
         let workspace = workspace.or(configured.workspace.clone()).unwrap_or_default();
-        let mut call = Call::new(principal, Surface::Cli, self.places.current_dir.join(workspace));
+        let mut call = Call::new(principal, Surface::Cli, self.environment.current_dir.join(workspace));
         call.autonomy = configured.autonomy;
         call.scope = configured.scope()?;
         call.default_node = configured.node;
@@ -143,20 +144,20 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// This machine, as its operator has configured it.
-    pub(crate) fn machine(self, places: &Places, config: &Config) -> Result<Machine> {
+    pub(crate) fn machine(self, environment: &Environment, config: &Config) -> Result<Machine> {
         let files = FilesOptions { closed: self.closed.clone(), pending_dir: Some(self.pending) };
         Ok(Machine::new(MachineParts {
             files: Files::new(files)?,
             processes: self.processes,
             results: self.results,
-            variables: places.variables.clone(),
+            variables: environment.variables.clone(),
             closed: self.closed,
-            sensitive: sensitive_paths(places, config),
-            temp_dir: places.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+            sensitive: sensitive_paths(environment, config),
+            temp_dir: environment.variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
             shell: config.shell.settings(),
             isolation: config.isolation.settings(),
             agent_isolation: agent_isolation(config),
-            web: web(places, config)?,
+            web: web(environment, config)?,
             one_shot: self.one_shot,
             contain: self.contain,
         }))
@@ -164,19 +165,20 @@ impl Setup {
 }
 
 /// With the keys of search providers that the environment holds, and what the data directory keeps.
-pub(crate) fn web(places: &Places, config: &Config) -> Result<Web> {
-    let trust = places.trust()?;
+pub(crate) fn web(environment: &Environment, config: &Config) -> Result<Web> {
+    let trust = environment.trust()?;
     Ok(Web {
-        secrets: Some(places.secrets()),
-        apis: Some(Apis::new(&places.data)),
-        masker: masker(places, config),
-        ..config.web.settings(&|name| places.variable(name)?.to_str().map(str::to_owned), trust)
+        secrets: Some(environment.secrets()),
+        apis: Some(Apis::new(&environment.data)),
+        masker: masker(environment, config),
+        ..config.web.settings(&|name| environment.variable(name)?.to_str().map(str::to_owned), trust)
     })
 }
 
-pub(crate) fn sensitive_paths(places: &Places, config: &Config) -> SensitivePaths {
-    let absolute = |name: &str| places.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let real = |name: &str| absolute(name).map(|path| places.resolve(&path));
+pub(crate) fn sensitive_paths(environment: &Environment, config: &Config) -> SensitivePaths {
+    let absolute =
+        |name: &str| environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let real = |name: &str| absolute(name).map(|path| environment.resolve(&path));
     let paths = SensitivePaths::new(config.policy.sensitive_paths.clone()).with_moved_start_files(absolute);
     match real("HOME") {
         Some(home) => paths.with_mcp_clients(&home, real),
@@ -185,13 +187,18 @@ pub(crate) fn sensitive_paths(places: &Places, config: &Config) -> SensitivePath
 }
 
 /// Knows what is never to be recorded or shown: from the environment, from the configuration, and what is stored.
-pub(crate) fn masker(places: &Places, config: &Config) -> Masker {
-    Masker::new(known_secrets(places, config)).following(Arc::new(places.live_secrets.and(places.secrets())))
+pub(crate) fn masker(environment: &Environment, config: &Config) -> Masker {
+    Masker::new(known_secrets(environment, config))
+        .following(Arc::new(environment.live_secrets.and(environment.secrets())))
 }
 
 /// Values that are never to be recorded or shown, from the environment and from the configuration, and the operator's token.
-pub(crate) fn known_secrets(places: &Places, config: &Config) -> Vec<String> {
-    secrets(places).into_iter().chain(config.secrets()).chain(places.data.known_operator_token()).collect()
+pub(crate) fn known_secrets(environment: &Environment, config: &Config) -> Vec<String> {
+    secrets(environment)
+        .into_iter()
+        .chain(config.secrets())
+        .chain(environment.data.known_operator_token())
+        .collect()
 }
 
 pub(crate) fn processes(data: &DataDir) -> Result<Processes> {
@@ -214,12 +221,12 @@ fn agent_isolation(config: &Config) -> BTreeMap<String, gantry_toolsets::Isolati
 }
 
 /// Values of this process's environment that look like secrets: never to be recorded or shown.
-fn secrets(places: &Places) -> Vec<String> {
+fn secrets(environment: &Environment) -> Vec<String> {
     let secret = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
         let (name, value) = (name.to_str()?, value.to_str()?);
         Masker::is_secret_name(name).then(|| value.to_owned())
     };
-    places.variables.iter().filter_map(secret).collect()
+    environment.variables.iter().filter_map(secret).collect()
 }
 
 /// Opens the audit log with the first line: listing tools writes none.

@@ -23,8 +23,8 @@ use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 
 use crate::config::{Config, LogLevel};
+use crate::environment::Environment;
 use crate::output::{self, RunningNotes};
-use crate::places::Places;
 
 /// The target of events that go to the file only, because the command prints them in its own format.
 pub(crate) const FILE_ONLY: &str = "gantry::file_only";
@@ -42,12 +42,12 @@ pub(crate) enum GateEvents {
 
 /// Opens the gateway's log and installs the subscriber. Call it once the gateway's lock is held.
 pub(crate) fn start_gateway(
-    places: &Places,
+    environment: &Environment,
     config: &Config,
     masker: Masker,
     notes: RunningNotes,
 ) -> Result<NodeLog> {
-    let file = NodeLog::with_limit(&places.data.gateway_log(), LOCAL_NODE, config.log.max_file_bytes())
+    let file = NodeLog::with_limit(&environment.data.gateway_log(), LOCAL_NODE, config.log.max_file_bytes())
         .context("cannot open the gateway's log")?;
     start(&file, config, masker, notes, GateEvents::Written);
     Ok(file)

@@ -12,7 +12,7 @@ use gantry_protocol::{ModelPrice, ModelReport, ModelsReport, ProviderReport};
 use gantry_tool::nearest;
 
 use crate::config::{Config, StoredSecret};
-use crate::places::Places;
+use crate::environment::Environment;
 
 /// What to say where there is none.
 pub(crate) const NO_MODEL: &str = "no model is configured; there are three ways to get one:\n  \
@@ -39,8 +39,8 @@ struct Local {
 }
 
 /// What is configured and what the environment has keys for; nobody is asked anything.
-pub(crate) fn configured(places: &Places, config: &Config) -> Result<ModelsConfig> {
-    let secrets = places.secrets();
+pub(crate) fn configured(environment: &Environment, config: &Config) -> Result<ModelsConfig> {
+    let secrets = environment.secrets();
     let secret: StoredSecret = Arc::new(move |name, url| {
         let stored = secrets.all().map_err(|err| err.to_string())?;
         let host = url.host_str().unwrap_or_default();
@@ -60,16 +60,16 @@ pub(crate) fn configured(places: &Places, config: &Config) -> Result<ModelsConfi
         }
         Ok(secret.expose().to_owned())
     });
-    let variable = |name: &str| places.variable(name)?.to_str().map(str::to_owned);
-    let mut models = config.models.settings(&variable, &secret, places.trust()?);
+    let variable = |name: &str| environment.variable(name)?.to_str().map(str::to_owned);
+    let mut models = config.models.settings(&variable, &secret, environment.trust()?);
     set_usual_tiers(&mut models);
     Ok(models)
 }
 
 /// As [`configured`], and with what the servers say they have: those on this machine that nobody configured, and those that
 /// are configured without their models. What could not be asked is told.
-pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsConfig, Vec<String>)> {
-    let mut models = configured(places, config)?;
+pub(crate) async fn found(environment: &Environment, config: &Config) -> Result<(ModelsConfig, Vec<String>)> {
+    let mut models = configured(environment, config)?;
     let mut problems = Vec::new();
     for provider in
         models.providers.iter_mut().filter(|provider| !provider.first_party && provider.models.is_empty())
@@ -79,7 +79,7 @@ pub(crate) async fn found(places: &Places, config: &Config) -> Result<(ModelsCon
             Err(err) => problems.push(format!("{} could not be asked for its models: {err}", provider.name)),
         }
     }
-    for local in locals(places) {
+    for local in locals(environment) {
         let known = |provider: &Provider| {
             provider.name == local.name || Some(&provider.base_url) == local.url.as_ref()
         };
@@ -167,9 +167,10 @@ fn priced(provider: &Provider, mut listed: Vec<ModelEntry>) -> Vec<ModelEntry> {
 }
 
 /// Where Ollama and llama.cpp listen, by the variables that they go by themselves.
-fn locals(places: &Places) -> [Local; 2] {
-    let variable =
-        |name: &str| places.variable(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
+fn locals(environment: &Environment) -> [Local; 2] {
+    let variable = |name: &str| {
+        environment.variable(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty())
+    };
     let ollama = variable("OLLAMA_HOST").unwrap_or("127.0.0.1:11434");
     let llama = variable("LLAMA_ARG_PORT").unwrap_or("8080");
     [

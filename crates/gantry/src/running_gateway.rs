@@ -18,17 +18,17 @@ use gantry_node::NodeLog;
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::{AuditLog, Database, GatewayLock, Journal, KeptResults, Memories, Running};
 use gantry_tool::{Gate, GateParts, NodeState, Policy, Registry};
-use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_desk};
+use gantry_toolsets::{LOCAL_NODE, Native, PartsFolder, node_tools, process_end, transfer_service};
 
 use crate::agent_models::AgentModels;
 use crate::config::{AgentConfig, Config, GatewayConfig};
+use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::UsageError;
 use crate::live_config::{self, LiveConfig};
 use crate::local::{KEEPER_ARGUMENT, MAIN_AGENT, Setup, masker, sensitive_paths};
 use crate::logging::{self, FILE_ONLY};
 use crate::open_files;
 use crate::output::RunningNotes;
-use crate::places::{Places, own_program, restored_modes};
 
 /// A gateway that listens, and everything it was made of.
 pub(crate) struct RunningGateway {
@@ -59,14 +59,14 @@ pub(crate) enum LocalNode {
 
 impl RunningGateway {
     pub(crate) async fn start(
-        places: &Places,
+        environment: &Environment,
         local: LocalNode,
         workspace: PathBuf,
         notes: RunningNotes,
     ) -> Result<RunningGateway> {
-        let mut config = places.layers.load()?;
-        config.resolve_paths(|path| places.resolve(path));
-        let data = &places.data;
+        let mut config = environment.layers.load()?;
+        config.resolve_paths(|path| environment.resolve(path));
+        let data = &environment.data;
         let restored = data.restore()?;
         let now = jiff::Timestamp::now().as_millisecond();
         let running =
@@ -76,12 +76,12 @@ impl RunningGateway {
         let database = Database::open(data).await?;
         // Before anything is shown or recorded: it is a secret from the beginning.
         let operator_token = data.operator_token().context("cannot make the operator's token")?;
-        let masker = masker(places, &config);
-        let log = logging::start_gateway(places, &config, masker.clone(), notes)?;
+        let masker = masker(environment, &config);
+        let log = logging::start_gateway(environment, &config, masker.clone(), notes)?;
         let results = Arc::new(KeptResults::new(data.results()));
         let kept = results.clone();
-        let processes = processes(places).await?;
-        let closed = places.closed();
+        let processes = processes(environment).await?;
+        let closed = environment.closed();
         let setup = Setup {
             processes: processes.clone(),
             pending: data.pending(),
@@ -91,7 +91,7 @@ impl RunningGateway {
             contain: false,
         };
         let registry = Registry::default();
-        let machine = Arc::new(setup.machine(places, &config)?);
+        let machine = Arc::new(setup.machine(environment, &config)?);
         // Before nodes come: tools that have these names are known by what these declare.
         registry.set_standard_node_tools(node_tools(&machine));
         let nodes = Nodes::open(registry.clone(), database.clone())
@@ -109,12 +109,13 @@ impl RunningGateway {
             registry.set_node_state(LOCAL_NODE, NodeState { online: true, tags: Vec::new() });
         }
         nodes.set_local_log(logging::reader(&log), local == LocalNode::Included);
-        let servers = live_config::open_mcp_servers(places, &config, processes.clone(), registry.clone())?;
+        let servers =
+            live_config::open_mcp_servers(environment, &config, processes.clone(), registry.clone())?;
         let audit = AuditLog::open_with(&data.audit_log(), config.audit.limits())
             .context("cannot open the audit log")?;
         let gate = Arc::new(Gate::new(GateParts {
             registry,
-            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, &config), closed),
+            policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, &config), closed),
             masker,
             audit: Arc::new(audit),
             results: results.clone(),
@@ -122,7 +123,7 @@ impl RunningGateway {
             max_mcp_result_chars: config.mcp.max_tool_result_chars,
         }));
         let parts = PartsFolder { root: data.parts(), owner: LOCAL_NODE.to_owned() };
-        let desk = || transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
+        let desk = || transfer_service(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts);
         let transfers = Transfers::new(TransfersParts {
             nodes: nodes.clone(),
             gate: gate.clone(),
@@ -132,7 +133,7 @@ impl RunningGateway {
             local: (local == LocalNode::Included).then(desk).transpose()?,
             idle_limit: IDLE_LIMIT,
         });
-        let models = Arc::new(AgentModels::new(places, &config, database.clone(), zone(&config)?)?);
+        let models = Arc::new(AgentModels::new(environment, &config, database.clone(), zone(&config)?)?);
         let sessions = sessions(SessionsOf {
             models: models.clone(),
             config: &config,
@@ -170,7 +171,7 @@ impl RunningGateway {
             })),
         })
         .map_err(|method| anyhow::anyhow!("two domains answer {}", method.0))?;
-        let tls = tls_files(places, &config.gateway)?;
+        let tls = tls_files(environment, &config.gateway)?;
         let secure = tls.is_some();
         let certificate = tls.as_ref().and_then(|tls| Certificate::of(&tls.certificates.pem));
         let telling = tokio::spawn(tell_ends(processes.clone(), gateway.clone()));
@@ -183,7 +184,7 @@ impl RunningGateway {
         let drain = Duration::from_secs(config.gateway.drain_seconds);
         let mut warnings = config.warnings();
         warnings.extend(restored_modes(&restored));
-        warnings.extend(places.configuration_of_others());
+        warnings.extend(environment.configuration_of_others());
         warnings.extend(processes.warnings().iter().cloned());
         warnings.extend(is_emptied.then(|| {
             let path = data.database().display().to_string();
@@ -205,7 +206,7 @@ impl RunningGateway {
         );
         warnings.iter().for_each(|detail| tracing::warn!(target: FILE_ONLY, detail, "warning"));
         let following = Following {
-            config: LiveConfig { places: places.clone(), domains, notes },
+            config: LiveConfig { environment: environment.clone(), domains, notes },
             maintenance: Maintenance { database: database.clone(), results: kept },
         };
         let following = tokio::spawn(following.run());
@@ -307,8 +308,8 @@ impl Following {
 }
 
 /// With what gateways before this one left running.
-async fn processes(places: &Places) -> Result<Processes> {
-    let options = ProcessesOptions::new(own_program()?, places.data.process_logs());
+async fn processes(environment: &Environment) -> Result<Processes> {
+    let options = ProcessesOptions::new(own_program()?, environment.data.process_logs());
     let keeper_args = std::iter::once(KEEPER_ARGUMENT.into()).chain(open_files::raise()).collect();
     let options = ProcessesOptions { keeper_args, ..options };
     Ok(Processes::recover(options).await?)
@@ -399,12 +400,12 @@ fn protected(config: &GatewayConfig) -> Result<Option<ProtectedResource>> {
     }))
 }
 
-fn tls_files(places: &Places, config: &GatewayConfig) -> Result<Option<TlsFiles>> {
+fn tls_files(environment: &Environment, config: &GatewayConfig) -> Result<Option<TlsFiles>> {
     match (&config.tls_cert, &config.tls_key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => {
             let pem = |name: &PathBuf| {
-                Ok::<_, anyhow::Error>(PemFile { name: name.clone(), pem: places.read_own(name)? })
+                Ok::<_, anyhow::Error>(PemFile { name: name.clone(), pem: environment.read_own(name)? })
             };
             Ok(Some(TlsFiles { certificates: pem(cert)?, key: pem(key)? }))
         }

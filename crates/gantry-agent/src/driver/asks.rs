@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Done, Driver};
 use crate::entry::{Entry, UserAsked};
-use crate::harmless;
+use crate::sanitize_markdown;
 use crate::sessions::{SessionError, now_ms};
 
 /// How long a question waits for the user.
@@ -122,7 +122,7 @@ impl Driver {
 
 /// A question of a run that holds both labels, as clients may show it.
 fn shown(asked: UserQuestion, why: &str) -> UserQuestion {
-    let shown = |text: String| harmless::whole(&text, why);
+    let shown = |text: String| sanitize_markdown::whole(&text, why);
     UserQuestion {
         question: shown(asked.question),
         heading: asked.heading.map(shown),

@@ -20,11 +20,11 @@ use super::{Command, Driver, is_asking};
 use crate::agent::{Agent, FlowRule};
 use crate::child::Payer;
 use crate::context::{self, Window};
+use crate::data_locations::DataLocations;
 use crate::entry::{CallResult, Entry};
 use crate::event::Event;
 use crate::flow::{self, Flow, Outward};
 use crate::model::{Asker, ModelFailure};
-use crate::places::Places;
 use crate::prompt::{self, Around};
 use crate::sessions::{Shared, now_ms};
 use crate::state::{CallStatus, PendingCall};
@@ -157,7 +157,7 @@ impl Driver {
             let (gate, tool) = (&self.shared.parts.gate, prepared.toolbox.tool(&call.name, &prepared.view));
             let meant = gate.tools_meant(&about, &name, &call.input);
             let kind = prepared.toolbox.kind(&call.name, &prepared.view, &about, &meant);
-            let places = Places::of(gate, tool.as_deref(), &about, &name, &call.input).await;
+            let places = DataLocations::of(gate, tool.as_deref(), &about, &name, &call.input).await;
             let outward = match agent.flow {
                 FlowRule::Ask if kind.reaches_outside => {
                     let mut flow = loaded.state.flow.clone();
@@ -218,7 +218,7 @@ impl Driver {
         let Some(loaded) = &mut self.loaded else { return };
         let run = loaded.state.run.as_ref().map(|run| run.id.clone()).unwrap_or_default();
         let mut call = call_of(&self.key.agent, agent);
-        call.memories_of = isolated.then(|| self.key.key.clone());
+        call.memory_owner = isolated.then(|| self.key.key.clone());
         call.step = Some(loaded.state.step(&self.key.key, &start.call.id));
         call.labels = loaded.state.flow.labels();
         call.session = Some(self.key.key.clone());
@@ -287,7 +287,7 @@ fn call_of(id: &str, agent: &Agent) -> Call {
     call.autonomy = agent.autonomy;
     call.scope = agent.scope.clone();
     call.default_node.clone_from(&agent.node);
-    call.also_as.clone_from(&agent.also_as);
+    call.policy_agents.clone_from(&agent.policy_agents);
     call
 }
 
@@ -299,7 +299,7 @@ struct Starting {
     flow_reason: Option<String>,
     /// Characters its result may have.
     limit: usize,
-    places: Places,
+    places: DataLocations,
     /// What the run holds.
     flow: Flow,
     /// It reaches outside.
@@ -384,7 +384,7 @@ async fn perform(shared: &Shared, mut call: Call, start: Starting, asking: &Aski
 }
 
 /// What a run writes after it has read the words of others may hold them, and so may a copy of what does.
-async fn mark(shared: &Shared, places: &Places, flow: &Flow) -> Result<(), DatabaseError> {
+async fn mark(shared: &Shared, places: &DataLocations, flow: &Flow) -> Result<(), DatabaseError> {
     places.mark_private(&shared.marks, flow, now_ms()).await?;
     match flow.source().or(places.source(&shared.marks).await?) {
         Some(source) => places.mark(&shared.marks, flow, &source, now_ms()).await,

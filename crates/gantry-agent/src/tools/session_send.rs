@@ -105,7 +105,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     if let Ok(status) = sessions.status(&key).await
         && status.labels.contains(&Label::Untrusted)
     {
-        call.found.add(Label::Untrusted);
+        call.findings.add(Label::Untrusted);
     }
     Ok(done(match settled {
         Some(Event::Final { run, text, .. }) => sent("final", run, Some(text)),

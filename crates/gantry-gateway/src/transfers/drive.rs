@@ -7,8 +7,8 @@ use gantry_protocol::{ErrorCode, TransferOver, WireError, method};
 use gantry_toolsets::Transferred;
 use serde_json::Value;
 
-use super::ledger::{Kept, Ledger};
-use super::round::{Errand, Round, came_before, refused};
+use super::attempt::{Attempt, TransferSpec, came_before, refused};
+use super::progress::{Kept, TransferProgress};
 use super::session::{Failure, Session};
 use super::{Ended, Job, Resumed, Transfers, token_is_over};
 use crate::gateway::now_ms;
@@ -33,8 +33,8 @@ const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
 impl Transfers {
     pub(super) async fn drive(self: &Arc<Self>, job: &Arc<Job>) -> Ended {
         let mut ledger = match &job.resumed {
-            Some(Resumed { ledger, .. }) => Ledger::resumed(ledger.as_deref()),
-            None => Ledger::default(),
+            Some(Resumed { ledger, .. }) => TransferProgress::resumed(ledger.as_deref()),
+            None => TransferProgress::default(),
         };
         let kept = ledger.share();
         let ended = {
@@ -96,7 +96,7 @@ impl Transfers {
         }
     }
 
-    async fn rounds(&self, job: &Job, ledger: &mut Ledger) -> Result<(), WireError> {
+    async fn rounds(&self, job: &Job, ledger: &mut TransferProgress) -> Result<(), WireError> {
         let mut pause = FIRST_PAUSE;
         let (mut restarts, mut fruitless, mut furthest) = (0, 0, 0);
         loop {
@@ -136,7 +136,12 @@ impl Transfers {
         }
     }
 
-    async fn round(&self, errand: &Errand, job: &Job, ledger: &mut Ledger) -> Result<(), Failure> {
+    async fn round(
+        &self,
+        errand: &TransferSpec,
+        job: &Job,
+        ledger: &mut TransferProgress,
+    ) -> Result<(), Failure> {
         // Rules may be other ones than when it began. Asked before anybody is waited for: what is refused does not stay waiting.
         errand
             .ends()
@@ -144,7 +149,7 @@ impl Transfers {
             .map_err(|refusal| refused(if ledger.begun { came_before(refusal) } else { refusal }))?;
         let session = |endpoint| Session::open(&self.nodes, &self.own, endpoint);
         let (source, destination) = tokio::try_join!(session(&errand.source), session(&errand.destination))?;
-        let round = Round {
+        let round = Attempt {
             errand,
             policy: self.gate.policy(),
             source,

@@ -18,14 +18,14 @@ use super::meter::Meter;
 #[derive(Clone)]
 pub(crate) enum Port {
     Link(Link),
-    Desk(Arc<TransferService>),
+    Service(Arc<TransferService>),
 }
 
 impl PartialEq for Port {
     fn eq(&self, other: &Port) -> bool {
         match (self, other) {
             (Port::Link(one), Port::Link(other)) => one == other,
-            (Port::Desk(one), Port::Desk(other)) => Arc::ptr_eq(one, other),
+            (Port::Service(one), Port::Service(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }
@@ -167,7 +167,7 @@ impl Port {
     fn deliver(&self, relay: &Relay, frame: StreamFrame) -> bool {
         match self {
             Port::Link(link) => link.try_stream(frame),
-            Port::Desk(desk) => {
+            Port::Service(desk) => {
                 if let Some(back) = desk.take(frame) {
                     relay.pass(self, back);
                 }
@@ -269,7 +269,7 @@ pub(crate) struct DeskOut {
 
 impl FrameOut for DeskOut {
     fn send(&self, frame: StreamFrame) -> FrameFuture<'_> {
-        self.relay.pass(&Port::Desk(self.desk.clone()), frame);
+        self.relay.pass(&Port::Service(self.desk.clone()), frame);
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -284,10 +284,10 @@ mod tests {
 
     use super::*;
     use crate::transfers::meter::Meters;
-    use crate::transfers::storage::StorageBooks;
+    use crate::transfers::storage::ObjectBackend;
 
     fn desk(data: &DataDir) -> Arc<TransferService> {
-        TransferService::new(Arc::new(StorageBooks::new(
+        TransferService::new(Arc::new(ObjectBackend::new(
             Objects::folder(data),
             data.clone(),
             Meters::default(),
@@ -302,7 +302,7 @@ mod tests {
     async fn check(frames: &[(usize, StreamFrame)]) -> (u64, u64, bool) {
         let folder = tempfile::tempdir().unwrap();
         let store = DataDir::new(folder.path().join("data"));
-        let ports: Vec<Port> = (0..3).map(|_| Port::Desk(desk(&store))).collect();
+        let ports: Vec<Port> = (0..3).map(|_| Port::Service(desk(&store))).collect();
         let relay = Arc::new(Relay::default());
         let meter = Arc::new(Meter::new());
         let opened = relay.open(ports[0].clone(), ports[1].clone(), 0, &meter);

@@ -74,7 +74,7 @@ pub(crate) struct Session {
 
 enum Via {
     Node { name: String, control: Link, bulk: Link },
-    Desk { desk: Arc<TransferService>, relay: Arc<Relay> },
+    Service { desk: Arc<TransferService>, relay: Arc<Relay> },
 }
 
 /// The gateway's own ends.
@@ -98,8 +98,8 @@ impl Session {
         };
         match (desk, endpoint) {
             (Some(desk), _) => Ok(Session {
-                via: Via::Desk { desk: desk.clone(), relay: nodes.relay.clone() },
-                port: Port::Desk(desk.clone()),
+                via: Via::Service { desk: desk.clone(), relay: nodes.relay.clone() },
+                port: Port::Service(desk.clone()),
             }),
             (None, Endpoint::Node { node, .. }) => {
                 let unknown =
@@ -134,7 +134,7 @@ impl Session {
                     reason = bulk.closed() => return Err(lost(reason)),
                 }
             }
-            Via::Desk { desk, relay } => {
+            Via::Service { desk, relay } => {
                 let out: Arc<dyn FrameOut> = Arc::new(DeskOut { relay: relay.clone(), desk: desk.clone() });
                 let cancel = CancellationToken::new();
                 let _called_off = cancel.clone().drop_guard();

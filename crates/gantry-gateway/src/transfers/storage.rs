@@ -36,7 +36,7 @@ const LOOKS_AT_ONCE: usize = 16;
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-pub(crate) struct StorageBooks {
+pub(crate) struct ObjectBackend {
     objects: Objects,
     data: DataDir,
     meters: Meters,
@@ -51,9 +51,9 @@ enum StoredSource {
     Folder { folder: WorkspacePath, entries: Arc<Mutex<VecDeque<WireEntry>>> },
 }
 
-impl StorageBooks {
-    pub(crate) fn new(objects: Objects, data: DataDir, meters: Meters) -> StorageBooks {
-        StorageBooks { objects, data, meters, sources: Mutex::default(), destinations: Mutex::default() }
+impl ObjectBackend {
+    pub(crate) fn new(objects: Objects, data: DataDir, meters: Meters) -> ObjectBackend {
+        ObjectBackend { objects, data, meters, sources: Mutex::default(), destinations: Mutex::default() }
     }
 
     async fn open_source(&self, ask: TransferOpen) -> Result<TransferOpened, WireError> {
@@ -173,7 +173,7 @@ impl StorageBooks {
     }
 }
 
-impl TransferBackend for StorageBooks {
+impl TransferBackend for ObjectBackend {
     fn open(&self, ask: TransferOpen, _cancel: CancellationToken) -> BackendFuture<'_, TransferOpened> {
         Box::pin(self.open_source(ask))
     }

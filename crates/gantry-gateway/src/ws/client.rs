@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ConnectRequest, Gateway, ServerSocket, welcome};
 use crate::callers::Wanted;
-use crate::ends::HEARD_AFTER;
+use crate::process_exits::HEARD_AFTER;
 
 /// Reports of progress a second, at most.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ use gantry_tool::{
 };
 use gantry_toolsets::{
     Endpoint, LOCAL_NODE, Machine, MachineParts, NodeServices, PartsFolder, ShellSettings, Transferred,
-    node_tools, transfer_desk,
+    node_tools, transfer_service,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -105,7 +105,7 @@ impl Fleet {
             objects: objects.clone(),
             data: data.clone(),
             local: Some(
-                transfer_desk(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts(data.root()))
+                transfer_service(&machine, &gate, Some(LOCAL_NODE), workspace.clone(), &parts(data.root()))
                     .unwrap(),
             ),
             idle_limit,
@@ -226,7 +226,7 @@ impl Fleet {
         }
         let data = self.folder.path().join(format!("{process}-data"));
         let gate = gate(registry, Vec::new(), vec![data.clone()]);
-        let desk = transfer_desk(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
+        let desk = transfer_service(&machine, &gate, None, workspace.clone(), &parts(&data)).unwrap();
         let home = NodeHome::new(&data, name).unwrap();
         std::fs::create_dir_all(home.logs()).unwrap();
         let log = NodeLog::open(&home.logs(), name).unwrap();

@@ -6,10 +6,10 @@
     reason = "tests set up their own world"
 )]
 
+mod duplicate_node;
 mod fleet;
-mod leftovers;
-mod liars;
-mod rivals;
+mod lying_peers;
+mod orphan_parts;
 #[path = "../../../gantry-store/tests/it/s3_server.rs"]
 #[allow(dead_code, reason = "not everything is asked for here")]
 mod s3_server;

@@ -23,9 +23,9 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::http::{Guarded, MAX_CONCURRENT_REQUESTS};
+use super::sanitize::shown;
 use super::stdio::{Program, Stdio};
 use super::wire::{Lists, is_unreadable};
-use super::words::shown;
 
 /// Of one list of tools. A list without end is no list.
 const MAX_PAGES: usize = 100;

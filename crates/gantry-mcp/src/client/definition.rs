@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::words::shown;
+use super::sanitize::shown;
 
 /// Of one definition, as text. What is more is no description of a tool.
 const MAX_DEFINITION_BYTES: usize = 256 * 1024;

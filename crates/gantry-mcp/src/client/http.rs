@@ -22,9 +22,9 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::Instant;
 
 use super::credentials::Credentials;
+use super::sanitize::shown;
 use super::stdio::MAX_MESSAGE_BYTES;
 use super::wire::{Lists, no_answer};
-use super::words::shown;
 
 /// A stream of events is opened anew at the latest then.
 const STREAM_LIMIT: Duration = Duration::from_secs(3600);

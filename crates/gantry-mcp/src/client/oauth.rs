@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::credentials::is_loopback;
-use super::words::shown;
+use super::sanitize::shown;
 
 mod discovery;
 pub(super) mod flow;

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, TalkError};
 use super::content;
 use super::definition;
+use super::sanitize::{shown, shown_name};
 use super::spec::{Place, ServerSpec, Surroundings};
-use super::standing::{Standing, State, standings};
-use super::words::{shown, shown_name};
+use super::tool_status::{State, ToolStatus, statuses};
 use running::Slot;
 
 /// For a server to show that it is alive.
@@ -74,21 +74,21 @@ impl ServerError {
 /// A server's record, and what follows from it. Made once for each state of the record.
 pub(super) struct Known {
     pub(super) record: ServerRecord,
-    pub(super) standings: Vec<Standing>,
+    pub(super) statuses: Vec<ToolStatus>,
     /// What tools have promised to answer with, as it was accepted. Compiled when it is first needed.
     promises: BTreeMap<String, OnceLock<Validator>>,
 }
 
 impl Known {
     fn new(spec: &ServerSpec, record: ServerRecord) -> Known {
-        let standings = standings(&spec.name, &record, spec.tools.as_deref());
-        let promising = standings.iter().filter(|standing| promise(standing).is_some());
+        let statuses = statuses(&spec.name, &record, spec.tools.as_deref());
+        let promising = statuses.iter().filter(|standing| promise(standing).is_some());
         let promises = promising.map(|standing| (standing.name.clone(), OnceLock::new())).collect();
-        Known { record, standings, promises }
+        Known { record, statuses, promises }
     }
 
-    fn standing(&self, tool: &str) -> Option<&Standing> {
-        self.standings.iter().find(|standing| standing.name == tool)
+    fn standing(&self, tool: &str) -> Option<&ToolStatus> {
+        self.statuses.iter().find(|standing| standing.name == tool)
     }
 
     fn promised(&self, tool: &str) -> Option<&Validator> {
@@ -111,7 +111,7 @@ async fn checked(known: Arc<Known>, tool: &str, answer: CallToolResult) -> Resul
     checking.await.map_err(|err| err.to_string())?
 }
 
-fn promise(standing: &Standing) -> Option<&Value> {
+fn promise(standing: &ToolStatus) -> Option<&Value> {
     definition::promise(standing.accepted.as_ref()?)
 }
 

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::definition;
 use super::oauth::Login;
+use super::sanitize::shown_name;
 use super::server::{Server, ServerError};
 use super::spec::{ServerSpec, Surroundings};
-use super::standing::{Standing, State, standings};
-use super::words::shown_name;
+use super::tool_status::{State, ToolStatus, statuses};
 
 /// How soon a change that another process made is noticed.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -109,16 +109,16 @@ impl Servers {
     }
 
     /// How each tool of a server stands, as far as is known without asking it.
-    pub fn standings(&self, name: &str) -> Result<Vec<Standing>, ServerError> {
-        Ok(self.inner.server(name)?.known()?.standings.clone())
+    pub fn statuses(&self, name: &str) -> Result<Vec<ToolStatus>, ServerError> {
+        Ok(self.inner.server(name)?.known()?.statuses.clone())
     }
 
     /// Starts a server and reads its list.
-    pub async fn list(&self, name: &str) -> Result<Vec<Standing>, ServerError> {
+    pub async fn list(&self, name: &str) -> Result<Vec<ToolStatus>, ServerError> {
         let server = self.inner.server(name)?;
         server.connected().await?;
         self.inner.register_changed();
-        self.standings(name)
+        self.statuses(name)
     }
 
     /// The process of a server that runs now.
@@ -131,7 +131,7 @@ impl Servers {
         let server = self.inner.server(name)?;
         let changed = self.inner.around.records.change(name, |record| {
             let mut accepted = Vec::new();
-            for standing in standings(name, record, server.spec.tools.as_deref()) {
+            for standing in statuses(name, record, server.spec.tools.as_deref()) {
                 if tool.is_some_and(|tool| tool != standing.name) {
                     continue;
                 }
@@ -208,9 +208,9 @@ impl Inner {
             Ok(seen) => (Some(seen), Vec::new()),
             Err(err) => (None, vec![err.to_string()]),
         };
-        let standings = seen.iter().flat_map(|seen| &seen.standings);
+        let statuses = seen.iter().flat_map(|seen| &seen.statuses);
         let mut tools = Vec::new();
-        for standing in standings {
+        for standing in statuses {
             let shown = shown_name(&standing.name);
             match &standing.state {
                 State::Unusable(why) => problems.push(format!("{shown} is held: {why}")),

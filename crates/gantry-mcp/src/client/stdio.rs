@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
+use super::sanitize::shown;
 use super::wire::Lists;
-use super::words::shown;
 
 /// Of one message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::definition;
-use super::words::shown;
+use super::sanitize::shown;
 
 /// Lists that nobody has asked for may be as many as the server likes; only the newest are kept.
 const KEPT: usize = 4;

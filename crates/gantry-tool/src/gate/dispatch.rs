@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::fanned::Results;
+use super::fan_out::Results;
 use super::{Answer, Gate, Outcome};
-use crate::call::{Call, Found};
+use crate::call::{Call, Findings};
 use crate::error::{Refusal, RefusalCode, Violation};
+use crate::multi_node::NODE_ARGUMENT;
 use crate::nearest::nearest;
 use crate::registry::{NodeState, OnNode, default_among, never_connected, node_and_name};
-use crate::shared::NODE_ARGUMENT;
 use crate::tool::{Reply, Tool, Touch};
 
 /// Machines that work on one fanned-out call at the same time.
@@ -198,7 +198,7 @@ impl Gate {
         let call_id = call.id.clone();
         let calls = asked.having.into_iter().map(|found| {
             let mut own = Call { id: uuid::Uuid::now_v7().to_string(), ..call.clone() };
-            (own.cancel, own.found) = (call.cancel.child_token(), Found::default());
+            (own.cancel, own.findings) = (call.cancel.child_token(), Findings::default());
             let input = input.clone();
             async move { (self.call(own, found.tool.name(), input).await, found.node) }
         });

@@ -46,7 +46,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     // What was stored by a run that had read what others wrote is still what others may have written.
     let untrusted = label_name(Label::Untrusted);
     if recalled.memories.iter().any(|memory| memory.labels.iter().any(|label| label == untrusted)) {
-        ctx.call.found.add(Label::Untrusted);
+        ctx.call.findings.add(Label::Untrusted);
     }
     let told: Vec<&str> = recalled.memories.iter().map(|memory| memory.content.as_str()).collect();
     let left = recalled.total - told.len().min(recalled.total);

@@ -46,7 +46,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
         // That it is known is told of what some earlier run stored. Its words are for memory_recall to show.
         Ok(Remembered::Known) => {
-            ctx.call.found.add(Label::Private);
+            ctx.call.findings.add(Label::Private);
             Ok(Text(format!("Already known in {name}; memory_recall shows it.")))
         }
         Err(DatabaseError::Refused(why)) => Err(ToolError::input(why)),
@@ -57,7 +57,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
 /// Whose memories a call is about.
 pub(super) fn owner(call: &Call) -> Result<&str, ToolError> {
     check_agent(call)?;
-    Ok(call.memories_of.as_ref().unwrap_or(&call.agent))
+    Ok(call.memory_owner.as_ref().unwrap_or(&call.agent))
 }
 
 /// As memories keep it.

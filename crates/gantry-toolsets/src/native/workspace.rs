@@ -32,7 +32,7 @@ pub enum SkillSource {
 
 /// Whether the caller is an agent at all: only agents keep things.
 pub(crate) fn check_agent(call: &Call) -> Result<(), ToolError> {
-    if call.agentless {
+    if call.acts_for_no_agent {
         let message = "this token acts as no agent, and only agents have a workspace in storage and memories";
         return Err(ToolError::denied(message)
             .with_hint("`gantry tokens add NAME --agents main` makes one that does"));

@@ -127,7 +127,7 @@ async fn a_call_that_two_agents_rules_bind_reaches_what_both_may() {
     let server = server().await;
     let bench = Bench::with(|parts| agents(parts, &server));
     let (command, page) = (reaching("local__Bash", &server).unwrap(), json!({"url": server.url()}));
-    for (agent, also_as, reaches) in [
+    for (agent, policy_agents, reaches) in [
         ("open", "open", (true, true)),
         ("open", "listed", (false, true)),
         ("listed", "open", (false, true)),
@@ -138,12 +138,13 @@ async fn a_call_that_two_agents_rules_bind_reaches_what_both_may() {
     ] {
         let reached = async |tool: &str, input: &Value| {
             let before = server.connections();
-            let call = gantry_tool::Call { also_as: vec![also_as.into()], ..bench.agent_call(agent) };
+            let call =
+                gantry_tool::Call { policy_agents: vec![policy_agents.into()], ..bench.agent_call(agent) };
             let _ = bench.call_as(call, tool, input.clone()).await;
             server.connections() > before
         };
         let made = (reached("local__Bash", &command[0]).await, reached("tool::web_fetch", &page).await);
-        assert_eq!(made, reaches, "{agent} also as {also_as}");
+        assert_eq!(made, reaches, "{agent} also as {policy_agents}");
     }
 }
 

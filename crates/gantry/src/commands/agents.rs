@@ -4,12 +4,12 @@ use anyhow::Result;
 use gantry_protocol::{AgentList, Empty, method};
 
 use crate::client::{Client, Target};
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::places::Places;
 
-pub(crate) fn run(places: &Places, output: &Output) -> Result<Exit> {
-    let address = Target::gateway(places, output)?;
+pub(crate) fn run(environment: &Environment, output: &Output) -> Result<Exit> {
+    let address = Target::gateway(environment, output)?;
     let listed: AgentList = Client::once(&address, output, method::AGENTS_LIST, &Empty {})?;
     if output.json {
         output.value(&listed.agents);

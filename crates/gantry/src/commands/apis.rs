@@ -8,9 +8,9 @@ use gantry_apis::{ApiFile, Apis, ApisError, Profile, ProfileDraft, Saving};
 use gantry_tool::Violation;
 use serde_json::{Value, json};
 
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 mod openapi;
 
@@ -80,27 +80,27 @@ struct ImportArgs {
     replace: bool,
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: ApisArgs) -> Result<Exit> {
-    if places.gateway.is_some() {
+pub(crate) fn run(environment: &Environment, output: &Output, args: ApisArgs) -> Result<Exit> {
+    if environment.gateway.is_some() {
         let message = "API profiles are kept in a data directory; run this on the gateway's own machine, without \
                        --gateway, or call api_setup";
         return Err(UsageError(message.into()).into());
     }
-    let apis = Apis::new(&places.data);
+    let apis = Apis::new(&environment.data);
     match args.action.unwrap_or(ApisAction::List) {
         ApisAction::List => list(output, &apis),
         ApisAction::Show { id } => show(output, &apis, &id),
         ApisAction::Add { file, replace } => {
-            let value = read_json(places, &file)?;
+            let value = read_json(environment, &file)?;
             let profile = ProfileDraft::read_whole(value).map_err(|problems| unusable(&file, &problems))?;
-            save(output, places, &apis, &profile, replace)
+            save(output, environment, &apis, &profile, replace)
         }
         ApisAction::Rm { id } => {
             apis.remove(&id).map_err(told)?;
             output.done(&format!("{id} is removed"));
             Ok(Exit::Success)
         }
-        ApisAction::Import(args) => import(output, places, &apis, args),
+        ApisAction::Import(args) => import(output, environment, &apis, args),
     }
 }
 
@@ -158,20 +158,26 @@ fn show(output: &Output, apis: &Apis, id: &str) -> Result<Exit> {
     }
 }
 
-fn save(output: &Output, places: &Places, apis: &Apis, profile: &Profile, replace: bool) -> Result<Exit> {
-    places.data.create()?;
+fn save(
+    output: &Output,
+    environment: &Environment,
+    apis: &Apis,
+    profile: &Profile,
+    replace: bool,
+) -> Result<Exit> {
+    environment.data.create()?;
     let there = replace && apis.get(&profile.id).is_ok();
     apis.save(profile, if there { Saving::Changed } else { Saving::New }).map_err(told)?;
     output.done(&format!("{} is saved; it applies to requests below {}", profile.id, profile.base_url));
-    let web = crate::local::web(places, &places.layers.load()?)?;
+    let web = crate::local::web(environment, &environment.layers.load()?)?;
     for message in gantry_toolsets::missing_secrets(&web, profile) {
         output.warning(&message);
     }
     Ok(Exit::Success)
 }
 
-fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Result<Exit> {
-    let document = read_json(places, &args.file)?;
+fn import(output: &Output, environment: &Environment, apis: &Apis, args: ImportArgs) -> Result<Exit> {
+    let document = read_json(environment, &args.file)?;
     let openapi::Draft { mut draft, notes } =
         openapi::draft(&document, args.id.as_deref(), args.base_url.as_deref())
             .map_err(|why| UsageError(format!("{}: {why}", args.file)))?;
@@ -186,7 +192,7 @@ fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Re
         return Ok(Exit::Success);
     }
     match draft.clone().check() {
-        Ok(profile) => save(output, places, apis, &profile, args.replace),
+        Ok(profile) => save(output, environment, apis, &profile, args.replace),
         Err(problems) => {
             output.page(&serde_json::to_string_pretty(&draft)?);
             let listed: String = problems.iter().map(|problem| format!("\n  - {problem}")).collect();
@@ -198,7 +204,7 @@ fn import(output: &Output, places: &Places, apis: &Apis, args: ImportArgs) -> Re
     }
 }
 
-fn read_json(places: &Places, file: &str) -> Result<Value> {
+fn read_json(environment: &Environment, file: &str) -> Result<Value> {
     let bytes = if file == "-" {
         let mut bytes = Vec::new();
         std::io::stdin()
@@ -207,7 +213,7 @@ fn read_json(places: &Places, file: &str) -> Result<Value> {
             .context("cannot read standard input")?;
         bytes
     } else {
-        places.read_own(file.as_ref())?
+        environment.read_own(file.as_ref())?
     };
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     serde_json::from_slice(text).map_err(|err| {

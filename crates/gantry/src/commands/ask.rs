@@ -6,9 +6,9 @@ use gantry_tool::Outcome;
 use serde_json::Value;
 
 use crate::client::{Address, Client, Target, runtime};
+use crate::environment::Environment;
 use crate::local::Local;
 use crate::output::Output;
-use crate::places::Places;
 
 pub(crate) struct Asking {
     place: Place,
@@ -21,10 +21,10 @@ enum Place {
 }
 
 impl Asking {
-    pub(crate) fn open(places: Places, output: &Output, agent: Option<&str>) -> Result<Asking> {
-        let place = match Target::find(&places, output, false)? {
+    pub(crate) fn open(environment: Environment, output: &Output, agent: Option<&str>) -> Result<Asking> {
+        let place = match Target::find(&environment, output, false)? {
             Target::Gateway(address) => Place::Gateway(Box::new(address)),
-            Target::InProcess => Place::InProcess(Box::new(Local::open(places)?)),
+            Target::InProcess => Place::InProcess(Box::new(Local::open(environment)?)),
         };
         Ok(Asking { place, agent: agent.map(str::to_owned) })
     }

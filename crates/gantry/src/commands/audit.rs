@@ -6,9 +6,9 @@ use gantry_store::{AuditFilter, AuditLine, Problem};
 use serde_json::{Value, json};
 
 use crate::cli::parse_since;
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
-use crate::places::Places;
 
 /// What a line can say came of its call.
 const STATUSES: [&str; 11] = [
@@ -65,14 +65,14 @@ pub(crate) enum AuditAction {
     Verify,
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
+pub(crate) fn run(environment: &Environment, output: &Output, args: AuditArgs) -> Result<Exit> {
     match args.action {
-        Some(AuditAction::Verify) => verify(places, output),
-        None => list(places, output, args),
+        Some(AuditAction::Verify) => verify(environment, output),
+        None => list(environment, output, args),
     }
 }
 
-fn list(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
+fn list(environment: &Environment, output: &Output, args: AuditArgs) -> Result<Exit> {
     let filter = AuditFilter {
         tool: args.tool,
         principal: args.principal,
@@ -82,7 +82,7 @@ fn list(places: &Places, output: &Output, args: AuditArgs) -> Result<Exit> {
         since: args.since,
         limit: args.limit,
     };
-    let log = places.data.audit_log();
+    let log = environment.data.audit_log();
     let lines =
         gantry_store::list(&log, &filter).with_context(|| format!("cannot read {}", log.display()))?;
     if output.json {
@@ -121,8 +121,8 @@ fn row(output: &Output, line: &AuditLine) -> String {
     format!("{lead}  {}", output.dim(&details.join("  "))).trim_end().to_owned()
 }
 
-fn verify(places: &Places, output: &Output) -> Result<Exit> {
-    let log = places.data.audit_log();
+fn verify(environment: &Environment, output: &Output) -> Result<Exit> {
+    let log = environment.data.audit_log();
     let found = gantry_store::verify(&log).with_context(|| format!("cannot verify {}", log.display()))?;
     let intact = found.is_intact();
     if output.json {

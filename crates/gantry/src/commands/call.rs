@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 use crate::cli::parse_duration;
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::interrupted;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::local::{Local, MAIN_AGENT};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -54,16 +54,16 @@ pub(crate) struct CallArgs {
 /// An input file or stream beyond this is a mistake.
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
-pub(crate) fn run(places: Places, output: &Output, args: CallArgs) -> Result<Exit> {
-    let input = read_input(&places, &args.input)?;
-    match Target::find(&places, output, args.local)? {
-        Target::InProcess => in_process(places, output, args, &input),
-        Target::Gateway(address) => through(&address, &places, output, &args, input),
+pub(crate) fn run(environment: Environment, output: &Output, args: CallArgs) -> Result<Exit> {
+    let input = read_input(&environment, &args.input)?;
+    match Target::find(&environment, output, args.local)? {
+        Target::InProcess => in_process(environment, output, args, &input),
+        Target::Gateway(address) => through(&address, &environment, output, &args, input),
     }
 }
 
-fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> Result<Exit> {
-    let local = Local::open(places)?;
+fn in_process(environment: Environment, output: &Output, args: CallArgs, input: &str) -> Result<Exit> {
+    let local = Local::open(environment)?;
     local.config.warnings().iter().for_each(|warning| output.warning(warning));
     let mut call = local.call(args.agent.as_deref(), args.workspace)?;
     call.deadline = deadline(args.deadline);
@@ -98,7 +98,7 @@ fn in_process(places: Places, output: &Output, args: CallArgs, input: &str) -> R
 
 fn through(
     address: &Address,
-    places: &Places,
+    environment: &Environment,
     output: &Output,
     args: &CallArgs,
     input: String,
@@ -116,7 +116,7 @@ fn through(
         tool: args.name.clone(),
         input: Some(input),
         agent: args.agent.clone(),
-        workspace: workspace(address, places, args.workspace.as_deref(), args.agent.as_deref())?,
+        workspace: workspace(address, environment, args.workspace.as_deref(), args.agent.as_deref())?,
         mcp: None,
         asks: false,
     };
@@ -129,7 +129,7 @@ fn through(
 /// unless the agent has a workspace of its own.
 pub(crate) fn workspace(
     address: &Address,
-    places: &Places,
+    environment: &Environment,
     given: Option<&Path>,
     agent: Option<&str>,
 ) -> Result<Option<String>> {
@@ -137,7 +137,7 @@ pub(crate) fn workspace(
         (Some(given), _) => given.to_owned(),
         (None, false) => return Ok(None),
         (None, true) => {
-            let config = places.layers.load()?;
+            let config = environment.layers.load()?;
             let agent = config.agents.get(agent.unwrap_or(MAIN_AGENT));
             if agent.is_some_and(|agent| agent.workspace.is_some()) {
                 return Ok(None);
@@ -145,7 +145,7 @@ pub(crate) fn workspace(
             PathBuf::new()
         }
     };
-    let absolute: PathBuf = places.current_dir.join(given).components().collect();
+    let absolute: PathBuf = environment.current_dir.join(given).components().collect();
     let text = absolute.to_str().ok_or_else(|| UsageError("the workspace's path is not UTF-8".into()))?;
     Ok(Some(text.to_owned()))
 }
@@ -156,7 +156,7 @@ fn deadline(time: Option<Duration>) -> Option<Instant> {
 }
 
 /// JSON as typed, from a file, or from standard input.
-fn read_input(places: &Places, input: &str) -> Result<String> {
+fn read_input(environment: &Environment, input: &str) -> Result<String> {
     if input == "-" {
         let mut text = String::new();
         std::io::stdin()
@@ -168,7 +168,8 @@ fn read_input(places: &Places, input: &str) -> Result<String> {
     let Some(path) = input.strip_prefix('@') else { return Ok(input.to_owned()) };
     // The operator's own file: nothing is closed to them here.
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
-    let bytes = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_INPUT_BYTES));
+    let bytes =
+        files.free(&environment.current_dir)?.open(path).and_then(|file| file.read_all(MAX_INPUT_BYTES));
     let bytes = bytes.map_err(|err| UsageError(format!("cannot read the input: {err}")))?;
     text(path, bytes)
 }

@@ -13,11 +13,11 @@ use gantry_tool::{Refusal, RefusalCode};
 
 use crate::client::{Address, Target};
 use crate::commands::{call, interrupted};
+use crate::environment::Environment;
 use crate::exit::{Exit, Refused, UsageError};
 use crate::output::{Output, Tone, question};
-use crate::places::Places;
 use crate::running_gateway::{LocalNode, RunningGateway};
-use crate::typing::Typing;
+use crate::terminal_input::Typing;
 
 mod connection;
 mod questions;
@@ -52,7 +52,7 @@ pub(crate) struct ChatArgs {
     workspace: Option<std::path::PathBuf>,
 }
 
-pub(crate) fn run(places: Places, output: &Output, args: ChatArgs) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, args: ChatArgs) -> Result<Exit> {
     let key = session_key(&args)?;
     let message = message(&args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -61,10 +61,10 @@ pub(crate) fn run(places: Places, output: &Output, args: ChatArgs) -> Result<Exi
         .build()
         .context("cannot start")?;
     let exit = runtime.block_on(async {
-        let (address, own) = reach(&places, output, &args).await?;
+        let (address, own) = reach(&environment, output, &args).await?;
         let talked = async {
-            let workspace = workspace(&address, &places, &args)?;
-            let chat = Chat::open(&places, output, &address, key, workspace).await?;
+            let workspace = workspace(&address, &environment, &args)?;
+            let chat = Chat::open(&environment, output, &address, key, workspace).await?;
             match message {
                 Some(text) => chat.once(text).await,
                 None => chat.converse().await,
@@ -109,31 +109,31 @@ fn message(args: &ChatArgs) -> Result<Option<String>> {
 }
 
 /// Where the conversation works: here, on our own machine, unless its agent has a workspace of its own.
-fn workspace(address: &Address, places: &Places, args: &ChatArgs) -> Result<Option<String>> {
+fn workspace(address: &Address, environment: &Environment, args: &ChatArgs) -> Result<Option<String>> {
     // Only the operator chooses.
-    if args.workspace.is_none() && places.token()?.is_some() {
+    if args.workspace.is_none() && environment.token()?.is_some() {
         return Ok(None);
     }
     let whole = args.session.as_deref().and_then(|key| key.strip_prefix("agent:")?.split(':').next());
-    call::workspace(address, places, args.workspace.as_deref(), args.agent.as_deref().or(whole))
+    call::workspace(address, environment, args.workspace.as_deref(), args.agent.as_deref().or(whole))
 }
 
 /// The gateway that runs; else one of our own, for as long as this takes.
 async fn reach(
-    places: &Places,
+    environment: &Environment,
     output: &Output,
     args: &ChatArgs,
 ) -> Result<(Address, Option<RunningGateway>)> {
-    match Target::find(places, output, false)? {
+    match Target::find(environment, output, false)? {
         Target::Gateway(address) => Ok((address, None)),
         Target::InProcess => {
-            let mut places = places.clone();
-            places.layers.overrides.push("gateway.listen=\"127.0.0.1:0\"".to_owned());
+            let mut environment = environment.clone();
+            environment.layers.overrides.push("gateway.listen=\"127.0.0.1:0\"".to_owned());
             let workspace = args.workspace.clone().unwrap_or_default();
-            let workspace = places.resolve(&places.current_dir.join(workspace));
+            let workspace = environment.resolve(&environment.current_dir.join(workspace));
             let notes = output.running_notes().during_a_conversation();
-            let served = RunningGateway::start(&places, LocalNode::Included, workspace, notes).await?;
-            let address = Target::gateway(&places, output)?;
+            let served = RunningGateway::start(&environment, LocalNode::Included, workspace, notes).await?;
+            let address = Target::gateway(&environment, output)?;
             Ok((address, Some(served)))
         }
     }
@@ -171,13 +171,13 @@ enum Went {
 
 impl<'a> Chat<'a> {
     async fn open(
-        places: &'a Places,
+        environment: &'a Environment,
         output: &'a Output,
         address: &Address,
         key: String,
         workspace: Option<String>,
     ) -> Result<Chat<'a>> {
-        let (connection, status) = Connection::open(places, output, address, key).await?;
+        let (connection, status) = Connection::open(environment, output, address, key).await?;
         Ok(Chat { output, connection, screen: Screen::new(output), workspace, status, said: 0 })
     }
 

@@ -6,9 +6,9 @@ use gantry_store::GatewayLock;
 use serde_json::{Value, json};
 
 use crate::config;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
@@ -47,34 +47,39 @@ pub(crate) enum ConfigAction {
     Path,
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: ConfigArgs) -> Result<Exit> {
+pub(crate) fn run(environment: &Environment, output: &Output, args: ConfigArgs) -> Result<Exit> {
     match args.action.unwrap_or(ConfigAction::Show) {
-        ConfigAction::Show => output.value(&places.layers.load()?.masked()?),
-        ConfigAction::Get { key } => match config::get(&places.layers.load()?.masked()?, &key)? {
+        ConfigAction::Show => output.value(&environment.layers.load()?.masked()?),
+        ConfigAction::Get { key } => match config::get(&environment.layers.load()?.masked()?, &key)? {
             Value::String(text) if !output.json => output.page(text),
             value => output.value(value),
         },
         ConfigAction::Set { key, value } => {
-            places.data.create()?;
-            places.layers.write(&key, &value)?;
-            changed(places, output, &key, &format!("{key} is set in {}", places.layers.file.display()));
+            environment.data.create()?;
+            environment.layers.write(&key, &value)?;
+            changed(
+                environment,
+                output,
+                &key,
+                &format!("{key} is set in {}", environment.layers.file.display()),
+            );
         }
         ConfigAction::Unset { key } => {
-            if !places.layers.remove(&key)? {
-                let file = places.layers.file.display();
+            if !environment.layers.remove(&key)? {
+                let file = environment.layers.file.display();
                 return Err(UsageError(format!("{key} is not set in {file}")).into());
             }
-            changed(places, output, &key, &format!("{key} is unset; its default applies"));
+            changed(environment, output, &key, &format!("{key} is unset; its default applies"));
         }
-        ConfigAction::Path if output.json => output.value(&json!(places.layers.file)),
-        ConfigAction::Path => output.line(&places.layers.file.display().to_string()),
+        ConfigAction::Path if output.json => output.value(&json!(environment.layers.file)),
+        ConfigAction::Path => output.line(&environment.layers.file.display().to_string()),
     }
     Ok(Exit::Success)
 }
 
 /// Says what was done, and whether it counts yet.
-fn changed(places: &Places, output: &Output, key: &str, done: &str) {
-    let waits = GatewayLock::running(&places.data).is_some() && !config::counts_at_once(key);
+fn changed(environment: &Environment, output: &Output, key: &str, done: &str) {
+    let waits = GatewayLock::running(&environment.data).is_some() && !config::counts_at_once(key);
     output.done(&match waits {
         true => format!("{done}. Restart the gateway to apply this change."),
         false => done.to_owned(),

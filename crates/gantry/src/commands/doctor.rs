@@ -5,10 +5,10 @@ use gantry_tool::ToolScope;
 use gantry_toolsets::SearchProvider;
 use serde_json::json;
 
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::local::{Local, processes, web};
 use crate::output::Output;
-use crate::places::Places;
 
 mod database;
 mod gateway;
@@ -32,16 +32,22 @@ struct Check {
     text: String,
 }
 
-pub(crate) fn run(places: Places, output: &Output) -> Result<Exit> {
-    let mut checks = vec![configuration(&places), data_directory(&places), audit_log(&places)];
-    checks.extend(private_files(&places));
-    checks.push(database::look(&places));
+pub(crate) fn run(environment: Environment, output: &Output) -> Result<Exit> {
+    let mut checks = vec![configuration(&environment), data_directory(&environment), audit_log(&environment)];
+    checks.extend(private_files(&environment));
+    checks.push(database::look(&environment));
     checks.push(sandbox());
-    checks.extend(storage::check(&places));
-    checks.extend([secrets(&places), disk(&places), keeper(&places), shell(&places), workspace(&places)]);
-    checks.extend(gateway::checks(&places, output));
-    checks.extend(models::checks(&places, output));
-    match Local::open(places) {
+    checks.extend(storage::check(&environment));
+    checks.extend([
+        secrets(&environment),
+        disk(&environment),
+        keeper(&environment),
+        shell(&environment),
+        workspace(&environment),
+    ]);
+    checks.extend(gateway::checks(&environment, output));
+    checks.extend(models::checks(&environment, output));
+    match Local::open(environment) {
         Ok(local) => {
             checks.push(web_search(&local));
             checks.extend(network_policies(&local));
@@ -80,26 +86,28 @@ fn check<E: std::fmt::Display>(name: &'static str, result: Result<String, E>) ->
     }
 }
 
-fn configuration(places: &Places) -> Check {
-    let file = places.layers.file.display();
-    let is_there = places.configuration_version().is_some();
+fn configuration(environment: &Environment) -> Check {
+    let file = environment.layers.file.display();
+    let is_there = environment.configuration_version().is_some();
     let text = |_| match is_there {
         true => format!("{file} is valid"),
         false => "no gantry.toml; defaults apply".to_owned(),
     };
-    check("configuration", places.layers.load().map(text))
+    check("configuration", environment.layers.load().map(text))
 }
 
-fn data_directory(places: &Places) -> Check {
-    let root = places.data.root().display();
-    check("data directory", places.data.create().map(|()| format!("{root}, for its owner only")))
+fn data_directory(environment: &Environment) -> Check {
+    let root = environment.data.root().display();
+    check("data directory", environment.data.create().map(|()| format!("{root}, for its owner only")))
 }
 
 /// Keys and tokens that others can read once the directory is copied, or was opened.
-fn private_files(places: &Places) -> Vec<Check> {
+fn private_files(environment: &Environment) -> Vec<Check> {
     let named = ["operator.token", "audit.key", "secrets.key", "secrets.sealed", "gateway.db"];
-    let files =
-        named.map(|name| places.data.root().join(name)).into_iter().chain([places.layers.file.clone()]);
+    let files = named
+        .map(|name| environment.data.root().join(name))
+        .into_iter()
+        .chain([environment.layers.file.clone()]);
     let open = files.filter_map(|path| {
         let mode = rustix::fs::stat(&path).ok()?.st_mode & 0o777;
         let text = format!(
@@ -113,8 +121,8 @@ fn private_files(places: &Places) -> Vec<Check> {
 }
 
 /// Sealed secrets that cannot be opened can neither be sent nor masked.
-fn secrets(places: &Places) -> Check {
-    match places.secrets().all() {
+fn secrets(environment: &Environment) -> Check {
+    match environment.secrets().all() {
         Ok(known) => check("secrets", Ok::<_, String>(format!("{} stored", known.len()))),
         Err(err) => Check {
             name: "secrets",
@@ -124,8 +132,8 @@ fn secrets(places: &Places) -> Check {
     }
 }
 
-fn disk(places: &Places) -> Check {
-    match rustix::fs::statvfs(places.data.root()) {
+fn disk(environment: &Environment) -> Check {
+    match rustix::fs::statvfs(environment.data.root()) {
         Ok(found) => {
             let free = found.f_bavail * found.f_frsize / (1 << 20);
             let health = match free {
@@ -139,8 +147,8 @@ fn disk(places: &Places) -> Check {
     }
 }
 
-fn audit_log(places: &Places) -> Check {
-    let found = gantry_store::verify(&places.data.audit_log());
+fn audit_log(environment: &Environment) -> Check {
+    let found = gantry_store::verify(&environment.data.audit_log());
     check(
         "audit log",
         match found {
@@ -172,13 +180,13 @@ fn sandbox() -> Check {
 }
 
 /// Runs a command the way every tool does.
-fn keeper(places: &Places) -> Check {
+fn keeper(environment: &Environment) -> Check {
     let run = || -> Result<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let cwd = gantry_process::Cwd::Path("/".into());
         let command = gantry_process::Command::new("/bin/sh", cwd).args(["-c", "echo ready"]);
         let started = std::time::Instant::now();
-        let processes = processes(&places.data)?;
+        let processes = processes(&environment.data)?;
         let finished =
             runtime.block_on(processes.run(command, tokio_util::sync::CancellationToken::new()))?;
         anyhow::ensure!(finished.stdout.text == "ready\n", "a command answered {:?}", finished.stdout.text);
@@ -187,8 +195,8 @@ fn keeper(places: &Places) -> Check {
     check("commands", run().map_err(|err| format!("{err:#}")))
 }
 
-fn shell(places: &Places) -> Check {
-    match places.variable("SHELL").map(|shell| shell.to_string_lossy().into_owned()) {
+fn shell(environment: &Environment) -> Check {
+    match environment.variable("SHELL").map(|shell| shell.to_string_lossy().into_owned()) {
         Some(shell) if shell.starts_with('/') => check("shell", Ok::<_, String>(format!("{shell} -lc"))),
         _ => Check {
             name: "shell",
@@ -198,8 +206,8 @@ fn shell(places: &Places) -> Check {
     }
 }
 
-fn workspace(places: &Places) -> Check {
-    let (workspace, data) = (&places.current_dir, places.data.root());
+fn workspace(environment: &Environment) -> Check {
+    let (workspace, data) = (&environment.current_dir, environment.data.root());
     let text = format!("{} unless --workspace is given", workspace.display());
     if data.starts_with(workspace) {
         let text = format!(
@@ -212,7 +220,7 @@ fn workspace(places: &Places) -> Check {
 
 /// Who is asked for results, in order.
 fn web_search(local: &Local) -> Check {
-    let search = match web(&local.places, &local.config) {
+    let search = match web(&local.environment, &local.config) {
         Ok(web) => web.search,
         Err(err) => return Check { name: "web search", health: Health::Bad, text: err.to_string() },
     };

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::client::Target;
 use crate::commands::ask::Asking;
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::logging::text_line;
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -25,10 +25,10 @@ pub(crate) struct LogsArgs {
     pub(crate) lines: u32,
 }
 
-pub(crate) fn run(places: Places, output: &Output, args: &LogsArgs) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, args: &LogsArgs) -> Result<Exit> {
     // Logs are elsewhere: without a gateway there is nobody to ask.
-    Target::gateway(&places, output)?;
-    let asking = Asking::open(places, output, None)?;
+    Target::gateway(&environment, output)?;
+    let asking = Asking::open(environment, output, None)?;
     let mut input = json!({"lines": args.lines});
     if let Some(node) = &args.node {
         input["nodeId"] = json!(node);

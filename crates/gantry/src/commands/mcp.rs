@@ -21,10 +21,10 @@ use gantry_mcp::{Backend, McpServer, Selection, serve_stdio};
 
 use crate::client::{Target, runtime};
 use crate::commands::interrupted;
+use crate::environment::Environment;
 use crate::exit::{Exit, Refused, UsageError};
 use crate::local::{Lifetime, Local};
 use crate::output::Output;
-use crate::places::Places;
 use in_process::InProcess;
 use through::Through;
 
@@ -94,12 +94,12 @@ pub(crate) struct ServeArgs {
     pub(crate) local: bool,
 }
 
-pub(crate) fn run(places: Places, output: &Output, args: McpArgs) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, args: McpArgs) -> Result<Exit> {
     match args.action {
-        Some(McpAction::Install(install)) => install::run(&places, output, &install, &args.serve),
-        Some(action) => manage(places, output, action),
+        Some(McpAction::Install(install)) => install::run(&environment, output, &install, &args.serve),
+        Some(action) => manage(environment, output, action),
         // Whatever goes wrong is told on standard error: the other one is the client's.
-        None => Ok(serve(places, output, args.serve).unwrap_or_else(|err| {
+        None => Ok(serve(environment, output, args.serve).unwrap_or_else(|err| {
             let refused = err.downcast_ref::<Refused>().map(|Refused(refusal)| refusal);
             output.error(&refused.map_or_else(|| format!("{err:#}"), ToString::to_string));
             match refused {
@@ -112,37 +112,37 @@ pub(crate) fn run(places: Places, output: &Output, args: McpArgs) -> Result<Exit
 }
 
 /// What is done with servers is done in the data directory here.
-fn manage(places: Places, output: &Output, action: McpAction) -> Result<Exit> {
-    if places.gateway.is_some() {
+fn manage(environment: Environment, output: &Output, action: McpAction) -> Result<Exit> {
+    if environment.gateway.is_some() {
         let message = "MCP servers are configured in a data directory; run this on the gateway's own machine, without \
                        --gateway";
         return Err(UsageError(message.into()).into());
     }
     match action {
-        McpAction::Add(args) => add::run(places, output, args),
-        McpAction::List => servers::list(&places, output),
-        McpAction::Show(args) => servers::show(&places, output, &args),
-        McpAction::Test(args) => servers::test(&places, output, &args.name),
-        McpAction::Accept(args) => accept::run(&places, output, &args),
-        McpAction::Login(args) => login::run(&places, output, args),
-        McpAction::Remove(args) => servers::remove(&places, output, &args.name),
+        McpAction::Add(args) => add::run(environment, output, args),
+        McpAction::List => servers::list(&environment, output),
+        McpAction::Show(args) => servers::show(&environment, output, &args),
+        McpAction::Test(args) => servers::test(&environment, output, &args.name),
+        McpAction::Accept(args) => accept::run(&environment, output, &args),
+        McpAction::Login(args) => login::run(&environment, output, args),
+        McpAction::Remove(args) => servers::remove(&environment, output, &args.name),
         McpAction::Install(_) => Ok(Exit::Usage),
     }
 }
 
-fn serve(places: Places, output: &Output, args: ServeArgs) -> Result<Exit> {
+fn serve(environment: Environment, output: &Output, args: ServeArgs) -> Result<Exit> {
     let selection = selection(&args)?;
     let runtime = runtime()?;
-    let served = match Target::find(&places, output, args.local)? {
+    let served = match Target::find(&environment, output, args.local)? {
         Target::Gateway(address) => runtime.block_on(async {
-            let through = Through::open(address, &places, &args, selection).await?;
+            let through = Through::open(address, &environment, &args, selection).await?;
             // Nodes come and go, and what was chosen may come with one.
             through.missing().await.iter().for_each(|missing| output.warning(missing));
             converse(through).await
         }),
         Target::InProcess => {
             let _entered = runtime.enter();
-            let local = Local::open_for(places, Lifetime::Conversation)?;
+            let local = Local::open_for(environment, Lifetime::Conversation)?;
             local.config.warnings().iter().for_each(|warning| output.warning(warning));
             let local = Arc::new(local);
             choice::here(output, &selection, local.gate.registry())?;

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Target, runtime};
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::models::{NO_MODEL, describe, found, is_found};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -51,18 +51,18 @@ enum ModelsAction {
 const TEST_LIMIT: Duration = Duration::from_secs(120);
 const TEST_TOKENS: u32 = 2_048;
 
-pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<Exit> {
-    if places.gateway.is_some() {
+pub(crate) fn run(environment: &Environment, output: &Output, args: ModelsArgs) -> Result<Exit> {
+    if environment.gateway.is_some() {
         let message =
             "models are configured where the gateway runs; run this on its machine, without --gateway";
         return Err(UsageError(message.into()).into());
     }
-    let config = places.layers.load()?;
+    let config = environment.layers.load()?;
     let runtime = runtime()?;
-    let (settings, problems) = runtime.block_on(found(places, &config))?;
+    let (settings, problems) = runtime.block_on(found(environment, &config))?;
     let models = Models::new(settings);
     // Agents have the models of the gateway, whose environment may differ from this one.
-    let gateway = GatewayModels::ask(places, output);
+    let gateway = GatewayModels::ask(environment, output);
     let action = args.action.unwrap_or(ModelsAction::List);
     if let (ModelsAction::List, Some(gateway)) = (&action, &gateway) {
         return Ok(gateway.show(output, &models));
@@ -96,9 +96,9 @@ pub(crate) fn run(places: &Places, output: &Output, args: ModelsArgs) -> Result<
             Ok(if tested.iter().all(|(ok, _)| *ok) { Exit::Success } else { Exit::Failure })
         }
         ModelsAction::Set { tier, name } => {
-            let set = set(places, output, &config, &models, &tier, &name)?;
+            let set = set(environment, output, &config, &models, &tier, &name)?;
             // As it is with the change.
-            let gateway = gateway.and_then(|_| GatewayModels::ask(places, output));
+            let gateway = gateway.and_then(|_| GatewayModels::ask(environment, output));
             gateway.iter().for_each(|gateway| gateway.warn_of_missing(output, &[&set]));
             Ok(Exit::Success)
         }
@@ -114,8 +114,8 @@ struct GatewayModels {
 
 impl GatewayModels {
     /// `None` when there is no gateway, or one that cannot say.
-    fn ask(places: &Places, output: &Output) -> Option<GatewayModels> {
-        let Ok(Target::Gateway(address)) = Target::find(places, output, false) else { return None };
+    fn ask(environment: &Environment, output: &Output) -> Option<GatewayModels> {
+        let Ok(Target::Gateway(address)) = Target::find(environment, output, false) else { return None };
         let status: GatewayStatus = Client::once(&address, output, method::GATEWAY_STATUS, &Empty {}).ok()?;
         Some(GatewayModels { url: address.url.to_string(), models: status.models? })
     }
@@ -276,7 +276,7 @@ async fn test(output: &Output, models: &Models, model: &Model) -> (bool, Value) 
 }
 
 fn set(
-    places: &Places,
+    environment: &Environment,
     output: &Output,
     config: &Config,
     models: &Models,
@@ -295,19 +295,19 @@ fn set(
         return Err(UsageError(format!("{name:?} is a tier; name a model, as provider/model")).into());
     }
     let model = models.resolve(name).map_err(unknown)?;
-    places.data.create()?;
+    environment.data.create()?;
     // What was found is written down, so that it is there when nobody looks.
     let provider = models.providers().find(|provider| provider.name == model.provider);
     if let Some(provider) = provider.filter(|provider| is_found(config, provider)) {
-        places
+        environment
             .layers
             .write(&format!("models.providers.{}.baseUrl", provider.name), provider.base_url.as_str())?;
         if let Some(patience) = provider.first_byte {
             let key = format!("models.providers.{}.firstByteSeconds", provider.name);
-            places.layers.write(&key, &patience.as_secs().to_string())?;
+            environment.layers.write(&key, &patience.as_secs().to_string())?;
         }
     }
-    places.layers.write(&format!("models.{key}"), &json!(model.name).to_string())?;
+    environment.layers.write(&format!("models.{key}"), &json!(model.name).to_string())?;
     output.done(&format!("{key} is {} now", model.name));
     Ok(model.name.clone())
 }

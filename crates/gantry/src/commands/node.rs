@@ -14,9 +14,9 @@ use gantry_store::GatewayLock;
 use gantry_toolsets::LOCAL_NODE;
 
 use crate::config::LogLevel;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(
@@ -110,62 +110,67 @@ pub(crate) struct NodeId {
     pub(crate) id: Option<String>,
 }
 
-pub(crate) fn run(places: Places, output: &Output, command: NodeCommand) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, command: NodeCommand) -> Result<Exit> {
     match command.action {
-        None => join::run(places, output, &command.args),
-        Some(NodeAction::Install { args, print }) => service::install(&places, output, &args, print),
-        Some(NodeAction::Uninstall(node)) => service::uninstall(&places, output, &home(&places, &node)?),
-        Some(NodeAction::Start(node)) => service::start(&places, output, &home(&places, &node)?),
-        Some(NodeAction::Stop { node, kill }) if kill && is_the_gateways(&places, &node) => {
-            service::end_what_a_gateway_left(&places, output)
+        None => join::run(environment, output, &command.args),
+        Some(NodeAction::Install { args, print }) => service::install(&environment, output, &args, print),
+        Some(NodeAction::Uninstall(node)) => {
+            service::uninstall(&environment, output, &home(&environment, &node)?)
+        }
+        Some(NodeAction::Start(node)) => service::start(&environment, output, &home(&environment, &node)?),
+        Some(NodeAction::Stop { node, kill }) if kill && is_the_gateways(&environment, &node) => {
+            service::end_what_a_gateway_left(&environment, output)
         }
         Some(NodeAction::Stop { node, kill }) => {
-            service::stop(&places, output, &known_home(&places, &node)?, kill)
+            service::stop(&environment, output, &known_home(&environment, &node)?, kill)
         }
-        Some(NodeAction::Status(node)) => status::status(&places, output, &known_home(&places, &node)?),
+        Some(NodeAction::Status(node)) => {
+            status::status(&environment, output, &known_home(&environment, &node)?)
+        }
         Some(NodeAction::Logs { node, lines, follow }) => {
-            status::logs(output, &home(&places, &node)?, lines, follow)
+            status::logs(output, &home(&environment, &node)?, lines, follow)
         }
     }
 }
 
 /// Whether background commands of the gateway's own machine are meant: by their name, or because there are no others.
-fn is_the_gateways(places: &Places, node: &NodeId) -> bool {
+fn is_the_gateways(environment: &Environment, node: &NodeId) -> bool {
     match &node.id {
         Some(id) => id == LOCAL_NODE,
         None => {
-            NodeHome::all(places.data.root()).is_empty()
-                && (GatewayLock::running(&places.data).is_some() || service::a_gateway_left(places) > 0)
+            NodeHome::all(environment.data.root()).is_empty()
+                && (GatewayLock::running(&environment.data).is_some()
+                    || service::a_gateway_left(environment) > 0)
         }
     }
 }
 
 /// The node that is meant, if it was ever started or installed here: of any other there is nothing to tell.
-fn known_home(places: &Places, node: &NodeId) -> Result<NodeHome> {
-    let home = home(places, node)?;
-    if home.exists() || service::is_installed(places, home.id()) {
+fn known_home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
+    let home = home(environment, node)?;
+    if home.exists() || service::is_installed(environment, home.id()) {
         return Ok(home);
     }
-    let homes = NodeHome::all(places.data.root());
+    let homes = NodeHome::all(environment.data.root());
     let known = match homes.iter().map(NodeHome::id).collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "there is none here".to_owned(),
         ids => format!("known here: {ids}"),
     };
-    let root = places.data.root().display();
+    let root = environment.data.root().display();
     Err(UsageError(format!("no node \"{}\" is known in {root} ({known})", home.id())).into())
 }
 
 /// The node that is meant: the named one, or the only one there is.
-fn home(places: &Places, node: &NodeId) -> Result<NodeHome> {
+fn home(environment: &Environment, node: &NodeId) -> Result<NodeHome> {
     if let Some(id) = &node.id {
         if id == LOCAL_NODE {
             let message =
                 format!("\"{id}\" is the gateway's own machine and no node: it runs as long as the gateway");
             return Err(UsageError(message).into());
         }
-        return Ok(NodeHome::new(places.data.root(), id).map_err(|err| UsageError(err.to_string()))?);
+        return Ok(NodeHome::new(environment.data.root(), id).map_err(|err| UsageError(err.to_string()))?);
     }
-    let mut homes = NodeHome::all(places.data.root());
+    let mut homes = NodeHome::all(environment.data.root());
     let ids: Vec<&str> = homes.iter().map(NodeHome::id).collect();
     let message = match homes.len() {
         0 => "there is no node on this machine; `gantry node --help` shows how to start one".to_owned(),

@@ -10,9 +10,9 @@ use gantry_tool::{Refusal, RefusalCode, nearest};
 use serde::Serialize;
 
 use crate::client::{Address, Client, Target};
+use crate::environment::Environment;
 use crate::exit::{Exit, Refused};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -73,8 +73,8 @@ pub(crate) enum NodesAction {
     },
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: NodesArgs) -> Result<Exit> {
-    let address = Target::gateway(places, output)?;
+pub(crate) fn run(environment: &Environment, output: &Output, args: NodesArgs) -> Result<Exit> {
+    let address = Target::gateway(environment, output)?;
     let listed = || -> Result<NodeList> { Client::once(&address, output, method::NODES_LIST, &Empty {}) };
     match args.action.unwrap_or(NodesAction::List) {
         NodesAction::List => list(output, &listed()?.nodes),

@@ -6,9 +6,9 @@ use gantry_store::KeptResults;
 use gantry_tool::{Principal, ResultError, ResultStore};
 use serde_json::json;
 
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -28,9 +28,9 @@ pub(crate) struct ResultsArgs {
     pub(crate) grep: Option<String>,
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: &ResultsArgs) -> Result<Exit> {
+pub(crate) fn run(environment: &Environment, output: &Output, args: &ResultsArgs) -> Result<Exit> {
     let reader = Principal::Operator.to_string();
-    let results = KeptResults::new(places.data.results());
+    let results = KeptResults::new(environment.data.results());
     let page = match results.read(&reader, &args.handle, args.offset, args.limit, args.grep.as_deref()) {
         Ok(page) => page,
         Err(ResultError::BadPattern(text)) => return Err(UsageError(text).into()),

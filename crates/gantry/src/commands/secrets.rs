@@ -9,9 +9,9 @@ use gantry_store::{MAX_SECRET_BYTES, SecretsError};
 use gantry_tool::nearest;
 use serde_json::{Value, json};
 
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 mod hidden_input;
 
@@ -48,20 +48,20 @@ enum SecretsAction {
     },
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: SecretsArgs) -> Result<Exit> {
-    if places.gateway.is_some() {
+pub(crate) fn run(environment: &Environment, output: &Output, args: SecretsArgs) -> Result<Exit> {
+    if environment.gateway.is_some() {
         let message =
             "secrets are kept in a data directory; run this on the gateway's own machine, without --gateway";
         return Err(UsageError(message.into()).into());
     }
     match args.action.unwrap_or(SecretsAction::List) {
-        SecretsAction::Set { name, hosts } => set(places, output, &name, &hosts),
-        SecretsAction::List => list(places, output),
-        SecretsAction::Rm { name } => remove(places, output, &name),
+        SecretsAction::Set { name, hosts } => set(environment, output, &name, &hosts),
+        SecretsAction::List => list(environment, output),
+        SecretsAction::Rm { name } => remove(environment, output, &name),
     }
 }
 
-fn set(places: &Places, output: &Output, name: &str, hosts: &[String]) -> Result<Exit> {
+fn set(environment: &Environment, output: &Output, name: &str, hosts: &[String]) -> Result<Exit> {
     let patterns: Result<Vec<HostPattern>, _> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
     let patterns = patterns.map_err(|err| UsageError(err.to_string()))?;
     let hosts: Vec<String> = patterns.iter().map(ToString::to_string).collect();
@@ -71,7 +71,7 @@ fn set(places: &Places, output: &Output, name: &str, hosts: &[String]) -> Result
     }
     let value = value(name)?;
     let now = jiff::Timestamp::now().as_millisecond();
-    let replaced = places.secrets().set(name, &value, &hosts, now).map_err(told)?;
+    let replaced = environment.secrets().set(name, &value, &hosts, now).map_err(told)?;
     let what = if replaced { "changed" } else { "stored" };
     output.done(&format!("{name} is {what}, for {}", hosts.join(", ")));
     Ok(Exit::Success)
@@ -91,8 +91,8 @@ fn value(name: &str) -> Result<String> {
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-fn list(places: &Places, output: &Output) -> Result<Exit> {
-    let secrets = places.secrets().all()?;
+fn list(environment: &Environment, output: &Output) -> Result<Exit> {
+    let secrets = environment.secrets().all()?;
     let time = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
     if output.json {
         let row = |(name, secret): (&String, &gantry_store::Secret)| {
@@ -115,8 +115,8 @@ fn list(places: &Places, output: &Output) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn remove(places: &Places, output: &Output, name: &str) -> Result<Exit> {
-    let secrets = places.secrets();
+fn remove(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
+    let secrets = environment.secrets();
     if secrets.remove(name)? {
         output.done(&format!("{name} is removed"));
         return Ok(Exit::Success);

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::client::{Address, Client, Target};
 use crate::commands::chat::proposal;
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -79,8 +79,8 @@ enum SessionsAction {
     },
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: SessionsArgs) -> Result<Exit> {
-    let address = Target::gateway(places, output)?;
+pub(crate) fn run(environment: &Environment, output: &Output, args: SessionsArgs) -> Result<Exit> {
+    let address = Target::gateway(environment, output)?;
     let status = |key: &str| -> Result<SessionStatus> {
         let params = SessionParams { session_key: key.to_owned() };
         Client::once(&address, output, method::SESSIONS_STATUS, &params)

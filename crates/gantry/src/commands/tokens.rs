@@ -6,9 +6,9 @@ use gantry_protocol::{Empty, TokenAdd, TokenAdded, TokenList, TokenName, method}
 
 use crate::cli::parse_long_duration;
 use crate::client::{Client, Target};
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -47,8 +47,8 @@ pub(crate) enum TokensAction {
     },
 }
 
-pub(crate) fn run(places: &Places, output: &Output, args: TokensArgs) -> Result<Exit> {
-    let address = Target::gateway(places, output)?;
+pub(crate) fn run(environment: &Environment, output: &Output, args: TokensArgs) -> Result<Exit> {
+    let address = Target::gateway(environment, output)?;
     match args.action.unwrap_or(TokensAction::List) {
         TokensAction::List => list(output, &Client::once(&address, output, method::TOKENS_LIST, &Empty {})?),
         TokensAction::Add { name, tools, agents, read_only, expires } => {

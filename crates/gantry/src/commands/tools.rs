@@ -7,10 +7,10 @@ use gantry_tool::{Toolset, nearest};
 use serde_json::Value;
 
 use crate::client::{Address, Client, Target};
+use crate::environment::Environment;
 use crate::exit::{Exit, Refused, UsageError};
 use crate::local::Local;
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -32,12 +32,12 @@ pub(crate) struct ToolsArgs {
     pub(crate) local: bool,
 }
 
-pub(crate) fn run(places: Places, output: &Output, args: &ToolsArgs) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, args: &ToolsArgs) -> Result<Exit> {
     let toolset = args.toolset.as_deref().map(parse_toolset).transpose()?;
-    let tools = match Target::find(&places, output, args.local)? {
+    let tools = match Target::find(&environment, output, args.local)? {
         Target::Gateway(address) => from_gateway(&address, output, args)?,
         Target::InProcess => {
-            let local = Local::open(places)?;
+            let local = Local::open(environment)?;
             local.servers.problems().iter().for_each(|problem| output.warning(problem));
             let call = local.call(args.agent.as_deref(), None)?;
             let view = local.gate.registry().view(&call.scope);

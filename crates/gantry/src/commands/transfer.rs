@@ -18,9 +18,9 @@ use bar::Glyphs;
 use crate::client::{Address, Client, Target, runtime};
 use crate::commands::call::print;
 use crate::commands::interrupted;
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -50,13 +50,13 @@ const CLOSING: Duration = Duration::from_secs(1);
 const AWAY_LIMIT: Duration = Duration::from_secs(10 * 60);
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Result<Exit> {
-    let address = Target::gateway(places, output)?;
+pub(crate) fn run(environment: &Environment, output: &Output, args: &TransferArgs) -> Result<Exit> {
+    let address = Target::gateway(environment, output)?;
     let endpoint = |text: &str| match text.strip_prefix("local:") {
         // On our own machine a path means what it means in the shell.
         Some(path) if address.is_ours && !path.is_empty() => {
-            let path = places.expand_home(std::path::Path::new(path));
-            format!("local:{}", places.current_dir.join(path).display())
+            let path = environment.expand_home(std::path::Path::new(path));
+            format!("local:{}", environment.current_dir.join(path).display())
         }
         _ => text.to_owned(),
     };
@@ -69,7 +69,7 @@ pub(crate) fn run(places: &Places, output: &Output, args: &TransferArgs) -> Resu
         mcp: None,
         asks: false,
     };
-    let glyphs = if places.shows_unicode() { Glyphs::Unicode } else { Glyphs::Ascii };
+    let glyphs = if environment.shows_unicode() { Glyphs::Unicode } else { Glyphs::Ascii };
     let outcome = runtime()?.block_on(transfer(&address, output, glyphs, &params));
     let Answer::Success(Reply::Json(answer)) = &outcome.answer else {
         return Ok(print(output, &outcome));

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::commands::interrupted;
 use crate::config::LogLevel;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 use crate::running_gateway::{LocalNode, RunningGateway};
 
 pub(crate) const SERVE_EXAMPLES: &str = "Examples:\n  \
@@ -49,7 +49,12 @@ pub(crate) struct UpArgs {
     pub(crate) log_level: Option<LogLevel>,
 }
 
-pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: LocalNode) -> Result<Exit> {
+pub(crate) fn run(
+    mut environment: Environment,
+    output: &Output,
+    args: UpArgs,
+    local: LocalNode,
+) -> Result<Exit> {
     gantry_process::hide_from_others();
     let overrides = [
         ("gateway.listen", args.listen.map(|address| address.to_string())),
@@ -60,8 +65,8 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     ];
     // A flag is the last layer of the configuration.
     let flags = overrides.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", json!(value?))));
-    places.layers.overrides.extend(flags);
-    let workspace = places.resolve(&places.current_dir.join(args.workspace.unwrap_or_default()));
+    environment.layers.overrides.extend(flags);
+    let workspace = environment.resolve(&environment.current_dir.join(args.workspace.unwrap_or_default()));
     if local == LocalNode::Included {
         let opened = Files::new(FilesOptions::default()).and_then(|files| files.contained(&workspace));
         opened.map_err(|err| UsageError(format!("the workspace cannot be used: {err}")))?;
@@ -72,11 +77,12 @@ pub(crate) fn run(mut places: Places, output: &Output, args: UpArgs, local: Loca
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers).enable_all().build().context("cannot start")?;
     let exit = runtime.block_on(async {
-        let served = match RunningGateway::start(&places, local, workspace, output.running_notes()).await {
+        let served = match RunningGateway::start(&environment, local, workspace, output.running_notes()).await
+        {
             Ok(served) => served,
             Err(err) => return refuse(output, err),
         };
-        announce(output, &places, &served, local);
+        announce(output, &environment, &served, local);
         interrupted().await;
         let notes = output.running_notes();
         notes.info("Stopping: calls under way may finish. A second interrupt ends them.");
@@ -113,15 +119,15 @@ fn refuse(output: &Output, err: anyhow::Error) -> Result<Exit> {
     }
 }
 
-fn announce(output: &Output, places: &Places, served: &RunningGateway, local: LocalNode) {
-    let token = places.data.operator_token_file();
+fn announce(output: &Output, environment: &Environment, served: &RunningGateway, local: LocalNode) {
+    let token = environment.data.operator_token_file();
     served.warnings.iter().for_each(|warning| output.warning(warning));
     if output.json {
         return output.value(&json!({
             "url": served.url.to_string(),
             "publicUrl": served.public_url,
             "pid": std::process::id(),
-            "dataDir": places.data.root(),
+            "dataDir": environment.data.root(),
             "tokenFile": token,
             "workspace": served.workspace,
         }));
@@ -133,7 +139,7 @@ fn announce(output: &Output, places: &Places, served: &RunningGateway, local: Lo
     if let Some(url) = &served.public_url {
         row("for others", url);
     }
-    row("data directory", &places.data.root().display().to_string());
+    row("data directory", &environment.data.root().display().to_string());
     row("operator token", &token.display().to_string());
     if local == LocalNode::Included {
         row("workspace", &format!("{} (node \"local\")", served.workspace.display()));

@@ -8,9 +8,9 @@ use gantry_tool::{Answer, Refusal, RefusalCode, Reply};
 use serde_json::{Value, json};
 
 use crate::commands::ask::Asking;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -72,12 +72,12 @@ pub(crate) enum WorkspaceAction {
 /// What is written as text in one go.
 const MAX_PUT_BYTES: u64 = 32 << 20;
 
-pub(crate) fn run(places: Places, output: &Output, args: WorkspaceArgs) -> Result<Exit> {
+pub(crate) fn run(environment: Environment, output: &Output, args: WorkspaceArgs) -> Result<Exit> {
     let local_file = match &args.action {
-        WorkspaceAction::Put { file, .. } => Some(read_text(&places, file)?),
+        WorkspaceAction::Put { file, .. } => Some(read_text(&environment, file)?),
         _ => None,
     };
-    let asking = Asking::open(places, output, args.agent.as_deref())?;
+    let asking = Asking::open(environment, output, args.agent.as_deref())?;
     if let WorkspaceAction::Rm { path, recursive: true } = &args.action {
         return remove_all(&asking, output, path);
     }
@@ -201,7 +201,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn read_text(places: &Places, file: &str) -> Result<String> {
+fn read_text(environment: &Environment, file: &str) -> Result<String> {
     let bytes = if file == "-" {
         let mut bytes = Vec::new();
         std::io::stdin()
@@ -210,7 +210,7 @@ fn read_text(places: &Places, file: &str) -> Result<String> {
             .context("cannot read standard input")?;
         bytes
     } else {
-        places.read_own(file.as_ref())?
+        environment.read_own(file.as_ref())?
     };
     if bytes.len() as u64 > MAX_PUT_BYTES {
         return Err(too_much(file, "is longer than 32 MiB"));

@@ -8,7 +8,7 @@ use gantry_tool::{Violation, nearest, parse_checked};
 use serde_json::{Map, Value};
 use toml_edit::DocumentMut;
 
-use super::{Config, discreet};
+use super::{Config, redacted_errors};
 
 /// Variables that are not configuration keys.
 const OTHER_VARIABLES: [&str; 10] =
@@ -58,7 +58,8 @@ fn from_toml(text: &str) -> Result<Value, String> {
             _ => true,
         }
     }
-    let told = |err: toml::de::Error| discreet::syntax(text, err.span(), err.message(), err.to_string());
+    let told =
+        |err: toml::de::Error| redacted_errors::syntax(text, err.span(), err.message(), err.to_string());
     let table: toml::Table = toml::from_str(text).map_err(told)?;
     match table.iter().find(|(_, value)| !is_finite(value)) {
         Some((key, _)) => Err(format!("`nan` or `inf` stands under {key}: write a number, or leave it out")),
@@ -138,7 +139,7 @@ impl Layers {
     fn document(&self) -> Result<DocumentMut, ConfigError> {
         let text = read_text(&self.file)?.unwrap_or_default();
         text.parse().map_err(|err: toml_edit::TomlError| {
-            self.syntax(discreet::syntax(&text, err.span(), err.message(), err.to_string()))
+            self.syntax(redacted_errors::syntax(&text, err.span(), err.message(), err.to_string()))
         })
     }
 
@@ -182,7 +183,7 @@ fn parent<'a>(
 
 fn parse(mut value: Value) -> Result<Config, ConfigError> {
     let mut violations = super::web::accept_older_names(&mut value);
-    let secrets = discreet::Secrets::of(&value);
+    let secrets = redacted_errors::Secrets::of(&value);
     let checked = match parse_checked::<Config>(value) {
         Ok(config) if violations.is_empty() => config.check().map(|()| config),
         Ok(_) => Err(ConfigError::Invalid { violations }),

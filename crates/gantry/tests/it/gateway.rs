@@ -11,25 +11,25 @@ use crate::run::World;
 pub(crate) use raw_http::{Connection, Response};
 
 mod attack;
+mod closed_addresses;
 mod documented;
-mod hoards;
 mod http;
 mod idempotency;
-mod liars;
 mod load;
+mod lying_peers;
+mod memory_pressure;
 mod nodes;
-mod odd_nodes;
 pub(crate) mod peers;
-mod private;
 mod python;
 mod raw_http;
 mod reconnect;
-mod same;
+mod request_validation;
 mod sockets;
 mod stopping;
-mod strict;
+mod surface_parity;
 mod tls;
 mod tokens;
+mod unusual_nodes;
 
 /// `gantry up` on a port of its own; stopped when dropped.
 pub(crate) struct Up {

@@ -4,7 +4,7 @@ use gantry_net::{Client, Method, Url};
 use serde::Deserialize;
 
 use super::{LoginError, answered, asking, parameter};
-use crate::client::words::shown;
+use crate::client::sanitize::shown;
 
 /// What a server says of itself.
 #[derive(Debug, Clone, Default, Deserialize)]

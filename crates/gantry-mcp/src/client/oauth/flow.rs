@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::discovery::{Issuer, Resource, issuer, resource};
 use super::{ClientAuth, Login, LoginError, LoginRecord, address, asking, parsed, token_request};
-use crate::client::words::shown;
+use crate::client::sanitize::shown;
 
 /// For the operator to log in.
 pub const BROWSER_LIMIT: Duration = Duration::from_secs(300);

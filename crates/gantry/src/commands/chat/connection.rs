@@ -17,9 +17,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::client::{ANSWER_LIMIT, Address, Target, open, request_error};
+use crate::environment::Environment;
 use crate::exit::Refused;
 use crate::output::Output;
-use crate::places::Places;
 
 /// Events that may wait to be shown. When some are dropped, the chat asks for the answer instead.
 const WAITING: usize = 4096;
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 pub(super) struct Connection<'a> {
-    places: &'a Places,
+    environment: &'a Environment,
     output: &'a Output,
     pub(super) key: String,
     link: Link,
@@ -50,7 +50,7 @@ pub(super) enum Heard {
 impl<'a> Connection<'a> {
     /// Listens to a session. Also returns how the session is.
     pub(super) async fn open(
-        places: &'a Places,
+        environment: &'a Environment,
         output: &'a Output,
         address: &Address,
         key: String,
@@ -59,7 +59,7 @@ impl<'a> Connection<'a> {
         let missed = Arc::new(AtomicBool::new(false));
         let listener = Arc::new(Listener { sender, missed: missed.clone() });
         let (link, _, _) = open(address, listener).await.map_err(Refused)?;
-        let mut connection = Connection { places, output, key, link, events, missed };
+        let mut connection = Connection { environment, output, key, link, events, missed };
         let params = SessionParams { session_key: connection.key.clone() };
         let status: ListenResult = connection.request(method::SESSIONS_LISTEN, &params).await?;
         status.session_key().clone_into(&mut connection.key);
@@ -90,9 +90,9 @@ impl<'a> Connection<'a> {
 
     async fn try_again(&mut self) -> Result<ListenResult> {
         // A gateway that was restarted may listen on another port.
-        let address = Target::gateway(self.places, self.output)?;
+        let address = Target::gateway(self.environment, self.output)?;
         let (connection, status) =
-            Connection::open(self.places, self.output, &address, self.key.clone()).await?;
+            Connection::open(self.environment, self.output, &address, self.key.clone()).await?;
         // What happened meanwhile was not heard.
         connection.missed.store(true, Ordering::Relaxed);
         *self = connection;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gantry_agent::Always;
+use gantry_agent::LastingApproval;
 use gantry_protocol::{AnswerParams, ListenResult, Question, SessionEvent, UserAsked, UserQuestion};
 
 use crate::output::printable;
@@ -46,7 +46,7 @@ pub(super) fn answer(line: &str) -> Option<AnswerParams> {
         "y" | "yes" => "yes",
         "n" | "no" => "no",
         "a" | "always" => {
-            let (always, left) = Always::parse(words);
+            let (always, left) = LastingApproval::parse(words);
             return left.is_empty().then(|| AnswerParams {
                 scope: always.scope,
                 hours: always.hours,

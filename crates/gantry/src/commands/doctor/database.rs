@@ -6,18 +6,18 @@ use gantry_store::{Database, DatabaseState};
 
 use super::{Check, check};
 use crate::client::runtime;
-use crate::places::Places;
+use crate::environment::Environment;
 
 /// Time for hundreds of megabytes; what is longer is looked at in part.
 const LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) fn look(places: &Places) -> Check {
-    let path = places.data.database().display().to_string();
+pub(super) fn look(environment: &Environment) -> Check {
+    let path = environment.data.database().display().to_string();
     let todo = "put a copy of it back, or move it away, and a new one is made without the nodes, tokens and sessions of \
                 before";
     let look = || -> Result<String, String> {
         let runtime = runtime().map_err(|err| format!("{err:#}"))?;
-        match runtime.block_on(Database::inspect(&places.data, LIMIT)) {
+        match runtime.block_on(Database::inspect(&environment.data, LIMIT)) {
             Ok(DatabaseState::Absent) => Ok("none yet".to_owned()),
             Ok(DatabaseState::Sound) => Ok(format!("{path} is sound")),
             Ok(DatabaseState::SoundSoFar) => {

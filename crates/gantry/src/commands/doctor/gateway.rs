@@ -6,14 +6,14 @@ use gantry_protocol::{Empty, NodeInfo, NodeList, method};
 
 use super::{Check, Health};
 use crate::client::{Address, Client, Target, runtime};
+use crate::environment::Environment;
 use crate::output::Output;
-use crate::places::Places;
 
 /// Clocks that differ more than this make times in logs hard to follow.
 const CLOCK_LIMIT_MS: i64 = 5_000;
 
-pub(super) fn checks(places: &Places, output: &Output) -> Vec<Check> {
-    let address = match Target::find(places, output, false) {
+pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
+    let address = match Target::find(environment, output, false) {
         Ok(Target::Gateway(address)) => address,
         Ok(Target::InProcess) => {
             let text =

@@ -5,18 +5,18 @@ use gantry_protocol::{Empty, GatewayStatus, ModelReport, ModelsReport, method};
 
 use super::{Check, Health};
 use crate::client::{Client, Target, runtime};
+use crate::environment::Environment;
 use crate::models::{NO_MODEL, describe, found};
 use crate::output::Output;
-use crate::places::Places;
 
-pub(super) fn checks(places: &Places, output: &Output) -> Vec<Check> {
-    let status = match Target::find(places, output, false) {
+pub(super) fn checks(environment: &Environment, output: &Output) -> Vec<Check> {
+    let status = match Target::find(environment, output, false) {
         Ok(Target::Gateway(address)) => {
             Client::once(&address, output, method::GATEWAY_STATUS, &Empty {}).unwrap_or_default()
         }
         _ => GatewayStatus::default(),
     };
-    let here = here(places);
+    let here = here(environment);
     let mut checks = Vec::new();
     match (&status.models, &here) {
         (None, Ok(here)) => checks.push(configured(here)),
@@ -40,7 +40,7 @@ pub(super) fn checks(places: &Places, output: &Output) -> Vec<Check> {
     if !status.needs_restart.is_empty() {
         let text = format!(
             "{} has changed since the gateway started ({}); restart the gateway to apply the change",
-            places.layers.file.display(),
+            environment.layers.file.display(),
             status.needs_restart.join(", ")
         );
         checks.push(Check { name: "configuration", health: Health::Warning, text });
@@ -49,9 +49,9 @@ pub(super) fn checks(places: &Places, output: &Output) -> Vec<Check> {
 }
 
 /// The models that a gateway started from here would have.
-fn here(places: &Places) -> Result<ModelsReport, String> {
-    let config = places.layers.load().map_err(|err| err.to_string())?;
-    let found = runtime().and_then(|runtime| runtime.block_on(found(places, &config)));
+fn here(environment: &Environment) -> Result<ModelsReport, String> {
+    let config = environment.layers.load().map_err(|err| err.to_string())?;
+    let found = runtime().and_then(|runtime| runtime.block_on(found(environment, &config)));
     let (settings, problems) = found.map_err(|err| format!("{err:#}"))?;
     Ok(describe(&config, &Models::new(settings), &problems))
 }

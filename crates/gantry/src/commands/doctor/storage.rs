@@ -6,7 +6,7 @@ use gantry_store::Depth;
 
 use super::{Check, Health};
 use crate::client::runtime;
-use crate::places::Places;
+use crate::environment::Environment;
 
 /// A store that takes longer is no use to an agent either.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -15,10 +15,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PROBE: &str = "agents/main/.gantry-doctor/";
 
 /// Nothing when the configuration cannot be read, which is told already.
-pub(super) fn check(places: &Places) -> Option<Check> {
-    let config = places.layers.load().ok()?;
+pub(super) fn check(environment: &Environment) -> Option<Check> {
+    let config = environment.layers.load().ok()?;
     let look = || -> anyhow::Result<String> {
-        let objects = config.storage.open(&places.data)?;
+        let objects = config.storage.open(&environment.data)?;
         let looking = async { tokio::time::timeout(LIMIT, objects.list(PROBE, Depth::One)).await };
         let listed = runtime()?.block_on(looking);
         let place = objects.place();

@@ -4,14 +4,14 @@ use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use gantry_mcp::client::{Servers, Standing, State, difference, shown_name};
+use gantry_mcp::client::{Servers, State, ToolStatus, difference, shown_name};
 use serde_json::{Value, json};
 
 use super::servers::{known, load, open, told};
 use crate::client::runtime;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -31,36 +31,34 @@ pub(crate) struct AcceptArgs {
     yes: bool,
 }
 
-pub(super) fn run(places: &Places, output: &Output, args: &AcceptArgs) -> Result<Exit> {
-    let config = load(places)?;
+pub(super) fn run(environment: &Environment, output: &Output, args: &AcceptArgs) -> Result<Exit> {
+    let config = load(environment)?;
     known(&config, &args.name)?;
-    let servers = open(places, &config)?;
+    let servers = open(environment, &config)?;
     let listed = runtime()?.block_on(async {
         let listed = servers.list(&args.name).await;
         servers.stop().await;
         listed
     });
-    let standings = listed.map_err(told)?;
-    accept(output, &servers, args, &standings)
+    let statuses = listed.map_err(told)?;
+    accept(output, &servers, args, &statuses)
 }
 
 /// Shows, asks and accepts, for a server that was just listed.
-fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, standings: &[Standing]) -> Result<Exit> {
-    let meant: Vec<&Standing> = standings
-        .iter()
-        .filter(|standing| args.tool.as_ref().is_none_or(|tool| *tool == standing.name))
-        .collect();
+fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, statuses: &[ToolStatus]) -> Result<Exit> {
+    let meant: Vec<&ToolStatus> =
+        statuses.iter().filter(|status| args.tool.as_ref().is_none_or(|tool| *tool == status.name)).collect();
     if let (true, Some(tool)) = (meant.is_empty(), &args.tool) {
         return Err(UsageError(format!("{} offers no tool \"{tool}\"", args.name)).into());
     }
-    let open: Vec<&Standing> = meant
+    let open: Vec<&ToolStatus> = meant
         .iter()
         .copied()
-        .filter(|standing| matches!(standing.state, State::New | State::Changed | State::Gone))
+        .filter(|status| matches!(status.state, State::New | State::Changed | State::Gone))
         .collect();
-    for standing in &meant {
-        if let State::Unusable(reason) = &standing.state {
-            output.warning(&format!("{}__{} stays held: {reason}", args.name, shown_name(&standing.name)));
+    for status in &meant {
+        if let State::Unusable(reason) = &status.state {
+            output.warning(&format!("{}__{} stays held: {reason}", args.name, shown_name(&status.name)));
         }
     }
     if open.is_empty() {
@@ -91,28 +89,28 @@ fn accept(output: &Output, servers: &Servers, args: &AcceptArgs, standings: &[St
     Ok(Exit::Success)
 }
 
-fn show(output: &Output, server: &str, open: &[&Standing]) {
+fn show(output: &Output, server: &str, open: &[&ToolStatus]) {
     if output.json {
         let rows: Vec<Value> = open
             .iter()
-            .map(|standing| json!({"name": standing.name, "state": standing.state.name(), "difference": changes(standing)}))
+            .map(|status| json!({"name": status.name, "state": status.state.name(), "difference": changes(status)}))
             .collect();
         return output.value(&json!({"name": server, "open": rows}));
     }
-    for standing in open {
-        let heading = match standing.state {
+    for status in open {
+        let heading = match status.state {
             State::New => "is new",
             State::Gone => "is not offered any more",
             _ => "has changed",
         };
-        output.line(&output.bold(&format!("{server}__{} {heading}", shown_name(&standing.name))));
-        output.page(changes(standing).trim_end());
+        output.line(&output.bold(&format!("{server}__{} {heading}", shown_name(&status.name))));
+        output.page(changes(status).trim_end());
     }
 }
 
-fn changes(standing: &Standing) -> String {
+fn changes(status: &ToolStatus) -> String {
     let nothing = Value::Null;
-    difference(standing.accepted.as_ref().unwrap_or(&nothing), standing.offered.as_ref().unwrap_or(&nothing))
+    difference(status.accepted.as_ref().unwrap_or(&nothing), status.offered.as_ref().unwrap_or(&nothing))
 }
 
 fn agreed(server: &str, count: usize) -> Result<bool> {

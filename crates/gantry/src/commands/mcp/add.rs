@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{ServerError, Standing, State, shown_name};
+use gantry_mcp::client::{ServerError, State, ToolStatus, shown_name};
 use gantry_store::ServerRecords;
 use gantry_tool::nearest;
 use serde_json::{Map, Value, json};
@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use super::servers::{known, load, nodes, notes, open, show_all, told};
 use crate::client::runtime;
 use crate::config::McpServerConfig;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::Places;
 
 /// How long a server may be silent before whoever waits is told so.
 const SAY_AFTER: Duration = Duration::from_secs(5);
@@ -65,18 +65,18 @@ pub(crate) struct AddArgs {
     command: Vec<String>,
 }
 
-pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit> {
-    let mut config = load(&places)?;
+pub(super) fn run(environment: Environment, output: &Output, args: AddArgs) -> Result<Exit> {
+    let mut config = load(&environment)?;
     if !args.replace && known(&config, &args.name).is_ok() {
         let message = format!("there is an MCP server \"{}\" already; --replace takes its place", args.name);
         return Err(UsageError(message).into());
     }
-    let server = configured(&places, &args)?;
+    let server = configured(&environment, &args)?;
     let wrong: Vec<String> = server.violations(&args.name).iter().map(ToString::to_string).collect();
     if !wrong.is_empty() {
         return Err(UsageError(wrong.join("\n")).into());
     }
-    if nodes(&places)?.contains(&args.name) {
+    if nodes(&environment)?.contains(&args.name) {
         let message =
             format!("\"{}\" is the name of a node, and nodes and MCP servers share their names", args.name);
         return Err(UsageError(format!("{message}; choose another")).into());
@@ -85,9 +85,9 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
     config.mcp_servers.insert(args.name.clone(), server);
     let fields = section.as_object().cloned().unwrap_or_default();
     if args.untested {
-        return written(&places, output, &args.name, &fields);
+        return written(&environment, output, &args.name, &fields);
     }
-    let records = ServerRecords::new(&places.data);
+    let records = ServerRecords::new(&environment.data);
     let before = args.replace.then(|| records.read(&args.name).ok()).flatten();
     if args.replace {
         // Another program under the same name has nothing that was accepted.
@@ -98,7 +98,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         Some(before) => records.change(&args.name, |record| *record = before.clone()),
         None => records.remove(&args.name).map(drop),
     };
-    let servers = open(&places, &config)?;
+    let servers = open(&environment, &config)?;
     let listed = runtime()?.block_on(async {
         let mut listing = std::pin::pin!(servers.list(&args.name));
         let listed = tokio::select! {
@@ -113,14 +113,14 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         listed
     });
     match listed {
-        Ok(standings) => {
-            if let Err(err) = offers_all(&args, &standings) {
+        Ok(statuses) => {
+            if let Err(err) = offers_all(&args, &statuses) {
                 undo()?;
                 return Err(err.into());
             }
         }
         Err(err @ ServerError::Login { .. }) => {
-            write(&places, &args.name, &fields)?;
+            write(&environment, &args.name, &fields)?;
             output.warning(&format!("{err}; run `gantry mcp login {}`", args.name));
             return Ok(Exit::Denied);
         }
@@ -131,24 +131,24 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
             return Ok(exit);
         }
     }
-    write(&places, &args.name, &fields)?;
+    write(&environment, &args.name, &fields)?;
     servers.accept(&args.name, None, jiff::Timestamp::now().as_millisecond()).map_err(told)?;
-    let standings = servers.standings(&args.name).map_err(told)?;
+    let statuses = servers.statuses(&args.name).map_err(told)?;
     if output.json {
-        let held: Vec<Value> = standings
+        let held: Vec<Value> = statuses
             .iter()
-            .filter_map(|standing| match &standing.state {
-                State::Unusable(reason) => Some(json!({"name": standing.name, "reason": reason})),
+            .filter_map(|status| match &status.state {
+                State::Unusable(reason) => Some(json!({"name": status.name, "reason": reason})),
                 _ => None,
             })
             .collect();
-        let ready = standings.iter().filter(|standing| standing.state == State::Ready);
-        let ready: Vec<&str> = ready.map(|standing| standing.name.as_str()).collect();
+        let ready = statuses.iter().filter(|status| status.state == State::Ready);
+        let ready: Vec<&str> = ready.map(|status| status.name.as_str()).collect();
         let confinement = servers.confinement(&args.name);
-        let unchecked: Vec<Value> = standings
+        let unchecked: Vec<Value> = statuses
             .iter()
-            .flat_map(|standing| {
-                notes(standing).into_iter().map(|note| json!({"name": standing.name, "reason": note}))
+            .flat_map(|status| {
+                notes(status).into_iter().map(|note| json!({"name": status.name, "reason": note}))
             })
             .collect();
         output.value(&json!({
@@ -156,7 +156,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
         }));
         return Ok(Exit::Success);
     }
-    show_all(output, standings.iter());
+    show_all(output, statuses.iter());
     output.done(&format!("{} is added; its tools are {}__…", args.name, args.name));
     if let Some(confinement) = servers.confinement(&args.name) {
         output.done(&format!("{confinement}; --replace --unconfined lifts that"));
@@ -164,7 +164,7 @@ pub(super) fn run(places: Places, output: &Output, args: AddArgs) -> Result<Exit
     Ok(Exit::Success)
 }
 
-fn configured(places: &Places, args: &AddArgs) -> Result<McpServerConfig> {
+fn configured(environment: &Environment, args: &AddArgs) -> Result<McpServerConfig> {
     let mut command = args.command.iter().cloned();
     let mut headers = std::collections::BTreeMap::new();
     for header in &args.headers {
@@ -177,7 +177,7 @@ fn configured(places: &Places, args: &AddArgs) -> Result<McpServerConfig> {
         command: command.next(),
         args: command.collect(),
         env: args.env.clone(),
-        cwd: args.cwd.as_ref().map(|cwd| places.resolve(&places.current_dir.join(cwd))),
+        cwd: args.cwd.as_ref().map(|cwd| environment.resolve(&environment.current_dir.join(cwd))),
         confine: args.unconfined.then_some(false),
         url: args.url.clone(),
         headers,
@@ -189,8 +189,8 @@ fn configured(places: &Places, args: &AddArgs) -> Result<McpServerConfig> {
 }
 
 /// Whether the server offers everything that was chosen of it.
-fn offers_all(args: &AddArgs, standings: &[Standing]) -> Result<(), UsageError> {
-    let offered: Vec<&str> = standings.iter().map(|standing| standing.name.as_str()).collect();
+fn offers_all(args: &AddArgs, statuses: &[ToolStatus]) -> Result<(), UsageError> {
+    let offered: Vec<&str> = statuses.iter().map(|status| status.name.as_str()).collect();
     let missing = args.only.iter().flatten().find(|tool| !offered.contains(&tool.as_str()));
     let Some(missing) = missing else { return Ok(()) };
     let hint = match nearest(missing, offered).first() {
@@ -200,12 +200,17 @@ fn offers_all(args: &AddArgs, standings: &[Standing]) -> Result<(), UsageError> 
     Err(UsageError(format!("{} offers no tool \"{missing}\"; {hint}; nothing was added", args.name)))
 }
 
-fn write(places: &Places, name: &str, fields: &Map<String, Value>) -> Result<()> {
-    Ok(places.layers.write_section(&format!("mcpServers.{name}"), fields)?)
+fn write(environment: &Environment, name: &str, fields: &Map<String, Value>) -> Result<()> {
+    Ok(environment.layers.write_section(&format!("mcpServers.{name}"), fields)?)
 }
 
-fn written(places: &Places, output: &Output, name: &str, fields: &Map<String, Value>) -> Result<Exit> {
-    write(places, name, fields)?;
+fn written(
+    environment: &Environment,
+    output: &Output,
+    name: &str,
+    fields: &Map<String, Value>,
+) -> Result<Exit> {
+    write(environment, name, fields)?;
     output.done(&format!("{name} is added; `gantry mcp accept {name}` shows its tools and accepts them"));
     Ok(Exit::Success)
 }

@@ -11,35 +11,35 @@ use super::in_process::InProcess;
 use super::through::Through;
 use super::{ServeArgs, selection};
 use crate::client::{Target, runtime};
+use crate::environment::Environment;
 use crate::exit::{Refused, UsageError};
 use crate::local::{Lifetime, Local};
 use crate::output::Output;
-use crate::places::Places;
 
 /// Before a client is told to start us so: the toolsets, the agent, the tools and the gateway are there. A gateway that
 /// cannot be asked now is only a warning.
-pub(super) fn check(places: &Places, output: &Output, serve: &ServeArgs) -> Result<()> {
+pub(super) fn check(environment: &Environment, output: &Output, serve: &ServeArgs) -> Result<()> {
     let selection = selection(serve)?;
-    if let Some(gateway) = &places.gateway {
+    if let Some(gateway) = &environment.gateway {
         GatewayUrl::parse(gateway).map_err(|err| UsageError(err.to_string()))?;
     }
-    let address = match Target::find(places, output, serve.local) {
+    let address = match Target::find(environment, output, serve.local) {
         Ok(Target::Gateway(address)) => address,
         // What is usual is there, and nothing need be opened to know it.
         Ok(Target::InProcess) if selection.is_default() && serve.agent.is_none() => return Ok(()),
         Ok(Target::InProcess) => {
             let runtime = runtime()?;
             let _entered = runtime.enter();
-            let local = Arc::new(Local::open_for(places.clone(), Lifetime::Conversation)?);
+            let local = Arc::new(Local::open_for(environment.clone(), Lifetime::Conversation)?);
             InProcess::new(local.clone(), serve.agent.clone(), None, selection.clone())?;
             return here(output, &selection, local.gate.registry());
         }
         // Whoever is to use it has the token; it need not be here.
-        Err(_) if places.gateway.is_some() => return Ok(()),
+        Err(_) if environment.gateway.is_some() => return Ok(()),
         Err(err) => return Err(err),
     };
     let opened = runtime()?.block_on(async {
-        let through = Through::open(address, places, serve, selection.clone()).await?;
+        let through = Through::open(address, environment, serve, selection.clone()).await?;
         anyhow::Ok(through.missing().await)
     });
     match opened {
@@ -65,8 +65,8 @@ pub(super) fn here(output: &Output, selection: &Selection, registry: &Registry) 
 }
 
 /// It is never written down for a client: files of clients are read by many.
-pub(super) fn tell_of_token(places: &Places, output: &Output) {
-    if let Some(gateway) = &places.gateway {
+pub(super) fn tell_of_token(environment: &Environment, output: &Output) {
+    if let Some(gateway) = &environment.gateway {
         output.done(&format!(
             "the client needs a token for {gateway}: set GANTRY_TOKEN, or GANTRY_TOKEN_FILE, in the environment it is \
              started with; `gantry tokens add` there makes one"

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::goose;
-use crate::places::Places;
+use crate::environment::Environment;
 
 /// The name under which clients know us.
 pub(super) const NAME: &str = "gantry";
@@ -67,9 +67,9 @@ pub(super) enum EditError {
 
 impl McpClient {
     /// The client's own file of this user.
-    pub(super) fn file(self, places: &Places) -> Option<PathBuf> {
+    pub(super) fn file(self, environment: &Environment) -> Option<PathBuf> {
         let directory =
-            |name: &str| places.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+            |name: &str| environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = directory("HOME")?;
         let config = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         Some(match self {

@@ -11,9 +11,9 @@ use similar::TextDiff;
 
 use super::clients::{Entry, McpClient};
 use super::{ServeArgs, choice};
+use crate::environment::{Environment, own_program};
 use crate::exit::{Exit, UsageError};
 use crate::output::Output;
-use crate::places::{Places, own_program};
 
 /// A configuration beyond this is none.
 const MAX_BYTES: u64 = 64 << 20;
@@ -35,11 +35,16 @@ pub(crate) struct InstallArgs {
     pub(crate) yes: bool,
 }
 
-pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &ServeArgs) -> Result<Exit> {
-    choice::check(places, output, serve)?;
-    let file = args.client.file(places).context("cannot tell the home directory")?;
+pub(super) fn run(
+    environment: &Environment,
+    output: &Output,
+    args: &InstallArgs,
+    serve: &ServeArgs,
+) -> Result<Exit> {
+    choice::check(environment, output, serve)?;
+    let file = args.client.file(environment).context("cannot tell the home directory")?;
     let scope =
-        Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?.free(&places.current_dir)?;
+        Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?.free(&environment.current_dir)?;
     let old = match scope.open(&file) {
         Ok(opened) => Some(opened.read_all(MAX_BYTES)?),
         Err(FileError::NotFound { .. }) => None,
@@ -47,7 +52,7 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
     };
     let text = String::from_utf8(old.clone().unwrap_or_default())
         .map_err(|_| UsageError(format!("cannot change {}: it is not UTF-8", file.display())))?;
-    let entry = entry(places, serve)?;
+    let entry = entry(environment, serve)?;
     let edited = args.client.edited(&text, &entry).map_err(|err| {
         let snippet = args.client.snippet(&entry);
         UsageError(format!("cannot change {}: {err}\nenter this there yourself:\n{snippet}", file.display()))
@@ -66,7 +71,9 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
     }
     // Clients keep credentials in these files: the copy lies where no tool can read it.
     let backup = match &old {
-        Some(old) => Some(places.data.keep_copy(&file, old).context("cannot keep a copy of the old file")?),
+        Some(old) => {
+            Some(environment.data.keep_copy(&file, old).context("cannot keep a copy of the old file")?)
+        }
         None => None,
     };
     let written = match &backup {
@@ -90,26 +97,26 @@ pub(super) fn run(places: &Places, output: &Output, args: &InstallArgs, serve: &
         output.note(&format!("the old file is {}", backup.display()));
     }
     output.done(&format!("{} is written; restart the client", file.display()));
-    choice::tell_of_token(places, output);
+    choice::tell_of_token(environment, output);
     Ok(Exit::Success)
 }
 
 /// This very program, with the flags that were given, on the data directory and the configuration that are used now.
-fn entry(places: &Places, serve: &ServeArgs) -> Result<Entry> {
+fn entry(environment: &Environment, serve: &ServeArgs) -> Result<Entry> {
     let mut args = Vec::new();
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
     };
-    if places.data_dir_is_given {
-        args.extend(["--data-dir".to_owned(), text(places.data.root())?]);
+    if environment.data_dir_is_given {
+        args.extend(["--data-dir".to_owned(), text(environment.data.root())?]);
     }
-    if places.layers.file != places.data.config_file() {
-        args.extend(["--config".to_owned(), text(&places.layers.file)?]);
+    if environment.layers.file != environment.data.config_file() {
+        args.extend(["--config".to_owned(), text(&environment.layers.file)?]);
     }
-    for setting in &places.layers.overrides {
+    for setting in &environment.layers.overrides {
         args.extend(["--set".to_owned(), setting.clone()]);
     }
-    if let Some(gateway) = &places.gateway {
+    if let Some(gateway) = &environment.gateway {
         args.extend(["--gateway".to_owned(), gateway.clone()]);
     }
     args.push("mcp".to_owned());
@@ -122,7 +129,10 @@ fn entry(places: &Places, serve: &ServeArgs) -> Result<Entry> {
         args.extend(["--agent".to_owned(), agent.clone()]);
     }
     if let Some(workspace) = &serve.workspace {
-        args.extend(["--workspace".to_owned(), text(&places.resolve(&places.current_dir.join(workspace)))?]);
+        args.extend([
+            "--workspace".to_owned(),
+            text(&environment.resolve(&environment.current_dir.join(workspace)))?,
+        ]);
     }
     for (flag, is_on) in
         [("--read-only", serve.read_only), ("--namespaced", serve.namespaced), ("--local", serve.local)]

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::servers::{known, load, open, told};
 use crate::client::runtime;
+use crate::environment::Environment;
 use crate::exit::{Exit, UsageError};
 use crate::local;
 use crate::output::Output;
-use crate::places::Places;
 
 /// What opens an address, where there is one of these.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
@@ -39,10 +39,10 @@ pub(crate) struct LoginArgs {
     forget: bool,
 }
 
-pub(super) fn run(places: &Places, output: &Output, args: LoginArgs) -> Result<Exit> {
-    let config = load(places)?;
+pub(super) fn run(environment: &Environment, output: &Output, args: LoginArgs) -> Result<Exit> {
+    let config = load(environment)?;
     known(&config, &args.name)?;
-    let servers = open(places, &config)?;
+    let servers = open(environment, &config)?;
     let Some(login) = servers.login(&args.name).map_err(told)? else {
         return Err(
             UsageError(format!("{} is a program; only servers at addresses have logins", args.name)).into()
@@ -76,11 +76,11 @@ pub(super) fn run(places: &Places, output: &Output, args: LoginArgs) -> Result<E
                 output.line(&words)
             }
             if !args.no_browser {
-                browse(places, url.as_str());
+                browse(environment, url.as_str());
             }
         };
         login.log_in(&challenge, registered, show).await?;
-        let fresh = open(places, &config)?;
+        let fresh = open(environment, &config)?;
         let listed = fresh.list(&args.name).await;
         fresh.stop().await;
         listed.map_err(told)?;
@@ -104,11 +104,11 @@ fn accept_new(servers: &Servers, name: &str) -> Result<Vec<String>> {
 }
 
 /// Tries to open a browser aside; the address was printed in any case.
-fn browse(places: &Places, url: &str) {
-    let Ok(processes) = local::processes(&places.data) else { return };
+fn browse(environment: &Environment, url: &str) {
+    let Ok(processes) = local::processes(&environment.data) else { return };
     let commands = OPENERS.map(|opener| {
         let mut command = Command::new(opener, Cwd::Path("/".into())).args([url]);
-        command.env = env::inherited(places.variables.iter().cloned());
+        command.env = env::inherited(environment.variables.iter().cloned());
         command
     });
     tokio::spawn(async move {

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, Standing, State, shown_name, unchecked};
+use gantry_mcp::client::{Place, ServerError, ServerSpec, Servers, State, ToolStatus, shown_name, unchecked};
 use gantry_store::{Database, ServerRecords};
 use gantry_tool::{Masker, Refusal, RefusalCode, Registry, RegistryError, nearest};
 use serde_json::{Value, json};
 
 use crate::client::runtime;
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::exit::{Exit, Refused, UsageError};
 use crate::live_config;
 use crate::local;
 use crate::output::{Output, printable};
-use crate::places::Places;
 
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
@@ -35,21 +35,26 @@ pub(crate) struct ShowArgs {
 }
 
 /// The servers of a configuration, by themselves: for commands that call no tool.
-pub(super) fn open(places: &Places, config: &Config) -> Result<Servers> {
-    places.data.create()?;
-    live_config::open_mcp_servers(places, config, local::processes(&places.data)?, Registry::default())
+pub(super) fn open(environment: &Environment, config: &Config) -> Result<Servers> {
+    environment.data.create()?;
+    live_config::open_mcp_servers(
+        environment,
+        config,
+        local::processes(&environment.data)?,
+        Registry::default(),
+    )
 }
 
-pub(super) fn load(places: &Places) -> Result<Config> {
-    let mut config = places.layers.load()?;
-    config.resolve_paths(|path| places.resolve(path));
+pub(super) fn load(environment: &Environment) -> Result<Config> {
+    let mut config = environment.layers.load()?;
+    config.resolve_paths(|path| environment.resolve(path));
     Ok(config)
 }
 
 /// Ids of the machines that may join here, which no server can be called by.
-pub(super) fn nodes(places: &Places) -> Result<Vec<String>> {
+pub(super) fn nodes(environment: &Environment) -> Result<Vec<String>> {
     runtime()?.block_on(async {
-        let Some(database) = Database::open_existing(&places.data).await? else { return Ok(Vec::new()) };
+        let Some(database) = Database::open_existing(&environment.data).await? else { return Ok(Vec::new()) };
         let nodes = database.list_nodes().await;
         database.close().await;
         Ok(nodes?.into_iter().map(|node| node.id).collect())
@@ -79,23 +84,23 @@ pub(super) fn told(err: ServerError) -> anyhow::Error {
     .into()
 }
 
-pub(super) fn list(places: &Places, output: &Output) -> Result<Exit> {
-    let config = load(places)?;
-    let servers = open(places, &config)?;
-    let nodes = nodes(places)?;
+pub(super) fn list(environment: &Environment, output: &Output) -> Result<Exit> {
+    let config = load(environment)?;
+    let servers = open(environment, &config)?;
+    let nodes = nodes(environment)?;
     let mut rows = Vec::new();
     for name in servers.names() {
-        let (spec, standings) = (servers.spec(&name), servers.standings(&name));
+        let (spec, statuses) = (servers.spec(&name), servers.statuses(&name));
         let place = spec.map(|spec| place(&config, &spec)).unwrap_or_default();
-        match standings {
+        match statuses {
             _ if nodes.contains(&name) => {
                 let error = RegistryError::IsNode(name.clone()).to_string();
                 rows.push(json!({"name": name, "place": place, "error": error}));
             }
-            Ok(standings) => rows.push(json!({
-                "name": name, "place": place, "ready": count(&standings, "ready"), "new": count(&standings, "new"),
-                "changed": count(&standings, "changed"), "unusable": count(&standings, "unusable"),
-                "gone": count(&standings, "gone"), "notChosen": count(&standings, "notChosen"),
+            Ok(statuses) => rows.push(json!({
+                "name": name, "place": place, "ready": count(&statuses, "ready"), "new": count(&statuses, "new"),
+                "changed": count(&statuses, "changed"), "unusable": count(&statuses, "unusable"),
+                "gone": count(&statuses, "gone"), "notChosen": count(&statuses, "notChosen"),
             })),
             Err(err) => rows.push(json!({"name": name, "place": place, "error": err.to_string()})),
         }
@@ -141,8 +146,8 @@ fn summary(row: &Value) -> String {
     }
 }
 
-fn count(standings: &[Standing], state: &str) -> usize {
-    standings.iter().filter(|standing| standing.state.name() == state).count()
+fn count(statuses: &[ToolStatus], state: &str) -> usize {
+    statuses.iter().filter(|status| status.state.name() == state).count()
 }
 
 /// Without what may be a secret: references stay references.
@@ -157,23 +162,23 @@ fn place(config: &Config, spec: &ServerSpec) -> String {
     place
 }
 
-pub(super) fn show(places: &Places, output: &Output, args: &ShowArgs) -> Result<Exit> {
-    let config = load(places)?;
+pub(super) fn show(environment: &Environment, output: &Output, args: &ShowArgs) -> Result<Exit> {
+    let config = load(environment)?;
     known(&config, &args.name)?;
-    let servers = open(places, &config)?;
+    let servers = open(environment, &config)?;
     let record = servers.record(&args.name).map_err(told)?;
     let spec = servers.spec(&args.name).map_err(told)?;
-    let mut standings = servers.standings(&args.name).map_err(told)?;
+    let mut statuses = servers.statuses(&args.name).map_err(told)?;
     if let Some(tool) = &args.tool {
-        standings.retain(|standing| standing.name == *tool);
-        if standings.is_empty() {
+        statuses.retain(|status| status.name == *tool);
+        if statuses.is_empty() {
             return Err(UsageError(format!("{} has no tool \"{tool}\"", args.name)).into());
         }
     }
     if output.json {
         output.value(&json!({
             "name": args.name, "place": place(&config, &spec), "about": record.about, "listed": record.listed,
-            "loggedIn": record.login.is_some(), "tools": standings.iter().map(row).collect::<Vec<_>>(),
+            "loggedIn": record.login.is_some(), "tools": statuses.iter().map(row).collect::<Vec<_>>(),
         }));
         return Ok(Exit::Success);
     }
@@ -181,18 +186,18 @@ pub(super) fn show(places: &Places, output: &Output, args: &ShowArgs) -> Result<
     if let Some(about) = &record.about {
         output.line(&output.dim(&printable(&about_line(about))));
     }
-    show_all(output, standings.iter());
+    show_all(output, statuses.iter());
     Ok(Exit::Success)
 }
 
-fn row(standing: &Standing) -> Value {
-    let reason = match &standing.state {
+fn row(status: &ToolStatus) -> Value {
+    let reason = match &status.state {
         State::Unusable(reason) => Some(reason),
         _ => None,
     };
     json!({
-        "name": standing.name, "state": standing.state.name(), "reason": reason, "unchecked": notes(standing),
-        "accepted": standing.accepted, "offered": standing.offered,
+        "name": status.name, "state": status.state.name(), "reason": reason, "unchecked": notes(status),
+        "accepted": status.accepted, "offered": status.offered,
     })
 }
 
@@ -202,17 +207,17 @@ pub(super) fn about_line(about: &Value) -> String {
 }
 
 /// What is not checked of it.
-pub(super) fn notes(standing: &Standing) -> Vec<String> {
-    standing.accepted.as_ref().or(standing.offered.as_ref()).map(unchecked).unwrap_or_default()
+pub(super) fn notes(status: &ToolStatus) -> Vec<String> {
+    status.accepted.as_ref().or(status.offered.as_ref()).map(unchecked).unwrap_or_default()
 }
 
 /// A tool on one line: how it stands, and what it says it does.
-fn described(output: &Output, standing: &Standing, width: usize) -> String {
-    let definition = standing.accepted.as_ref().or(standing.offered.as_ref());
+fn described(output: &Output, status: &ToolStatus, width: usize) -> String {
+    let definition = status.accepted.as_ref().or(status.offered.as_ref());
     let words = definition.and_then(|tool| tool["description"].as_str()).unwrap_or_default();
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = shortened(&words, DESCRIPTION_CHARS);
-    let state = match &standing.state {
+    let state = match &status.state {
         State::Ready => output.green("ready"),
         State::Unusable(reason) => output.red(&printable(&format!("held: {reason}"))),
         State::Changed => output.yellow("held: changed"),
@@ -220,16 +225,15 @@ fn described(output: &Output, standing: &Standing, width: usize) -> String {
         State::Gone => output.dim("gone"),
         State::NotChosen => output.dim("not chosen"),
     };
-    let notes: String = notes(standing).iter().map(|note| format!("\n    {}", output.yellow(note))).collect();
-    let name = format!("{:width$}", shown_name(&standing.name));
+    let notes: String = notes(status).iter().map(|note| format!("\n    {}", output.yellow(note))).collect();
+    let name = format!("{:width$}", shown_name(&status.name));
     format!("  {}  {state}  {}{notes}", output.bold(&name), printable(&words))
 }
 
 /// The tools of a server, a line each, with their descriptions in one column.
-pub(super) fn show_all<'a>(output: &Output, standings: impl Iterator<Item = &'a Standing> + Clone) {
-    let width =
-        standings.clone().map(|standing| shown_name(&standing.name).chars().count()).max().unwrap_or(0);
-    standings.for_each(|standing| output.page(&described(output, standing, width)));
+pub(super) fn show_all<'a>(output: &Output, statuses: impl Iterator<Item = &'a ToolStatus> + Clone) {
+    let width = statuses.clone().map(|status| shown_name(&status.name).chars().count()).max().unwrap_or(0);
+    statuses.for_each(|status| output.page(&described(output, status, width)));
 }
 
 /// Of what a tool says it does, in a list.
@@ -242,23 +246,23 @@ fn shortened(text: &str, chars: usize) -> String {
     format!("{}…", text[..cut].trim_end_matches([' ', ',', ';', ':']))
 }
 
-pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit> {
-    let config = load(places)?;
+pub(super) fn test(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
+    let config = load(environment)?;
     known(&config, name)?;
-    let servers = open(places, &config)?;
+    let servers = open(environment, &config)?;
     let begun = Instant::now();
     let listed = runtime()?.block_on(async {
         let listed = servers.list(name).await;
         servers.stop().await;
         listed
     });
-    let standings = listed.map_err(told)?;
+    let statuses = listed.map_err(told)?;
     let took = begun.elapsed().as_millis();
     let record = servers.record(name).map_err(told)?;
     if output.json {
         output.value(&json!({
             "name": name, "ok": true, "milliseconds": took, "about": record.about,
-            "tools": standings.iter().map(row).collect::<Vec<_>>(),
+            "tools": statuses.iter().map(row).collect::<Vec<_>>(),
         }));
         return Ok(Exit::Success);
     }
@@ -267,24 +271,26 @@ pub(super) fn test(places: &Places, output: &Output, name: &str) -> Result<Exit>
         "{} answers: {}, {} tools, {took} ms",
         output.bold(name),
         printable(&about),
-        standings.len()
+        statuses.len()
     ));
-    show_all(output, standings.iter());
+    show_all(output, statuses.iter());
     Ok(Exit::Success)
 }
 
-pub(super) fn remove(places: &Places, output: &Output, name: &str) -> Result<Exit> {
-    let config = load(places)?;
+pub(super) fn remove(environment: &Environment, output: &Output, name: &str) -> Result<Exit> {
+    let config = load(environment)?;
     known(&config, name)?;
-    let servers = open(places, &config)?;
+    let servers = open(environment, &config)?;
     if let Some(login) = servers.login(name).map_err(told)? {
         login.forget()?;
     }
-    let removed = places.layers.remove(&format!("mcpServers.{name}"))?;
-    ServerRecords::new(&places.data).remove(name)?;
+    let removed = environment.layers.remove(&format!("mcpServers.{name}"))?;
+    ServerRecords::new(&environment.data).remove(name)?;
     if !removed {
-        let message =
-            format!("{name} is not in {}, so it cannot be taken out there", places.layers.file.display());
+        let message = format!(
+            "{name} is not in {}, so it cannot be taken out there",
+            environment.layers.file.display()
+        );
         return Err(UsageError(message).into());
     }
     output.done(&format!("{name} is removed"));

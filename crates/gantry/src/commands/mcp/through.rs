@@ -19,8 +19,8 @@ use tokio::sync::watch;
 
 use super::ServeArgs;
 use crate::client::{ANSWER_LIMIT, Address, CALL_OFF_GRACE, open, outcome};
+use crate::environment::Environment;
 use crate::exit::Refused;
-use crate::places::Places;
 
 #[derive(Clone)]
 pub(super) struct Through(Arc<Inner>);
@@ -60,13 +60,16 @@ struct Listener {
 impl Through {
     pub(super) async fn open(
         address: Address,
-        places: &Places,
+        environment: &Environment,
         args: &ServeArgs,
         selection: Selection,
     ) -> Result<Through> {
         let own = (address.is_ours && args.agent.is_none()).then(std::path::PathBuf::new);
-        let workspace =
-            args.workspace.clone().or(own).map(|path| places.resolve(&places.current_dir.join(path)));
+        let workspace = args
+            .workspace
+            .clone()
+            .or(own)
+            .map(|path| environment.resolve(&environment.current_dir.join(path)));
         let workspace =
             workspace.map(|path| path.to_str().map(str::to_owned).context("the workspace is not UTF-8"));
         let listener = Listener { changes: watch::Sender::new(0), calls: Mutex::default() };

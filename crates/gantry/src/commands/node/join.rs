@@ -13,47 +13,47 @@ use gantry_node::{
 use gantry_process::{Processes, ProcessesOptions};
 use gantry_store::KeptResults;
 use gantry_tool::{Gate, GateParts, Masker, Policy, Registry, Tool, nearest};
-use gantry_toolsets::{PartsFolder, transfer_desk};
+use gantry_toolsets::{PartsFolder, transfer_service};
 use gantry_transfer::TransferService;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{NodeArgs, renamed};
 use crate::config::Config;
+use crate::environment::{Environment, own_program, restored_modes};
 use crate::exit::{Exit, UsageError};
 use crate::local::{KEEPER_ARGUMENT, Setup, known_secrets, sensitive_paths};
 use crate::logging::{self, GateEvents};
 use crate::output::Output;
-use crate::places::{Places, own_program, restored_modes};
 
 /// A file with certificates beyond this is a mistake.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Result<Exit> {
+pub(super) fn run(mut environment: Environment, output: &Output, args: &NodeArgs) -> Result<Exit> {
     let level = args.log_level.map(|level| format!("log.level={:?}", level.name()));
-    places.layers.overrides.extend(level);
-    let mut config = places.layers.load()?;
-    config.resolve_paths(|path| places.resolve(path));
+    environment.layers.overrides.extend(level);
+    let mut config = environment.layers.load()?;
+    config.resolve_paths(|path| environment.resolve(path));
     config.warnings().iter().for_each(|warning| output.warning(warning));
     // Its environment may hold its token.
     gantry_process::hide_from_others();
-    let joining = Joining::new(&places, &config, args)?;
-    restored_modes(&places.data.restore()?).iter().for_each(|warning| output.warning(warning));
-    places.configuration_of_others().iter().for_each(|warning| output.warning(warning));
-    let home = NodeHome::new(places.data.root(), &joining.id).map_err(usage)?;
+    let joining = Joining::new(&environment, &config, args)?;
+    restored_modes(&environment.data.restore()?).iter().for_each(|warning| output.warning(warning));
+    environment.configuration_of_others().iter().for_each(|warning| output.warning(warning));
+    let home = NodeHome::new(environment.data.root(), &joining.id).map_err(usage)?;
     let _lock = home.take().map_err(usage)?;
     let log = NodeLog::with_limit(&home.logs(), home.id(), config.log.max_file_bytes())
         .with_context(|| format!("cannot write the node's log in {}", home.logs().display()))?;
-    let masker = joining.masker(&places, &config);
+    let masker = joining.masker(&environment, &config);
     logging::start(&log, &config, masker, output.running_notes(), GateEvents::LeftOut);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let (own_home, badge) = (home.clone(), joining.badge());
     let gateway = joining.options.gateway.clone();
-    renamed::take_over(places.data.root(), &home, &badge)?;
+    renamed::take_over(environment.data.root(), &home, &badge)?;
     let over = runtime.block_on(async {
         let processes = processes(&home).await?;
-        let (gate, desk) = gate(&places, &config, &joining, &home, &log, processes.clone())?;
+        let (gate, desk) = gate(&environment, &config, &joining, &home, &log, processes.clone())?;
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         watch_signals(stop.clone(), abort.clone())?;
         let options = joining.options;
@@ -75,9 +75,9 @@ pub(super) fn run(mut places: Places, output: &Output, args: &NodeArgs) -> Resul
     drop(runtime);
     let ExitReason::Unauthorized { reason, rejoin } = over else { return Ok(Exit::Success) };
     if let Rejoin::UnderId(new_id) = &rejoin {
-        renamed::hand_over(places.data.root(), &own_home, new_id, &badge);
+        renamed::hand_over(environment.data.root(), &own_home, new_id, &badge);
         if let Err(err) =
-            leave_parts(&places, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
+            leave_parts(&environment, &parts_owner(own_home.id(), &gateway), &parts_owner(new_id, &gateway))
         {
             tracing::warn!(newId = new_id, error = %err, "partsStay");
         }
@@ -95,9 +95,9 @@ fn parts_owner(id: &str, gateway: &GatewayUrl) -> String {
 }
 
 /// Transfers go on under the node's new id.
-fn leave_parts(places: &Places, owner: &str, new_owner: &str) -> Result<(), FileError> {
+fn leave_parts(environment: &Environment, owner: &str, new_owner: &str) -> Result<(), FileError> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
-    files.part_records(&places.data.parts(), owner)?.hand_over_to(new_owner)
+    files.part_records(&environment.data.parts(), owner)?.hand_over_to(new_owner)
 }
 
 /// What has to be done before the node is let in, where the gateway's reason does not say it.
@@ -124,7 +124,7 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    pub(super) fn new(places: &Places, config: &Config, args: &NodeArgs) -> Result<Joining> {
+    pub(super) fn new(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<Joining> {
         let missing = |what: &str| UsageError(format!("give {what}; `gantry node --help` shows examples"));
         let id = args.id.clone().ok_or_else(|| missing("--id ID"))?;
         gantry_protocol::check_node_id(&id).map_err(usage)?;
@@ -133,14 +133,15 @@ impl Joining {
                 UsageError(format!("\"{id}\" is the gateway's own machine; a node has another id")).into()
             );
         }
-        let gateway = GatewayUrl::parse(places.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
-            .map_err(usage)?;
+        let gateway =
+            GatewayUrl::parse(environment.gateway.as_deref().ok_or_else(|| missing("--gateway URL"))?)
+                .map_err(usage)?;
         check_address(&gateway, args.insecure).map_err(usage)?;
         let trust = match &args.tls_ca {
-            None => places.trust()?,
-            Some(path) => Trust::And { name: path.clone(), pem: read_pem(places, path)? },
+            None => environment.trust()?,
+            Some(path) => Trust::And { name: path.clone(), pem: read_pem(environment, path)? },
         };
-        let token = token(places, config, args)?;
+        let token = token(environment, config, args)?;
         let secret = token.read().map_err(usage)?.expose().to_owned();
         let token_file = match &token {
             TokenSource::File(path) => Some(path.clone()),
@@ -150,7 +151,7 @@ impl Joining {
             gateway,
             trust,
             token,
-            workspace: workspace(places, args.workspace.as_deref())?,
+            workspace: workspace(environment, args.workspace.as_deref())?,
             max_calls: config.node.max_calls,
             pace: Pace::default(),
         };
@@ -166,31 +167,36 @@ impl Joining {
     }
 
     /// Knows the secrets of this machine, and the node's own token.
-    fn masker(&self, places: &Places, config: &Config) -> Masker {
-        Masker::new(known_secrets(places, config).into_iter().chain([self.secret.clone()]))
+    fn masker(&self, environment: &Environment, config: &Config) -> Masker {
+        Masker::new(known_secrets(environment, config).into_iter().chain([self.secret.clone()]))
     }
 
     /// Whether there are all the tools that were named.
-    pub(super) fn check_tools(&self, places: &Places, config: &Config, processes: Processes) -> Result<()> {
+    pub(super) fn check_tools(
+        &self,
+        environment: &Environment,
+        config: &Config,
+        processes: Processes,
+    ) -> Result<()> {
         let setup = Setup {
             processes,
-            pending: places.data.pending(),
+            pending: environment.data.pending(),
             closed: Vec::new(),
-            results: Arc::new(KeptResults::new(places.data.results())),
+            results: Arc::new(KeptResults::new(environment.data.results())),
             one_shot: true,
             contain: self.contain,
         };
-        let machine = Arc::new(setup.machine(places, config)?);
+        let machine = Arc::new(setup.machine(environment, config)?);
         offered(gantry_toolsets::node_tools(&machine), self.tools.as_deref()).map(drop)
     }
 }
 
 /// `--token-file`, then `GANTRY_TOKEN`, then the configuration.
-fn token(places: &Places, config: &Config, args: &NodeArgs) -> Result<TokenSource> {
+fn token(environment: &Environment, config: &Config, args: &NodeArgs) -> Result<TokenSource> {
     if let Some(path) = &args.token_file {
-        return Ok(TokenSource::File(places.resolve(path)));
+        return Ok(TokenSource::File(environment.resolve(path)));
     }
-    let variable = places.variable("GANTRY_TOKEN").map(|value| value.to_string_lossy().into_owned());
+    let variable = environment.variable("GANTRY_TOKEN").map(|value| value.to_string_lossy().into_owned());
     if let Some(text) = variable.filter(|text| !text.is_empty()) {
         return Ok(TokenSource::Given(Token::new(&text).map_err(usage)?));
     }
@@ -206,16 +212,16 @@ fn token(places: &Places, config: &Config, args: &NodeArgs) -> Result<TokenSourc
 }
 
 /// A directory that is there, by its real path.
-fn workspace(places: &Places, workspace: Option<&Path>) -> Result<PathBuf> {
-    let path = places.resolve(workspace.unwrap_or(&places.current_dir));
+fn workspace(environment: &Environment, workspace: Option<&Path>) -> Result<PathBuf> {
+    let path = environment.resolve(workspace.unwrap_or(&environment.current_dir));
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
     files.contained(&path).map_err(|err| UsageError(format!("cannot use the workspace: {err}")))?;
     Ok(path)
 }
 
-fn read_pem(places: &Places, path: &Path) -> Result<Vec<u8>> {
+fn read_pem(environment: &Environment, path: &Path) -> Result<Vec<u8>> {
     let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
-    let read = files.free(&places.current_dir)?.open(path).and_then(|file| file.read_all(MAX_PEM_BYTES));
+    let read = files.free(&environment.current_dir)?.open(path).and_then(|file| file.read_all(MAX_PEM_BYTES));
     read.map_err(|err| UsageError(format!("cannot read the certificates: {err}")).into())
 }
 
@@ -232,16 +238,16 @@ async fn processes(home: &NodeHome) -> Result<Processes> {
 
 /// The node's own gate: its tools, its policy, its log; and its part in transfers, which the gate judges too.
 fn gate(
-    places: &Places,
+    environment: &Environment,
     config: &Config,
     joining: &Joining,
     home: &NodeHome,
     log: &NodeLog,
     processes: Processes,
 ) -> Result<(Gate, Arc<TransferService>)> {
-    let mut closed = places.closed();
+    let mut closed = environment.closed();
     closed.extend(joining.token_file.clone());
-    let results = Arc::new(KeptResults::new(places.data.results()));
+    let results = Arc::new(KeptResults::new(environment.data.results()));
     let setup = Setup {
         processes,
         pending: home.pending(),
@@ -250,23 +256,25 @@ fn gate(
         one_shot: false,
         contain: joining.contain,
     };
-    let machine = Arc::new(setup.machine(places, config)?);
+    let machine = Arc::new(setup.machine(environment, config)?);
     let registry = Registry::default();
     for tool in offered(gantry_toolsets::node_tools(&machine), joining.tools.as_deref())? {
         registry.register(tool)?;
     }
     let gate = Gate::new(GateParts {
         registry,
-        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(places, config), closed),
-        masker: joining.masker(places, config),
+        policy: Policy::new(config.policy.build_rules()?, sensitive_paths(environment, config), closed),
+        masker: joining.masker(environment, config),
         audit: Arc::new(log.clone()),
         results,
         max_result_chars: config.max_tool_result_chars,
         max_mcp_result_chars: config.mcp.max_tool_result_chars,
     });
-    let parts =
-        PartsFolder { root: places.data.parts(), owner: parts_owner(&joining.id, &joining.options.gateway) };
-    let desk = transfer_desk(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
+    let parts = PartsFolder {
+        root: environment.data.parts(),
+        owner: parts_owner(&joining.id, &joining.options.gateway),
+    };
+    let desk = transfer_service(&machine, &gate, None, joining.options.workspace.clone(), &parts)?;
     Ok((gate, desk))
 }
 

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::NodeArgs;
 use super::join::Joining;
+use crate::environment::{Environment, own_program};
 use crate::exit::{Exit, UsageError};
 use crate::local;
 use crate::output::Output;
-use crate::places::{Places, own_program};
 
 /// A service manager that says nothing for this long has a problem of its own.
 const MANAGER_LIMIT: Duration = Duration::from_secs(60);
@@ -28,32 +28,39 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 const SAID_BYTES: usize = 64 * 1024;
 
-pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: bool) -> Result<Exit> {
-    let mut config = places.layers.load()?;
-    config.resolve_paths(|path| places.resolve(path));
-    let joining = Joining::new(places, &config, args)?;
+pub(super) fn install(
+    environment: &Environment,
+    output: &Output,
+    args: &NodeArgs,
+    print: bool,
+) -> Result<Exit> {
+    let mut config = environment.layers.load()?;
+    config.resolve_paths(|path| environment.resolve(path));
+    let joining = Joining::new(environment, &config, args)?;
     let TokenSource::File(token_file) = &joining.options.token else {
         let message = "a service needs its token in a file of mode 0600: give --token-file FILE";
         return Err(UsageError(message.into()).into());
     };
     let manager = ServiceManager::current();
-    let runner = Runner::new(places)?;
+    let runner = Runner::new(environment)?;
     // A mistake that `gantry node` would only tell its log, again and again.
-    runner.block_on(async { joining.check_tools(places, &config, local::processes(&places.data)?) })?;
+    runner.block_on(async {
+        joining.check_tools(environment, &config, local::processes(&environment.data)?)
+    })?;
     let service = UserService {
         manager,
         id: joining.id.clone(),
         program: own_program()?,
-        args: arguments(places, &joining, args, token_file)?,
-        path: runner.login_path(places),
+        args: arguments(environment, &joining, args, token_file)?,
+        path: runner.login_path(environment),
     };
-    let file = service_file(places, &joining.id)?;
+    let file = service_file(environment, &joining.id)?;
     if print {
         output.note(&format!("would be written to {}", file.display()));
         output.page(service.text()?.trim_end());
         return Ok(Exit::Success);
     }
-    runner.check_session(places, &joining.id)?;
+    runner.check_session(environment, &joining.id)?;
     let was_installed = UserService::is_installed(&file);
     service.write(&file)?;
     let name = UserService::name(manager, &joining.id);
@@ -68,19 +75,19 @@ pub(super) fn install(places: &Places, output: &Output, args: &NodeArgs, print: 
     }
     output.line(&format!("{name} is installed and started ({})", file.display()));
     if manager == ServiceManager::Systemd {
-        output.line("To keep it running while you are not logged in: loginctl enable-linger");
+        output.line("To keep it running while you are not logged in: loginctl enable-busy_poll");
     }
     Ok(Exit::Success)
 }
 
-pub(super) fn uninstall(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
-    let file = service_file(places, home.id())?;
+pub(super) fn uninstall(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let file = service_file(environment, home.id())?;
     if !UserService::is_installed(&file) {
         bail!("there is no service for the node \"{}\" ({} is not there)", home.id(), file.display());
     }
     let manager = ServiceManager::current();
     let name = UserService::name(manager, home.id());
-    let runner = Runner::new(places)?;
+    let runner = Runner::new(environment)?;
     let stopped = runner.give_up(manager, &name);
     UserService::remove(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     if let Err(err) = stopped {
@@ -92,15 +99,15 @@ pub(super) fn uninstall(places: &Places, output: &Output, home: &NodeHome) -> Re
     Ok(Exit::Success)
 }
 
-pub(super) fn start(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
-    let file = service_file(places, home.id())?;
+pub(super) fn start(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let file = service_file(environment, home.id())?;
     if !UserService::is_installed(&file) {
         bail!("the node \"{}\" is no service yet; `gantry node install` makes it one", home.id());
     }
     let manager = ServiceManager::current();
     let name = UserService::name(manager, home.id());
-    let runner = Runner::new(places)?;
-    runner.check_session(places, home.id())?;
+    let runner = Runner::new(environment)?;
+    runner.check_session(environment, home.id())?;
     match manager {
         ServiceManager::Systemd => runner.manage(&["systemctl", "--user", "start", &name])?,
         ServiceManager::Launchd => {
@@ -112,9 +119,9 @@ pub(super) fn start(places: &Places, output: &Output, home: &NodeHome) -> Result
 }
 
 /// Also stops a node that runs in the foreground somewhere.
-pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool) -> Result<Exit> {
-    let runner = Runner::new(places)?;
-    if UserService::is_installed(&service_file(places, home.id())?) {
+pub(super) fn stop(environment: &Environment, output: &Output, home: &NodeHome, kill: bool) -> Result<Exit> {
+    let runner = Runner::new(environment)?;
+    if UserService::is_installed(&service_file(environment, home.id())?) {
         let manager = ServiceManager::current();
         let name = UserService::name(manager, home.id());
         let stopped = match manager {
@@ -150,8 +157,8 @@ pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool
     output.line(&format!("the node \"{}\" is {text}", home.id()));
     if kill {
         tell_ended(output, ended);
-        let others = a_gateway_left(places);
-        if others > 0 && GatewayLock::running(&places.data).is_none() {
+        let others = a_gateway_left(environment);
+        if others > 0 && GatewayLock::running(&environment.data).is_none() {
             output.line(&format!(
                 "{others} more that a gateway left here: `gantry node stop --kill --id {LOCAL_NODE}` ends what it left"
             ));
@@ -161,8 +168,8 @@ pub(super) fn stop(places: &Places, output: &Output, home: &NodeHome, kill: bool
 }
 
 /// Ends what gateways on this data directory left running. While one runs, they are its own.
-pub(super) fn end_what_a_gateway_left(places: &Places, output: &Output) -> Result<Exit> {
-    if let Some(running) = GatewayLock::running(&places.data) {
+pub(super) fn end_what_a_gateway_left(environment: &Environment, output: &Output) -> Result<Exit> {
+    if let Some(running) = GatewayLock::running(&environment.data) {
         bail!(
             "what runs in the background here is the gateway's, which runs (process {}); nothing was ended. End it there \
              (`gantry call Process '{{\"action\": \"kill\", \"sessionId\": \"…\"}}'`, `list` shows them), or stop the gateway first",
@@ -172,15 +179,15 @@ pub(super) fn end_what_a_gateway_left(places: &Places, output: &Output) -> Resul
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     // A gateway that starts now has the directory's lock, and this fails.
-    let ended = runtime.block_on(gantry_process::end_sessions(&places.data.process_logs()))?;
+    let ended = runtime.block_on(gantry_process::end_sessions(&environment.data.process_logs()))?;
     output.line("the gateway is not running");
     tell_ended(output, ended);
     Ok(Exit::Success)
 }
 
 /// How many background commands of gateways on this data directory run.
-pub(super) fn a_gateway_left(places: &Places) -> usize {
-    gantry_process::living_sessions(&places.data.process_logs())
+pub(super) fn a_gateway_left(environment: &Environment) -> usize {
+    gantry_process::living_sessions(&environment.data.process_logs())
 }
 
 fn tell_ended(output: &Output, ended: usize) {
@@ -188,13 +195,13 @@ fn tell_ended(output: &Output, ended: usize) {
     output.line(&format!("{ended} background {processes} ended"));
 }
 
-pub(super) fn is_installed(places: &Places, id: &str) -> bool {
-    service_file(places, id).is_ok_and(|file| UserService::is_installed(&file))
+pub(super) fn is_installed(environment: &Environment, id: &str) -> bool {
+    service_file(environment, id).is_ok_and(|file| UserService::is_installed(&file))
 }
 
 /// What the service manager says of it, in a word or two.
-pub(super) fn state(places: &Places, id: &str) -> String {
-    if !is_installed(places, id) {
+pub(super) fn state(environment: &Environment, id: &str) -> String {
+    if !is_installed(environment, id) {
         return "not installed".into();
     }
     let manager = ServiceManager::current();
@@ -204,7 +211,7 @@ pub(super) fn state(places: &Places, id: &str) -> String {
         ServiceManager::Systemd => &["systemctl", "--user", "is-active", &name],
         ServiceManager::Launchd => &["launchctl", "print", &target],
     };
-    let said = Runner::new(places).and_then(|runner| runner.run(asked, MANAGER_LIMIT));
+    let said = Runner::new(environment).and_then(|runner| runner.run(asked, MANAGER_LIMIT));
     match (said, manager) {
         (Err(err), _) => format!("installed; the service manager cannot be asked: {err:#}"),
         (Ok(finished), ServiceManager::Systemd) => match finished.stdout.text.trim() {
@@ -219,14 +226,19 @@ pub(super) fn state(places: &Places, id: &str) -> String {
 }
 
 /// What the service is started with: everything absolute, nothing taken from the environment.
-fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &Path) -> Result<Vec<String>> {
+fn arguments(
+    environment: &Environment,
+    joining: &Joining,
+    args: &NodeArgs,
+    token_file: &Path,
+) -> Result<Vec<String>> {
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| UsageError(format!("{} is not UTF-8", path.display())))
     };
-    let mut words = vec!["--data-dir".into(), text(places.data.root())?];
-    if places.layers.file != places.data.config_file() {
-        words.extend(["--config".into(), text(&places.layers.file)?]);
+    let mut words = vec!["--data-dir".into(), text(environment.data.root())?];
+    if environment.layers.file != environment.data.config_file() {
+        words.extend(["--config".into(), text(&environment.layers.file)?]);
     }
     words.extend(["node".into(), "--gateway".into(), joining.options.gateway.to_string()]);
     words.extend([
@@ -239,8 +251,8 @@ fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &P
     if let Some(tools) = &args.tools {
         words.extend(["--tools".into(), tools.join(",")]);
     }
-    if let Some(file) = args.tls_ca.as_deref().or_else(|| places.tls_ca()) {
-        words.extend(["--tls-ca".into(), text(&places.resolve(file))?]);
+    if let Some(file) = args.tls_ca.as_deref().or_else(|| environment.tls_ca()) {
+        words.extend(["--tls-ca".into(), text(&environment.resolve(file))?]);
     }
     if let Some(level) = args.log_level {
         words.extend(["--log-level".into(), level.name().to_owned()]);
@@ -250,10 +262,10 @@ fn arguments(places: &Places, joining: &Joining, args: &NodeArgs, token_file: &P
     Ok(words)
 }
 
-fn service_file(places: &Places, id: &str) -> Result<PathBuf> {
-    let home = places.variable("HOME").map(Path::new).filter(|home| home.is_absolute());
+fn service_file(environment: &Environment, id: &str) -> Result<PathBuf> {
+    let home = environment.variable("HOME").map(Path::new).filter(|home| home.is_absolute());
     let home = home.context("HOME is not set, so there is no place for a user's service")?;
-    let config = places.variable("XDG_CONFIG_HOME").map(Path::new).filter(|path| path.is_absolute());
+    let config = environment.variable("XDG_CONFIG_HOME").map(Path::new).filter(|path| path.is_absolute());
     Ok(UserService::file(ServiceManager::current(), id, home, config))
 }
 
@@ -270,11 +282,11 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(places: &Places) -> Result<Runner> {
+    fn new(environment: &Environment) -> Result<Runner> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-        let processes = runtime.block_on(async { local::processes(&places.data) })?;
-        let variables = env::inherited(places.variables.iter().cloned());
+        let processes = runtime.block_on(async { local::processes(&environment.data) })?;
+        let variables = env::inherited(environment.variables.iter().cloned());
         Ok(Runner { runtime, processes, variables, cwd: PathBuf::from("/") })
     }
 
@@ -327,7 +339,7 @@ impl Runner {
     }
 
     /// Without a session of the user there is nobody who could run a service.
-    fn check_session(&self, places: &Places, id: &str) -> Result<()> {
+    fn check_session(&self, environment: &Environment, id: &str) -> Result<()> {
         if ServiceManager::current() != ServiceManager::Systemd {
             return Ok(());
         }
@@ -336,20 +348,24 @@ impl Runner {
             Ok(finished) => finished.stderr.text.trim().to_owned(),
             Err(err) => format!("{err:#}"),
         };
-        let gateway = places.gateway.as_deref().unwrap_or("URL");
+        let gateway = environment.gateway.as_deref().unwrap_or("URL");
         bail!(
             "there is no systemd session of this user here ({reason}); run the node in the foreground instead: \
              gantry node --gateway {gateway} --id {id} --token-file FILE (or log in by ssh, or try \
-             `loginctl enable-linger`)"
+             `loginctl enable-busy_poll`)"
         )
     }
 
     /// `PATH` as a login shell has it; as it is here when that cannot be told.
-    fn login_path(&self, places: &Places) -> String {
-        let here =
-            places.variable("PATH").and_then(|path| path.to_str()).unwrap_or("/usr/local/bin:/usr/bin:/bin");
-        let shell =
-            places.variable("SHELL").and_then(|shell| shell.to_str()).filter(|shell| shell.starts_with('/'));
+    fn login_path(&self, environment: &Environment) -> String {
+        let here = environment
+            .variable("PATH")
+            .and_then(|path| path.to_str())
+            .unwrap_or("/usr/local/bin:/usr/bin:/bin");
+        let shell = environment
+            .variable("SHELL")
+            .and_then(|shell| shell.to_str())
+            .filter(|shell| shell.starts_with('/'));
         let script = "printf '\\n%s' \"$PATH\"";
         let said = self.run(&[shell.unwrap_or("/bin/sh"), "-lc", script], SHELL_LIMIT);
         let said = said.ok().filter(|finished| finished.ended.exit.code == Some(0));

@@ -8,16 +8,16 @@ use serde_json::json;
 
 use super::service;
 use crate::commands::logs::shown;
+use crate::environment::Environment;
 use crate::exit::Exit;
 use crate::output::{Output, printable};
-use crate::places::Places;
 
 /// How often a followed log is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Success when the node runs and is connected.
-pub(super) fn status(places: &Places, output: &Output, home: &NodeHome) -> Result<Exit> {
-    let service = service::state(places, home.id());
+pub(super) fn status(environment: &Environment, output: &Output, home: &NodeHome) -> Result<Exit> {
+    let service = service::state(environment, home.id());
     let pid = home.running();
     let state = NodeState::read(home);
     let connected = pid.is_some() && state.as_ref().is_some_and(|state| state.phase == Phase::Connected);

@@ -124,10 +124,10 @@ impl Stage {
     /// `prepare` is called before the gateway starts.
     fn with(cases: &'static [Case], agent: &str, prepare: impl FnOnce(&World)) -> Stage {
         let (site, canary) = (Site::start(), Site::start());
-        let places = Arc::new(Mutex::new(Vec::<(&'static str, String)>::new()));
+        let environment = Arc::new(Mutex::new(Vec::<(&'static str, String)>::new()));
         let model = Model::deciding({
-            let places = places.clone();
-            move |heard| next_step(cases, &places.lock().unwrap(), heard)
+            let environment = environment.clone();
+            move |heard| next_step(cases, &environment.lock().unwrap(), heard)
         });
         let world = World::new();
         let mut config = format!(
@@ -149,7 +149,7 @@ impl Stage {
             config.push_str(&format!("[agents.c{number}]\nworkspace = {workspace:?}\n{agent}\n"));
         }
         world.configure(&config);
-        *places.lock().unwrap() = vec![
+        *environment.lock().unwrap() = vec![
             ("{site}", site.url.clone()),
             ("{canary}", canary.url.clone()),
             ("{workspace}", world.workspace().display().to_string()),
@@ -224,7 +224,7 @@ impl Stage {
 }
 
 /// Which step of which case the model is at: the message names the case, the results are counted.
-fn next_step(cases: &'static [Case], places: &[(&'static str, String)], heard: &Heard) -> Turn {
+fn next_step(cases: &'static [Case], environment: &[(&'static str, String)], heard: &Heard) -> Turn {
     let messages = heard.body["messages"].as_array().unwrap();
     let said = messages.iter().find_map(|message| {
         let text = message["content"].as_str()?;
@@ -236,9 +236,9 @@ fn next_step(cases: &'static [Case], places: &[(&'static str, String)], heard: &
     let done = messages.iter().filter(|message| message["role"] == "tool").count();
     let mut steps = cases[number].parts[part].iter().filter(|(tool, _)| !is_elsewhere(tool));
     match steps.nth(done) {
-        Some(("say", text)) => Turn::text(filled(text, number, places)),
+        Some(("say", text)) => Turn::text(filled(text, number, environment)),
         Some((tool, input)) => {
-            let input = filled(input, number, places);
+            let input = filled(input, number, environment);
             let parsed = serde_json::from_str(&input).unwrap_or_else(|err| panic!("{err}: {input}"));
             call(tool, parsed)
         }
@@ -250,10 +250,10 @@ fn is_elsewhere(tool: &str) -> bool {
     [ELSEWHERE, MAILED, CHILD].contains(&tool)
 }
 
-fn filled(text: &str, number: usize, places: &[(&'static str, String)]) -> String {
+fn filled(text: &str, number: usize, environment: &[(&'static str, String)]) -> String {
     let text = text.replace("{agent}", &format!("c{number}")).replace("{case}", &number.to_string());
     let text = text.replace("{workspace}", &format!("{{workspace}}/c{number}"));
-    places.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    environment.iter().fold(text, |text, (name, value)| text.replace(name, value))
 }
 
 /// Every way out, taken by a run that holds nothing, works: so what the attacks do not reach was kept from them.

@@ -7,11 +7,11 @@ use gantry_tool::published_name;
 use serde_json::Value;
 
 use super::definition;
-use super::words::shown_name;
+use super::sanitize::shown_name;
 
 /// One tool of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct ToolStatus {
     pub name: String,
     pub state: State,
     /// As it was accepted.
@@ -50,7 +50,7 @@ impl State {
 }
 
 /// All tools of the server of that name; `chosen` are those that the operator wants, if it is not all.
-pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[String]>) -> Vec<Standing> {
+pub(super) fn statuses(server: &str, record: &ServerRecord, chosen: Option<&[String]>) -> Vec<ToolStatus> {
     let mut offers: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     let mut nameless = Vec::new();
     for definition in &record.offered {
@@ -65,7 +65,7 @@ pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[St
     for name in offers.keys() {
         alike.entry(published(name)).or_default().push(name);
     }
-    let mut all: BTreeMap<String, Standing> = BTreeMap::new();
+    let mut all: BTreeMap<String, ToolStatus> = BTreeMap::new();
     for (name, definitions) in &offers {
         let Some(offered) = definitions.first() else { continue };
         let pin = record.accepted.get(name).filter(|pin| is_whole(pin));
@@ -83,10 +83,10 @@ pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[St
         };
         let accepted = pin.map(|pin| pin.definition.clone());
         let offered = Some((*offered).clone());
-        all.insert(name.clone(), Standing { name: name.clone(), state, accepted, offered });
+        all.insert(name.clone(), ToolStatus { name: name.clone(), state, accepted, offered });
     }
     for (name, pin) in &record.accepted {
-        let gone = || Standing {
+        let gone = || ToolStatus {
             name: name.clone(),
             state: State::Gone,
             accepted: Some(pin.definition.clone()),
@@ -95,7 +95,7 @@ pub(super) fn standings(server: &str, record: &ServerRecord, chosen: Option<&[St
         all.entry(name.clone()).or_insert_with(gone);
     }
     // Each by itself, so that all are counted.
-    let nameless = nameless.into_iter().map(|definition| Standing {
+    let nameless = nameless.into_iter().map(|definition| ToolStatus {
         name: String::new(),
         state: State::Unusable(
             definition::problem(definition).unwrap_or_else(|| "it has no name".to_owned()),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn states_of(record: &ServerRecord, chosen: Option<&[String]>) -> Vec<(String, &'static str)> {
-        let all = standings("fs", record, chosen).into_iter();
+        let all = statuses("fs", record, chosen).into_iter();
         all.map(|standing| (standing.name, standing.state.name())).collect()
     }
 
@@ -190,7 +190,7 @@ mod tests {
     fn tools_without_names_are_told_to_have_none() {
         let nameless = json!({"inputSchema": {"type": "object"}});
         let record = ServerRecord { offered: vec![nameless.clone(), nameless], ..ServerRecord::default() };
-        let all = standings("fs", &record, None);
+        let all = statuses("fs", &record, None);
         let State::Unusable(why) = &all[0].state else { panic!() };
         assert_eq!((why.as_str(), all.len()), ("it has no name", 2), "each is counted");
     }

@@ -10,7 +10,7 @@ const MAX_SKIPPED: usize = 200;
 const MAX_SHOWN_CHARS: usize = 500;
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct TransferProgress {
     /// Not the first round: parts may have come before.
     pub(crate) resumed: bool,
     /// Both ends were there, if only once.
@@ -48,11 +48,16 @@ pub(crate) enum Brought {
     Before,
 }
 
-impl Ledger {
+impl TransferProgress {
     /// Of a transfer that goes on from an earlier start. One that cannot be read costs nothing but what is sent again.
-    pub(crate) fn resumed(kept: Option<&str>) -> Ledger {
+    pub(crate) fn resumed(kept: Option<&str>) -> TransferProgress {
         let arrived: Arrived = kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default();
-        Ledger { resumed: true, begun: true, from_zero: false, arrived: Arc::new(Mutex::new(arrived)) }
+        TransferProgress {
+            resumed: true,
+            begun: true,
+            from_zero: false,
+            arrived: Arc::new(Mutex::new(arrived)),
+        }
     }
 
     /// Held for moments only, never while anything is waited for.

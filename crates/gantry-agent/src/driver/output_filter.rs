@@ -4,7 +4,7 @@ use gantry_model::{Block, Reply, StreamEvent};
 
 use super::Driver;
 use crate::agent::FlowRule;
-use crate::harmless::Harmless;
+use crate::sanitize_markdown::MarkdownSanitizer;
 
 /// How the words of one request are shown.
 pub(super) struct Shown {
@@ -12,27 +12,27 @@ pub(super) struct Shown {
     why: Option<String>,
     /// Nothing was said before them in this run.
     begins: bool,
-    text: Harmless,
-    thinking: Option<Harmless>,
+    text: MarkdownSanitizer,
+    thinking: Option<MarkdownSanitizer>,
 }
 
 impl Shown {
     fn new(why: Option<String>, begins: bool) -> Shown {
-        Shown { why, begins, text: Harmless::new(begins), thinking: None }
+        Shown { why, begins, text: MarkdownSanitizer::new(begins), thinking: None }
     }
 
     /// What is told in place of an event of the stream.
     pub(super) fn event(&mut self, event: StreamEvent) -> Vec<StreamEvent> {
         let Some(why) = &self.why else { return vec![event] };
         if let StreamEvent::Thinking(delta) = event {
-            let thinking = self.thinking.get_or_insert_with(|| Harmless::new(false));
+            let thinking = self.thinking.get_or_insert_with(|| MarkdownSanitizer::new(false));
             return vec![StreamEvent::Thinking(thinking.feed(&delta))];
         }
         let thought = self.thinking.take().map(|mut thinking| StreamEvent::Thinking(thinking.finish(why)));
         let event = match event {
             StreamEvent::Text(delta) => StreamEvent::Text(self.text.feed(&delta)),
             StreamEvent::Restart { reason } => {
-                self.text = Harmless::new(self.begins);
+                self.text = MarkdownSanitizer::new(self.begins);
                 StreamEvent::Restart { reason }
             }
             other => other,

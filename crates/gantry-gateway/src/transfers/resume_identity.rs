@@ -8,30 +8,34 @@ use serde::{Deserialize, Serialize};
 /// What of a call matters to its judge, and to its end, and is not in its [`Caller`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Standing {
+pub(super) struct ResumeIdentity {
     /// The client token that it was begun with.
     token: Option<String>,
-    also_as: Vec<String>,
+    policy_agents: Vec<String>,
     approved: Vec<Asked>,
 }
 
-impl Standing {
-    pub(super) fn of(call: &Call) -> Standing {
-        Standing { token: call.token.clone(), also_as: call.also_as.clone(), approved: call.approved.clone() }
+impl ResumeIdentity {
+    pub(super) fn of(call: &Call) -> ResumeIdentity {
+        ResumeIdentity {
+            token: call.token.clone(),
+            policy_agents: call.policy_agents.clone(),
+            approved: call.approved.clone(),
+        }
     }
 
     /// Of most transfers there is nothing to say.
     pub(super) fn to_text(&self) -> Option<String> {
-        if *self == Standing::default() { None } else { serde_json::to_string(self).ok() }
+        if *self == ResumeIdentity::default() { None } else { serde_json::to_string(self).ok() }
     }
 
-    pub(super) fn from_text(text: Option<&str>) -> Result<Standing, String> {
-        let Some(text) = text else { return Ok(Standing::default()) };
+    pub(super) fn from_text(text: Option<&str>) -> Result<ResumeIdentity, String> {
+        let Some(text) = text else { return Ok(ResumeIdentity::default()) };
         serde_json::from_str(text).map_err(|err| format!("it is not known how to judge it: {err}"))
     }
 
     /// With the token that the principal is named after, where none was written down.
-    pub(super) fn of_token(mut self, principal: &str) -> Standing {
+    pub(super) fn of_token(mut self, principal: &str) -> ResumeIdentity {
         self.token = self.token.or_else(|| match principal.parse().ok()? {
             Principal::Client { token } => Some(token),
             Principal::Mcp { client } => Some(client.split_once('/')?.0.to_owned()),
@@ -43,6 +47,6 @@ impl Standing {
     /// The call that rules are asked about.
     pub(super) fn call(self, caller: &Caller) -> Result<Call, WireError> {
         let call = Call::on_behalf(caller, "/".into())?;
-        Ok(Call { token: self.token, also_as: self.also_as, approved: self.approved, ..call })
+        Ok(Call { token: self.token, policy_agents: self.policy_agents, approved: self.approved, ..call })
     }
 }

@@ -1,7 +1,7 @@
 //! Stays awake for a moment around a call. Who passes a call on is about to get its answer, and who answered is about to be
 //! asked again: going to sleep in between costs more than the call itself.
 //!
-//! One task, one thread, and only for [`LINGER`] after the last call began or ended: an idle process sleeps. Not while several calls
+//! One task, one thread, and only for [`BUSY_POLL`] after the last call began or ended: an idle process sleeps. Not while several calls
 //! are under way or come at once either: then there is work enough to stay awake for, and others need the core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Longer than it takes to wake a neighbour and hear from it, shorter than anybody would notice on a bill.
-const LINGER: Duration = Duration::from_micros(150);
+const BUSY_POLL: Duration = Duration::from_micros(150);
 
-pub struct Linger {
+pub struct BusyPoll {
     lasts: Duration,
     since: Instant,
     /// Nanoseconds after `since` when a call last began or ended.
@@ -31,14 +31,14 @@ pub struct Linger {
     settle: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Linger {
+impl BusyPoll {
     /// Of a process whose calls are tracked by these. `settle` does what they put off, while nothing else is to do.
-    pub fn new(calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> Linger {
-        Linger::lasting(LINGER, calls, settle)
+    pub fn new(calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> BusyPoll {
+        BusyPoll::lasting(BUSY_POLL, calls, settle)
     }
 
-    fn lasting(lasts: Duration, calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> Linger {
-        Linger {
+    fn lasting(lasts: Duration, calls: TaskTracker, settle: impl Fn() + Send + Sync + 'static) -> BusyPoll {
+        BusyPoll {
             lasts,
             since: Instant::now(),
             active: AtomicU64::new(0),
@@ -51,7 +51,7 @@ impl Linger {
     }
 
     /// A call begins or ends.
-    pub fn touch(&self) {
+    pub fn on_activity(&self) {
         self.active.store(self.now(), Ordering::Relaxed);
         self.touches.fetch_add(1, Ordering::Relaxed);
         if self.calls.len() <= 1 && !self.awake.swap(true, Ordering::Relaxed) {
@@ -132,33 +132,33 @@ mod tests {
         let settle = move || {
             counting.fetch_add(1, Ordering::Relaxed);
         };
-        let linger = Arc::new(Linger::lasting(lasts, calls.clone(), settle));
+        let busy_poll = Arc::new(BusyPoll::lasting(lasts, calls.clone(), settle));
         let stop = CancellationToken::new();
         let running = tokio::spawn({
-            let (linger, stop) = (linger.clone(), stop.clone());
-            async move { linger.run(stop).await }
+            let (busy_poll, stop) = (busy_poll.clone(), stop.clone());
+            async move { busy_poll.run(stop).await }
         });
-        let awake = || linger.awake.load(Ordering::Relaxed);
+        let awake = || busy_poll.awake.load(Ordering::Relaxed);
         for _ in 0..3 {
             tokio::time::sleep(2 * lasts).await;
             assert!(!awake());
-            linger.touch();
+            busy_poll.on_activity();
             tokio::task::yield_now().await;
             assert!(awake());
         }
         tokio::time::sleep(2 * lasts).await;
         assert_eq!(settled.load(Ordering::Relaxed), 3, "once after each call");
-        (0..10).for_each(|_| linger.touch());
+        (0..10).for_each(|_| busy_poll.on_activity());
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
         assert!(!awake(), "many at once");
-        linger.touch();
+        busy_poll.on_activity();
         tokio::task::yield_now().await;
         assert!(awake());
         let _several = (calls.token(), calls.token());
         tokio::time::sleep(2 * lasts).await;
-        linger.touch();
+        busy_poll.on_activity();
         tokio::task::yield_now().await;
         assert!(!awake());
         stop.cancel();

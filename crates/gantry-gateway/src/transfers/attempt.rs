@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::ledger::{Brought, Ledger};
 use super::meter::Meter;
+use super::progress::{Brought, TransferProgress};
 use super::relay::Relay;
 use super::session::{Failure, Session};
 
@@ -36,7 +36,7 @@ const OTHER_END_LIMIT: Duration = Duration::from_secs(5);
 const DISAGREE: &str = "the ends do not agree on what was sent";
 
 /// What is to be brought where.
-pub(crate) struct Errand {
+pub(crate) struct TransferSpec {
     pub(crate) id: String,
     pub(crate) caller: Caller,
     /// The caller, as rules see it.
@@ -45,7 +45,7 @@ pub(crate) struct Errand {
     pub(crate) destination: Endpoint,
 }
 
-impl Errand {
+impl TransferSpec {
     pub(crate) fn ends(&self) -> Ends<'_> {
         Ends { source: &self.source, destination: &self.destination }
     }
@@ -62,8 +62,8 @@ impl Errand {
     }
 }
 
-pub(crate) struct Round<'a> {
-    pub(crate) errand: &'a Errand,
+pub(crate) struct Attempt<'a> {
+    pub(crate) errand: &'a TransferSpec,
     pub(crate) policy: &'a Policy,
     pub(crate) source: Session,
     pub(crate) destination: Session,
@@ -71,8 +71,8 @@ pub(crate) struct Round<'a> {
     pub(crate) meter: Arc<Meter>,
 }
 
-impl Round<'_> {
-    pub(crate) async fn run(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+impl Attempt<'_> {
+    pub(crate) async fn run(&self, ledger: &mut TransferProgress) -> Result<(), Failure> {
         let opened = self.begin(ledger).await?;
         // A store that is there when it is asked, and away when it is used, counts as any end that brings nothing.
         self.bring_all(opened, ledger).await.map_err(|failure| match failure {
@@ -81,7 +81,7 @@ impl Round<'_> {
         })
     }
 
-    async fn begin(&self, ledger: &mut Ledger) -> Result<TransferOpened, Failure> {
+    async fn begin(&self, ledger: &mut TransferProgress) -> Result<TransferOpened, Failure> {
         let mut opened = self.open().await?;
         if opened.kind == SentKind::Directory && !ledger.begun && self.tells_entries_apart() {
             self.judge_tree().await?;
@@ -96,7 +96,7 @@ impl Round<'_> {
         Ok(opened)
     }
 
-    async fn bring_all(&self, opened: TransferOpened, ledger: &mut Ledger) -> Result<(), Failure> {
+    async fn bring_all(&self, opened: TransferOpened, ledger: &mut TransferProgress) -> Result<(), Failure> {
         match opened.kind {
             SentKind::File => {
                 self.meter.set_total(opened.size);
@@ -308,7 +308,7 @@ impl Round<'_> {
         Ok(ManifestPage { entries, last: page.last })
     }
 
-    async fn bring_tree(&self, ledger: &mut Ledger) -> Result<(), Failure> {
+    async fn bring_tree(&self, ledger: &mut TransferProgress) -> Result<(), Failure> {
         self.meter.set_done(ledger.arrived().begin_tree(self.to_workspace()));
         let room = Semaphore::new(WINDOW);
         let resumed = ledger.resumed;

@@ -9,17 +9,17 @@ pub const MAX_ALWAYS_HOURS: u32 = 24 * 365;
 const HOUR_MS: i64 = 3600 * 1000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Always {
+pub struct LastingApproval {
     /// Without one: these arguments.
     pub scope: Option<GrantScope>,
     /// Without them: as configured.
     pub hours: Option<u32>,
 }
 
-impl Always {
+impl LastingApproval {
     /// Of words such as `8h`, `7d` and `any`, in any order; what is none of these is left over.
-    pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> (Always, Vec<&'a str>) {
-        let (mut always, mut left) = (Always::default(), Vec::new());
+    pub fn parse<'a>(words: impl Iterator<Item = &'a str>) -> (LastingApproval, Vec<&'a str>) {
+        let (mut always, mut left) = (LastingApproval::default(), Vec::new());
         for word in words {
             match hours(word) {
                 Some(hours) => always.hours = Some(hours),
@@ -58,15 +58,20 @@ mod tests {
 
     #[test]
     fn words_say_how_far_and_how_long() {
-        let parse = |text: &'static str| Always::parse(text.split_whitespace());
+        let parse = |text: &'static str| LastingApproval::parse(text.split_whitespace());
         let any = Some(GrantScope::Tool);
-        assert_eq!(parse(""), (Always::default(), vec![]));
-        assert_eq!(parse("8h any"), (Always { scope: any, hours: Some(8) }, vec![]));
-        assert_eq!(parse("a1b2c3d4 7d"), (Always { scope: None, hours: Some(168) }, vec!["a1b2c3d4"]));
+        assert_eq!(parse(""), (LastingApproval::default(), vec![]));
+        assert_eq!(parse("8h any"), (LastingApproval { scope: any, hours: Some(8) }, vec![]));
+        assert_eq!(
+            parse("a1b2c3d4 7d"),
+            (LastingApproval { scope: None, hours: Some(168) }, vec!["a1b2c3d4"])
+        );
         for id in ["1234567d", "h", "d", "é", "-1h", "1.5h", "999999h"] {
-            assert_eq!(Always::parse([id].into_iter()), (Always::default(), vec![id]));
+            assert_eq!(LastingApproval::parse([id].into_iter()), (LastingApproval::default(), vec![id]));
         }
-        let hours = |hours, configured| match (Always { hours, ..Always::default() }).answer(configured) {
+        let hours = |hours, configured| match (LastingApproval { hours, ..LastingApproval::default() })
+            .answer(configured)
+        {
             Ok(Answer::Always { until, .. }) => Some((until - now_ms() + HOUR_MS / 2) / HOUR_MS),
             _ => None,
         };

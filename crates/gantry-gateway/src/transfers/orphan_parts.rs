@@ -16,12 +16,12 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// A place where parts may lie.
 pub(crate) enum End {
     Node { id: String, link: Link },
-    Desk(Arc<TransferService>),
+    Service(Arc<TransferService>),
 }
 
 /// Asks which transfers an end has parts of, and has those removed that are over, or were never heard of. What is not answered is
 /// asked again when the machine connects again.
-pub(crate) async fn remove_leftovers(database: &Database, end: &End) {
+pub(crate) async fn remove_orphan_parts(database: &Database, end: &End) {
     loop {
         let asked = end.ask(method::TRANSFER_PARTS, raw(&serde_json::Map::new())).await;
         let parts = asked.and_then(|answer| serde_json::from_str::<TransferParts>(answer.get()).ok());
@@ -50,7 +50,7 @@ async fn is_wanted(database: &Database, end: &End, transfer: &str) -> bool {
             match (end, Endpoint::parse(&row.destination)) {
                 (End::Node { id, .. }, Ok(Endpoint::Node { node, .. })) => node == *id,
                 (End::Node { .. }, _) => false,
-                (End::Desk(_), _) => true,
+                (End::Service(_), _) => true,
             }
         }
         Ok(_) => false,
@@ -62,7 +62,7 @@ impl End {
     async fn ask(&self, method: &str, params: RawJson) -> Option<RawJson> {
         match self {
             End::Node { link, .. } => link.request_within(method, params, ANSWER_LIMIT).await.ok(),
-            End::Desk(desk) => {
+            End::Service(desk) => {
                 let cancel = CancellationToken::new();
                 desk.answer(Ask { method: method.to_owned(), params, cancel, out: None }).await.ok()
             }

@@ -24,7 +24,7 @@ const PRIVATE: &str = "private:";
 const SOURCE_CHARS: usize = 300;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct DataLocations {
     reads: Vec<String>,
     writes: Vec<String>,
     /// Another machine that content comes from.
@@ -37,15 +37,15 @@ pub(crate) struct Places {
     runs_commands: bool,
 }
 
-impl Places {
+impl DataLocations {
     pub(crate) async fn of(
         gate: &Gate,
         tool: Option<&Tool>,
         call: &Call,
         name: &str,
         input: &Value,
-    ) -> Places {
-        let mut places = Places::default();
+    ) -> DataLocations {
+        let mut places = DataLocations::default();
         match tool.and_then(|tool| tool.locations_of(input)) {
             Some(declared) => {
                 for accessed in declared {
@@ -246,11 +246,11 @@ mod tests {
 
     use super::*;
 
-    async fn places(tool: Tool) -> Places {
+    async fn places(tool: Tool) -> DataLocations {
         let (gate, _) = gate([tool.clone()]);
         let call =
             Call { agent: "main".into(), ..Call::new(Principal::Operator, Surface::Agent, "/work".into()) };
-        Places::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"})).await
+        DataLocations::of(&gate, Some(&tool), &call, "new", &json!({"text": "a/b"})).await
     }
 
     fn tool() -> Tool {
@@ -263,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_come_from_what_the_tool_declares() {
-        assert_eq!(places(tool()).await, Places::default());
+        assert_eq!(places(tool()).await, DataLocations::default());
         let read = places(tool().reads_object("text")).await;
         assert_eq!(read.reads, ["gsv:agents/main/a/b"]);
         let written = places(tool().writes_object("text")).await;

@@ -55,12 +55,12 @@ const UNPLAIN_WITHIN: [char; 3] = ['\\', '$', '|'];
 
 /// A text that is there as a whole.
 pub(crate) fn whole(text: &str, why: &str) -> String {
-    let mut harmless = Harmless::new(true);
+    let mut harmless = MarkdownSanitizer::new(true);
     harmless.feed(text) + &harmless.finish(why)
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Harmless {
+pub(crate) struct MarkdownSanitizer {
     /// The length of the fence that surely is open.
     fence: Option<usize>,
     fence_line: FenceLine,
@@ -114,10 +114,10 @@ struct FenceLine {
     is_other: bool,
 }
 
-impl Harmless {
+impl MarkdownSanitizer {
     /// Of text that begins where nothing was said before; else what is shown before it is not known.
-    pub(crate) fn new(begins: bool) -> Harmless {
-        Harmless {
+    pub(crate) fn new(begins: bool) -> MarkdownSanitizer {
+        MarkdownSanitizer {
             fence: None,
             fence_line: FenceLine::default(),
             is_sure: true,
@@ -158,7 +158,7 @@ impl Harmless {
                 "\n\n[pictures, and what else a client fetches by itself, stand here as text: {why}, and an \
                  address could carry it out]"
             );
-            let mut plain = Harmless::new(false);
+            let mut plain = MarkdownSanitizer::new(false);
             out += &plain.feed(&note);
             plain.end_line(&mut out);
         }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 const QUIET: Duration = Duration::from_millis(300);
 
 /// A transport that is watched.
-pub(crate) struct Leaving<T> {
+pub(crate) struct EofWatch<T> {
     transport: T,
     watched: Arc<Watched>,
 }
@@ -23,11 +23,11 @@ pub(crate) struct Watched {
     said: AtomicU64,
 }
 
-impl<T> Leaving<T> {
+impl<T> EofWatch<T> {
     /// Fires `ended` when the client has said its last.
-    pub(crate) fn new(transport: T, ended: CancellationToken) -> (Leaving<T>, Arc<Watched>) {
+    pub(crate) fn new(transport: T, ended: CancellationToken) -> (EofWatch<T>, Arc<Watched>) {
         let watched = Arc::new(Watched { ended, said: AtomicU64::new(0) });
-        (Leaving { transport, watched: watched.clone() }, watched)
+        (EofWatch { transport, watched: watched.clone() }, watched)
     }
 }
 
@@ -47,7 +47,7 @@ impl Watched {
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Leaving<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for EofWatch<T> {
     type Error = T::Error;
 
     fn send(

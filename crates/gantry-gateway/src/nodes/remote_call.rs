@@ -28,7 +28,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_millis(250);
 impl Nodes {
     /// Runs a tool on a node. The same call may be sent more than once, over a new connection of the same process; the
     /// node runs it once.
-    pub(crate) async fn run_on(
+    pub(crate) async fn call_on_node(
         &self,
         node: &Arc<Node>,
         call: &Arc<Call>,

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 /// The room for a line that is kept for the next one.
 const KEPT_BYTES: usize = 1 << 20;
 
-pub(crate) struct Lines<R, W> {
+pub(crate) struct LineTransport<R, W> {
     reader: BufReader<R>,
     /// What has come of a line. Kept here, since a wait for the rest may be given up and begun again.
     line: Vec<u8>,
@@ -70,14 +70,14 @@ enum Line {
     TooLong,
 }
 
-impl<R, W> Lines<R, W>
+impl<R, W> LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(crate) fn new(reader: R, writer: W, max_bytes: usize) -> Lines<R, W> {
+    pub(crate) fn new(reader: R, writer: W, max_bytes: usize) -> LineTransport<R, W> {
         let (reader, writer) = (BufReader::new(reader), Arc::new(Mutex::new(Some(writer))));
-        Lines { reader, line: Vec::new(), max_bytes, discarding: false, writer }
+        LineTransport { reader, line: Vec::new(), max_bytes, discarding: false, writer }
     }
 
     /// Reads on until a line is whole; `None` at the end of the input, which ends the last line too.
@@ -112,7 +112,7 @@ where
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -188,7 +188,7 @@ mod tests {
     /// What comes of an input: the messages that were understood, and what was answered to the rest.
     async fn check(input: &[u8]) -> (usize, Vec<Value>) {
         let (mine, theirs) = tokio::io::duplex(1 << 20);
-        let mut lines = Lines::new(input, mine, 1000);
+        let mut lines = LineTransport::new(input, mine, 1000);
         let mut understood = 0;
         while lines.receive().await.is_some() {
             understood += 1;

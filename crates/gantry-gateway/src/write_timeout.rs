@@ -11,15 +11,15 @@ use tokio::time::Sleep;
 /// As long as a peer may be silent: two pings.
 const TAKES_NOTHING: Duration = Duration::from_secs(30);
 
-pub(crate) struct Unstuck<S> {
+pub(crate) struct WriteTimeout<S> {
     inner: S,
     /// Since the peer last took something, while something waits.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unstuck<S> {
-    pub(crate) fn new(inner: S) -> Unstuck<S> {
-        Unstuck { inner, stuck: None }
+impl<S> WriteTimeout<S> {
+    pub(crate) fn new(inner: S) -> WriteTimeout<S> {
+        WriteTimeout { inner, stuck: None }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -38,13 +38,13 @@ impl<S> Unstuck<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unstuck<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.inner).poll_write(cx, buf);
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_given_up_and_a_slow_one_is_not() {
         let (here, mut there) = tokio::io::duplex(1000);
-        let mut here = Unstuck::new(here);
+        let mut here = WriteTimeout::new(here);
         let slow = tokio::spawn(async move {
             let mut taken = vec![0; 10];
             for _ in 0..10 {

@@ -17,7 +17,7 @@ use crate::exit::UsageError;
 use crate::live_secrets::LiveSecrets;
 
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct Environment {
     pub(crate) data: DataDir,
     pub(crate) layers: Layers,
     pub(crate) current_dir: PathBuf,
@@ -31,10 +31,10 @@ pub(crate) struct Places {
     pub(crate) live_secrets: LiveSecrets,
 }
 
-impl Places {
-    pub(crate) fn find(global: &Global) -> Result<Places> {
+impl Environment {
+    pub(crate) fn find(global: &Global) -> Result<Environment> {
         let current_dir = std::env::current_dir().context("cannot tell the current directory")?;
-        // Real places: what is closed is compared with what was opened, and that has no links or `..` left.
+        // Real paths: what is closed is compared with what was opened, and that has no links or `..` left.
         let files = Files::new(FilesOptions { closed: Vec::new(), pending_dir: None })?;
         let scope = files.free(&current_dir)?;
         let absolute = |path: &Path| scope.resolve(path).unwrap_or_else(|_| current_dir.join(path));
@@ -52,7 +52,7 @@ impl Places {
             overrides: global.overrides.clone(),
         };
         let (variables, gateway) = (std::env::vars_os().collect(), global.gateway.clone());
-        Ok(Places {
+        Ok(Environment {
             data,
             layers,
             current_dir,

@@ -97,7 +97,7 @@ fn what_nobody_fetches_and_code_stay_as_they_are() {
 
 #[test]
 fn no_more_is_held_than_has_to_be() {
-    let mut harmless = Harmless::new(true);
+    let mut harmless = MarkdownSanitizer::new(true);
     for (said, now) in [
         ("Hel", "Hel"),
         ("lo!", "lo!"),
@@ -110,7 +110,7 @@ fn no_more_is_held_than_has_to_be() {
     ] {
         assert_eq!(harmless.feed(said), now, "{said:?}");
     }
-    let mut harmless = Harmless::new(true);
+    let mut harmless = MarkdownSanitizer::new(true);
     harmless.feed("`![");
     let mut longest = 0;
     for _ in 0..10_000 {
@@ -126,8 +126,8 @@ fn what_goes_on_from_words_that_were_said_before_makes_nothing_of_them() {
     for (before, next) in
         [("look!", "[x](u)"), ("a <", "img src=u>"), ("a ", "```\n![x](u)\n```"), ("`", " ![x](u) `")]
     {
-        let mut first = Harmless::new(true);
-        let mut second = Harmless::new(false);
+        let mut first = MarkdownSanitizer::new(true);
+        let mut second = MarkdownSanitizer::new(false);
         let shown = first.feed(before) + &first.finish(WHY) + &second.feed(next) + &second.finish(WHY);
         assert_eq!(fetched(&shown, Options::all()), [""; 0], "{shown:?}");
     }
@@ -135,7 +135,7 @@ fn what_goes_on_from_words_that_were_said_before_makes_nothing_of_them() {
 
 #[test]
 fn the_note_names_the_steps_and_they_can_do_nothing() {
-    let mut harmless = Harmless::new(true);
+    let mut harmless = MarkdownSanitizer::new(true);
     harmless.feed("![x](u)");
     let note = harmless.finish("both (web_fetch http://c/![y](http://c/))");
     assert!(note.contains(r"web_fetch http://c/!\[y]"), "{note}");
@@ -239,7 +239,7 @@ proptest! {
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).filter(|&at| text.is_char_boundary(at)).collect();
         at.extend([0, text.len()]);
         at.sort_unstable();
-        let mut harmless = Harmless::new(true);
+        let mut harmless = MarkdownSanitizer::new(true);
         let mut shown: String = at.windows(2).map(|cut| harmless.feed(&text[cut[0]..cut[1]])).collect();
         shown += &harmless.finish(WHY);
         prop_assert_eq!(shown, whole(&text));
