@@ -52,7 +52,7 @@ pub enum CloseReason {
     NoRoom,
     /// A large message came too slowly.
     TooSlow,
-    /// The fragments of a message are too large.
+    /// A message, or its fragments, are too large.
     TooLarge,
 }
 

@@ -13,8 +13,8 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use gantry_link::{Account, FREE_BYTES, MEMORY_FACTOR, Reservation};
 use gantry_protocol::{MAX_VALUES, VALUE_BYTES, count_values};
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::{Frame, SizeHint};
 
 use super::problem;
 

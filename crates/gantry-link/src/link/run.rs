@@ -196,6 +196,9 @@ where
             self.large = None;
             let message = match ready!(polled) {
                 Some(Ok(message)) => message,
+                Some(Err(tokio_websockets::Error::PayloadTooLong { .. })) => {
+                    return Poll::Ready(Closed::here(CloseReason::TooLarge));
+                }
                 Some(Err(err)) => return Poll::Ready(Closed::lost(err)),
                 None => return Poll::Ready(Closed::lost("the peer closed the connection")),
             };

@@ -54,7 +54,6 @@ const EDGES: &[(&str, &[&str])] = &[
             "gantry-domain",
             "gantry-link",
             "gantry-mcp",
-            "gantry-model",
             "gantry-protocol",
             "gantry-store",
             "gantry-tool",

@@ -53,7 +53,7 @@ fn nothing_is_heard_before_connect() {
         binary.send_bytes(StreamFrame::credit(1, 1).into_bytes().to_vec()).await;
         let (heard, reason) = binary.hear_all().await;
         assert_eq!(heard[0]["data"]["code"], "not_connected");
-        assert!(reason.contains("a binary frame"), "{reason}");
+        assert!(reason.contains("not_connected"), "{reason}");
         let mut large = Raw::open(&up).await;
         large.say(&"x".repeat(MAX_CONNECT_BYTES + 1)).await;
         let (heard, reason) = large.hear_all().await;
@@ -334,7 +334,7 @@ fn frames_that_are_too_large_end_the_link() {
         let before = up.resident_kb();
         raw.say(&"x".repeat(MAX_FRAME_BYTES + 1)).await;
         let (_, reason) = raw.hear_all().await;
-        assert!(reason.contains("exceeds the limit"), "{reason}");
+        assert!(reason.contains("too_large"), "{reason}");
         // The allocator keeps what was freed for a moment.
         let until = Instant::now() + Duration::from_secs(5);
         while up.resident_kb() > before + 96 * 1024 {
