@@ -1,6 +1,7 @@
 //! Gantry against real programs: each pair measured in turns in one run, medians and ratios in one table.
 
 mod agent;
+mod build;
 mod corpus;
 mod gateway;
 mod mcp;
@@ -31,17 +32,21 @@ struct Row {
 
 /// Runs the benchmarks whose name contains one of `names`, or all.
 pub(crate) fn run(names: &[String]) -> Result<()> {
+    if names.iter().any(|name| name == "build") {
+        return build::run();
+    }
     setup::for_benchmarks()?;
-    shell::step(&["cargo", "build", "--release", "-p", "gantry"])?;
+    // What is packaged is what is measured.
+    shell::step(&["cargo", "build", "--profile", "dist", "-p", "gantry"])?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.contains(wanted.as_str()));
     for (name, parts) in PROGRAMS {
         if wanted(name) {
-            shell::step(&[&["cargo", "build", "--release", "-p"][..], parts].concat())?;
+            shell::step(&[&["cargo", "build", "--profile", "dist", "-p"][..], parts].concat())?;
         }
     }
     let target = shell::root().join("target");
     let corpus = Corpus::make(&target.join("bench"))?;
-    let gantry = target.join("release/gantry");
+    let gantry = target.join("dist/gantry");
     forget(&gantry)?;
 
     let (mut rows, mut failed) = (Vec::new(), Vec::new());

@@ -20,6 +20,7 @@ cargo xtask check          format, lints, tests, generated docs, dependency poli
 cargo xtask docs           write docs/tools.md from the registry (--check only compares)
 cargo xtask soak           the long suites at full length, then the fuzz targets
 cargo xtask bench [NAME…]  compare with real programs, side by side; needs a quiet machine
+cargo xtask bench build    time a first build of the release and dist profiles
 cargo xtask setup          install what the checks need";
 
 fn main() -> ExitCode {
