@@ -753,6 +753,10 @@ export interface ToolInfo {
   idempotent: boolean;
   openWorld: boolean;
   capabilities: string[];
+  /** What the tool can do to the world, such as `writes_files`. Absent where it is not known. */
+  effects?: string[] | null;
+  /** Who is offered the tool by default: `clients`, `agents`. */
+  offeredTo: string[];
   inputSchema: unknown;
   /** Null for tools that answer in text. */
   outputSchema: unknown;
