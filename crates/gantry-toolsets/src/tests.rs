@@ -4,11 +4,15 @@ use gantry_tool::{Effect, Property, Tool, ToolScope};
 
 use crate::testing::Bench;
 
-/// With every setting that a tool needs.
+/// With every setting that a tool needs, and the tools that live with the agents.
 fn bench() -> Bench {
-    Bench::with(|parts| {
+    let bench = Bench::with(|parts| {
         parts.web.search.searxng_url = Some("https://searx.example".into());
-    })
+    });
+    for tool in gantry_agent::tools(None) {
+        bench.gate.registry().register(tool).unwrap();
+    }
+    bench
 }
 
 fn bare(tool: &Tool) -> &str {
@@ -32,7 +36,7 @@ fn names_are_those_of_the_tools_that_are_made() {
     let bench = bench();
     let entries = bench.gate.registry().entries();
     let mut made: Vec<&str> = entries.iter().map(|tool| bare(tool)).collect();
-    let mut named: Vec<&str> = crate::names().collect();
+    let mut named: Vec<&str> = crate::names().chain(gantry_agent::tool_names()).collect();
     assert_eq!(named.len(), 40);
     made.sort_unstable();
     named.sort_unstable();

@@ -20,6 +20,12 @@ async fn invalid_input_is_refused() {
         ("gsv__SessionsList", json!({"limit": 0})),
         ("gsv__SessionsList", json!({"limit": 101})),
         ("gsv__SessionsList", json!({"messageLimit": 21})),
+        // Beyond the type: JSON Schema calls 2^64 an integer.
+        ("gsv__SessionsList", json!({"limit": 18_446_744_073_709_551_616.0})),
+        (
+            "gsv__SessionSend",
+            json!({"sessionKey": "k", "message": "m", "waitSeconds": 18_446_744_073_709_551_616.0}),
+        ),
         ("gsv__SessionSend", json!({"sessionKey": "main", "message": "hi", "waitSeconds": 121})),
         ("tool::agent_send", json!({"targetAgentId": "x", "message": "y"})),
         ("tool::agent_send", json!({"agentId": "x", "message": "y"})),
