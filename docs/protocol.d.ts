@@ -755,8 +755,8 @@ export interface ToolInfo {
   capabilities: string[];
   /** What the tool can do to the world, such as `writes_files`. Absent where it is not known. */
   effects?: string[] | null;
-  /** Who is offered the tool by default: `clients`, `agents`. */
-  offeredTo: string[];
+  /** Who is offered the tool by default: `clients`, `agents`. Absent from gateways that do not report it. */
+  offeredTo?: string[] | null;
   inputSchema: unknown;
   /** Null for tools that answer in text. */
   outputSchema: unknown;

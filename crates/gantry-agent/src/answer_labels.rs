@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gantry_tool::Label;
 
-/// AnswerLabels that are remembered; the oldest make room.
+/// Answers that are remembered; the oldest make room.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]

@@ -34,7 +34,9 @@ pub struct Child {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Agents whose rules and tools bind it, beside its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ///
+    /// Journals hold it under its first name.
+    #[serde(default, rename = "alsoAs", skip_serializing_if = "Vec::is_empty")]
     pub policy_agents: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -254,6 +256,14 @@ mod tests {
         let broken = ToolLimits { allow: Some(vec!["[".into()]), deny: Vec::new() };
         assert_eq!(allows(&Child { tools: vec![deny], ..child() }.limited(own.clone(), &agents)), ["write"]);
         assert_eq!(allows(&Child { tools: vec![broken], ..child() }.limited(own, &agents)), [""; 0]);
+    }
+
+    #[test]
+    fn agents_that_bind_a_child_keep_their_name_in_the_journal() {
+        let made = Child { policy_agents: vec!["persona".into()], ..child() };
+        let stored = serde_json::to_value(&made).unwrap();
+        assert_eq!(stored["alsoAs"], serde_json::json!(["persona"]));
+        assert_eq!(serde_json::from_value::<Child>(stored).unwrap(), made);
     }
 
     #[test]

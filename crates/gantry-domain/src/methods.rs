@@ -23,7 +23,10 @@ pub struct MethodContext {
 type Handler =
     Arc<dyn Fn(MethodContext, Request) -> BoxFuture<'static, Result<RawJson, WireError>> + Send + Sync>;
 
-/// Two domains answer the same method.
+/// What the gateway answers itself.
+const GATEWAYS: [&str; 7] = ["connect", "tool.", "tools.", "results.", "nodes.", "tokens.", "gateway."];
+
+/// Two domains, or a domain and the gateway, answer the same method.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DuplicateMethod(pub String);
 
@@ -79,10 +82,11 @@ impl Methods {
         })
     }
 
-    /// Adds the methods of another domain.
+    /// Adds the methods of another domain. Those of the gateway itself belong to no domain.
     pub fn merge(mut self, other: Methods) -> Result<Methods, DuplicateMethod> {
         for (name, handler) in other.handlers {
-            if self.handlers.insert(name, handler).is_some() {
+            let is_gateways = GATEWAYS.iter().any(|own| name.starts_with(own));
+            if self.handlers.insert(name, handler).is_some() || is_gateways {
                 return Err(DuplicateMethod(name.to_owned()));
             }
         }
@@ -115,5 +119,7 @@ mod tests {
         let other = Methods::default().on("toy.add", &Arc::new(()), nothing);
         assert!(one().merge(other).is_ok());
         assert_eq!(one().merge(one()).err(), Some(DuplicateMethod("toy.list".into())));
+        let gateways = Methods::default().on("tokens.add", &Arc::new(()), nothing);
+        assert_eq!(one().merge(gateways).err(), Some(DuplicateMethod("tokens.add".into())));
     }
 }

@@ -111,9 +111,11 @@ impl Auth {
             *entry = Failures { since: Instant::now(), count: 0 };
         }
         entry.count = entry.count.saturating_add(1);
-        let failed = if entry.count > MAX_FAILURES { AuthError::TooMany } else { failed };
+        let count = entry.count;
+        drop(failures);
+        let failed = if count > MAX_FAILURES { AuthError::TooMany } else { failed };
         // Wrong tokens beyond the limit are not logged: an attacker must not fill the log.
-        if entry.count <= MAX_FAILURES + 1 {
+        if count <= MAX_FAILURES + 1 {
             tracing::warn!(address = %from, reason = %failed, "login_denied");
         }
         failed

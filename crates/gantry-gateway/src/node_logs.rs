@@ -9,10 +9,16 @@ use serde_json::{Map, Value};
 const NOT_YOURS: &str = "[not yours]";
 
 /// Fields that hold what a caller sent. An error may repeat a part of it.
-const SAID_BY_CALLERS: [&str; 5] = ["input", "error", "source", "destination", "sessionKey"];
+const SAID_BY_CALLERS: [&str; 6] = ["input", "error", "source", "destination", "sessionKey", "stoppedBy"];
 
 /// Events that may quote a caller although they name none.
 const QUOTING_CALLERS: [&str; 3] = ["call", "panic", "internal_error"];
+
+/// Events about the gateway itself, which only the operator sees in full: addresses of others, and errors of servers.
+const OPERATORS: [&str; 4] = ["login_denied", "mcp_server_failed", "mcp_server_lost", "warning"];
+
+/// What such an event still shows to others.
+const SHOWN_TO_ALL: [&str; 4] = ["ts", "level", "event", "nodeId"];
 
 /// A line that is no JSON object: whose it is cannot be told.
 const NOT_A_LINE: &str = r#"{"event":"[a line that cannot be read; the operator sees it]"}"#;
@@ -33,13 +39,19 @@ fn shown(reader: &str, line: String) -> String {
         return line;
     }
     // Lines of other kinds are the node's own words, not a caller's.
-    let event = fields.get("event").and_then(Value::as_str).unwrap_or_default();
-    let may_quote = QUOTING_CALLERS.contains(&event)
+    let event = fields.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if OPERATORS.contains(&event.as_str()) {
+        fields.retain(|name, _| SHOWN_TO_ALL.contains(&name.as_str()));
+        return Value::Object(fields).to_string();
+    }
+    let may_quote = QUOTING_CALLERS.contains(&event.as_str())
         || ["principal", "sessionKey"].iter().any(|name| fields.contains_key(*name));
     if !may_quote {
         return line;
     }
-    for field in SAID_BY_CALLERS {
+    // The name of a tool that does not exist is the caller's own text.
+    let refused = (event == "call_refused").then_some("tool");
+    for field in SAID_BY_CALLERS.into_iter().chain(refused) {
         if let Some(said) = fields.get_mut(field) {
             *said = Value::from(NOT_YOURS);
         }
@@ -85,6 +97,19 @@ mod tests {
             r#"{"event":"transfer_started","principal":"operator","source":"[not yours]"}"#,
         );
         check(client("bob"), r#"{"event":"call","input":7}"#, r#"{"event":"call","input":"[not yours]"}"#);
+    }
+
+    #[test]
+    fn lines_about_others_hide_what_only_the_operator_may_see() {
+        let denied = r#"{"ts":"now","level":"warn","event":"login_denied","address":"10.0.0.9"}"#;
+        check(client("ada"), denied, r#"{"ts":"now","level":"warn","event":"login_denied"}"#);
+        check(Principal::Operator, denied, denied);
+        let refused = r#"{"event":"call_refused","principal":"client:eve","tool":"my secret"}"#;
+        check(
+            client("ada"),
+            refused,
+            r#"{"event":"call_refused","principal":"client:eve","tool":"[not yours]"}"#,
+        );
     }
 
     #[test]

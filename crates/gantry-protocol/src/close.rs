@@ -70,6 +70,33 @@ impl CloseReason {
         }
     }
 
+    /// Reads a sentence that a gateway or node of version 1 closed with.
+    pub fn from_sentence(text: &str) -> Option<CloseReason> {
+        let renamed = text.strip_prefix("the node was renamed to ").and_then(|rest| rest.split(';').next());
+        if let Some(new_id) = renamed {
+            return Some(CloseReason::NodeRenamed { new_id: new_id.to_owned() });
+        }
+        let known = [
+            CloseReason::Done,
+            CloseReason::Stopping,
+            CloseReason::NodeStopping,
+            CloseReason::Replaced,
+            CloseReason::NodeForgotten,
+            CloseReason::NodeTokenRenewed,
+            CloseReason::NodeTokenRevoked,
+            CloseReason::TokenRevoked,
+            CloseReason::TokenExpired,
+            CloseReason::ToolsMissing,
+            CloseReason::MainClosed,
+            CloseReason::Silent,
+            CloseReason::BadFrames,
+            CloseReason::NoRoom,
+            CloseReason::TooSlow,
+            CloseReason::TooLarge,
+        ];
+        known.into_iter().find(|reason| reason.sentence() == text)
+    }
+
     /// What version 1 sent. Nodes and clients of that version decide by these sentences, so they never change.
     fn sentence(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -119,6 +146,7 @@ mod tests {
     fn check(reason: CloseReason, json: &str, sentence: &str) {
         assert_eq!(reason.to_text(2), json);
         assert_eq!(reason.to_text(1), sentence);
+        assert_eq!(CloseReason::from_sentence(sentence), Some(reason.clone()));
         assert_eq!(CloseReason::parse(json), Some(reason));
         assert_eq!(CloseReason::parse(sentence), None, "sentences are for people");
     }

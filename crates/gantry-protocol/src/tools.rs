@@ -59,9 +59,9 @@ pub struct ToolInfo {
     /// What the tool can do to the world, such as `writes_files`. Absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Vec<String>>,
-    /// Who is offered the tool by default: `clients`, `agents`.
-    #[serde(default)]
-    pub offered_to: Vec<String>,
+    /// Who is offered the tool by default: `clients`, `agents`. Absent from gateways that do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_to: Option<Vec<String>>,
     pub input_schema: Value,
     /// Null for tools that answer in text.
     pub output_schema: Option<Value>,

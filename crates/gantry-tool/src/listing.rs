@@ -23,7 +23,7 @@ impl Tool {
             open_world: self.is_open_world(),
             capabilities: self.capability_ids().iter().map(|capability| capability.id().to_owned()).collect(),
             effects: Some(self.effect_list().into_iter().map(|effect| effect.name().to_owned()).collect()),
-            offered_to: offered_to.map(|(audience, _)| audience.to_owned()).collect(),
+            offered_to: Some(offered_to.map(|(audience, _)| audience.to_owned()).collect()),
             input_schema: self.input_schema().clone(),
             output_schema: self.output_schema().cloned(),
             nodes: None,

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use http_body_util::Limited;
 
 use super::{not_allowed, problem};
 use crate::gateway::Gateway;
@@ -91,6 +93,8 @@ async fn limit(
         let message = format!("a body has at most {} bytes here", limits.max_body_bytes);
         return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None);
     }
+    // A body without a declared length is counted as it arrives.
+    let request = request.map(|body| Body::new(Limited::new(body, limits.max_body_bytes)));
     tokio::time::timeout(TIME_LIMIT, next.run(request)).await.unwrap_or_else(|_| {
         problem(StatusCode::REQUEST_TIMEOUT, "deadline", "the request did not arrive in time", None)
     })

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct ResumeIdentity {
     /// The client token that it was begun with.
     token: Option<String>,
+    /// The database holds it under its first name.
+    #[serde(rename = "alsoAs")]
     policy_agents: Vec<String>,
     approved: Vec<Asked>,
 }

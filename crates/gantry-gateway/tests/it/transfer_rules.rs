@@ -101,7 +101,7 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
         fleet.database.add_client_token(&new, 1).await.unwrap();
     }
     fleet.database.revoke_client_token("revoked", 2).await.unwrap();
-    let statuses = [
+    let identities = [
         ("free", "b", None),
         ("bound", "b", Some(r#"{"alsoAs": ["persona"]}"#)),
         ("torn", "b", Some("{")),
@@ -110,7 +110,7 @@ async fn a_transfer_that_goes_on_after_a_restart_is_judged_as_the_call_was() {
         // Also where it has to wait for a node: what is denied now is not done when somebody has thought better of it.
         ("denied", "away", None),
     ];
-    for (id, node, standing) in statuses {
+    for (id, node, standing) in identities {
         let new = NewTransfer {
             id: id.into(),
             agent: "main".into(),

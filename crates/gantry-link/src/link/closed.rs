@@ -7,8 +7,7 @@ use gantry_protocol::CloseReason;
 /// Why a link is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// The code that this side or the peer closed with. `None` when the connection was lost, and for codes and sentences of
-    /// other versions.
+    /// The code that this side or the peer closed with. `None` when the connection was lost, and for codes of newer versions.
     pub reason: Option<CloseReason>,
     text: String,
     by_peer: bool,
@@ -20,7 +19,8 @@ impl Closed {
     }
 
     pub(crate) fn by_peer(code: u16, text: &str) -> Closed {
-        let reason = CloseReason::parse(text);
+        // A peer of version 1 closes with a sentence.
+        let reason = CloseReason::parse(text).or_else(|| CloseReason::from_sentence(text));
         let text = match &reason {
             Some(reason) => format!("the peer closed the connection: {reason}"),
             None => format!("the peer closed with {code} {text}"),

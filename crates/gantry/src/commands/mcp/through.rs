@@ -226,7 +226,11 @@ fn mirrored(listed: &ToolInfo) -> Option<Tool> {
         Some(effects) => tool.effects(effects),
         None => tool,
     };
-    let is_offered = listed.offered_to.iter().any(|audience| audience == "clients");
+    let is_offered = match &listed.offered_to {
+        Some(audiences) => audiences.iter().any(|audience| audience == "clients"),
+        // An older gateway does not report it: then clients get the tools of machines.
+        None => tool.toolset() == Toolset::Node,
+    };
     Some(if is_offered { tool.offered_to_clients() } else { tool })
 }
 
