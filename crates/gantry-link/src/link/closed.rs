@@ -44,3 +44,21 @@ impl fmt::Display for Closed {
         f.write_str(&self.text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_frames_follow_the_version_of_the_peer_and_are_read_in_both() {
+        let closed = Closed::here(CloseReason::Replaced);
+        let sentence = closed.wire_text(1);
+        assert_eq!(sentence, "replaced by a newer connection of the same node");
+        assert_eq!(closed.wire_text(2), r#"{"code":"replaced"}"#);
+        for text in [sentence, closed.wire_text(2)] {
+            assert_eq!(Closed::by_peer(1000, &text).reason, Some(CloseReason::Replaced));
+        }
+        let unknown = Closed::by_peer(1000, "another text");
+        assert_eq!((unknown.reason, unknown.text.contains("another text")), (None, true));
+    }
+}

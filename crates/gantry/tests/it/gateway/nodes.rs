@@ -214,7 +214,7 @@ fn what_operators_do_to_a_node_closes_its_socket_within_a_second() {
 }
 
 #[test]
-fn node_of_protocol_version_1_connects_and_is_closed_with_the_sentences_it_reads() {
+fn node_of_protocol_version_1_connects_and_understands_why_it_is_closed() {
     let world = World::new();
     let up = Up::start(&world);
     let runtime = runtime();
@@ -234,11 +234,10 @@ fn node_of_protocol_version_1_connects_and_is_closed_with_the_sentences_it_reads
     };
     let (first, second) = (join(), join());
     assert_eq!(up.call("old__Echo", &json!({"text": "x"})).status, 200);
-    let replaced = runtime.block_on(first.closed()).to_string();
-    assert_eq!(replaced, "the peer closed with 1000 replaced by a newer connection of the same node");
+    assert_eq!(runtime.block_on(first.closed()).reason, Some(CloseReason::Replaced));
     assert_eq!(world.run(&["nodes", "rename", "old", "new"]).code, 0);
-    let renamed = runtime.block_on(second.closed()).to_string();
-    assert_eq!(renamed, "the peer closed with 1000 the node was renamed to new; start it with that id");
+    let renamed = CloseReason::NodeRenamed { new_id: "new".into() };
+    assert_eq!(runtime.block_on(second.closed()).reason, Some(renamed));
 }
 
 #[test]
