@@ -62,16 +62,18 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit> {
     }
 }
 
-/// Returns at the first SIGINT or SIGTERM.
-pub(crate) async fn interrupted() {
+/// Returns at the first SIGINT or SIGTERM after this call. Signals are caught from the call on, not from the first
+/// poll: a program that has announced itself may be stopped at once.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }

@@ -82,13 +82,15 @@ pub(crate) fn run(
             Ok(served) => served,
             Err(err) => return refuse(output, err),
         };
+        let interrupt = interrupted();
         announce(output, &environment, &served, local);
-        interrupted().await;
+        interrupt.await;
+        let second_interrupt = interrupted();
         let notes = output.running_notes();
         notes.info("Stopping: calls under way may finish. A second interrupt ends them.");
         tokio::select! {
             () = served.stop() => notes.info("Gantry has stopped."),
-            () = interrupted() => notes.info("Gantry has stopped; calls under way were ended."),
+            () = second_interrupt => notes.info("Gantry has stopped; calls under way were ended."),
         }
         Ok(Exit::Success)
     });
