@@ -153,7 +153,7 @@ impl Link {
     }
 
     /// Like [`Link::request`], with cancellation: when `cancel` fires, the peer is notified and gets `grace`
-    /// to answer. After the deadline it gets [`LATE_GRACE`] at most.
+    /// to answer. After the deadline it gets `LATE_GRACE` at most.
     pub fn request_until(
         &self,
         method: &str,
