@@ -82,7 +82,8 @@ fn recursive_forms_end() {
     for document in [nested_forms(0, "6 0 R"), nested_forms(2, "6 0 R"), nested_forms(9, "6 0 R")] {
         let started = std::time::Instant::now();
         let _ = text(&document);
-        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+        // Without a bound this would take days. The limit leaves room for a busy machine.
+        assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
     }
 }
 
