@@ -123,8 +123,13 @@ fn sweep(dir: &Path) -> io::Result<()> {
         for temp in records.split(|&byte| byte == 0).map(|bytes| Path::new(OsStr::from_bytes(bytes))) {
             swept &= remove_temp(temp);
         }
-        if swept {
-            std::fs::remove_file(&path)?;
+        if !swept {
+            continue;
+        }
+        match std::fs::remove_file(&path) {
+            // The owner removed the record when it ended, after the record was opened here.
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+            _ => {}
         }
     }
     Ok(())
@@ -155,4 +160,24 @@ fn unique(random: &RandomState) -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|time| time.as_nanos());
     random.hash_one((COUNT.fetch_add(1, Ordering::Relaxed), std::process::id(), time.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_start_and_end_at_once_do_not_disturb_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        Pending::open(Some(dir.path())).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }
