@@ -88,15 +88,15 @@ pub enum Saving {
 pub enum ApisError {
     #[error("cannot use the API profiles in {}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("there is an API profile \"{id}\" already")]
+    #[error("the API profile \"{id}\" already exists")]
     Exists { id: String },
     #[error("the API profile \"{id}\" has the same base_url; change that one, or remove it first")]
     SameBase { id: String },
     #[error("there is no API profile \"{id}\"{}", did_you_mean(near.as_deref()))]
     Unknown { id: String, near: Option<String> },
-    #[error("the API profile{} cannot be used{}", quoted(id), bullet_list(problems))]
+    #[error("the API profile{} is invalid{}", quoted(id), bullet_list(problems))]
     Invalid { id: String, problems: Vec<Violation> },
-    #[error("there are {MAX_PROFILES} API profiles already")]
+    #[error("there are already {MAX_PROFILES} API profiles; remove one first")]
     TooMany,
 }
 
@@ -259,7 +259,7 @@ impl Inner {
             let name = name?;
             let Some(id) = profile_id(&name) else { continue };
             if fresh.len() == MAX_PROFILES {
-                return Err(io::Error::other("there are more than 1000 of them"));
+                return Err(io::Error::other("there are more than 1000 files"));
             }
             let known = cache.remove(&id);
             match self.load(&name, &id, known) {
@@ -322,7 +322,7 @@ fn profile_id(name: &OsStr) -> Option<String> {
 
 fn parse(id: &str, bytes: &[u8]) -> Result<Profile, Arc<BrokenProfile>> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(BrokenProfile::new(id, "", "longer than 1 MiB"));
+        return Err(BrokenProfile::new(id, "", "has more than 1 MiB"));
     }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|err| BrokenProfile::new(id, "", &format!("not JSON: {err}")))?;

@@ -35,25 +35,25 @@ pub struct AuthDraft {
     /// query: the parameter's name, such as `api_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_param: Option<String>,
-    /// header, query: `secret:NAME`, or with words before it, such as `Token secret:NAME`.
+    /// header, query: `secret:NAME`, or with a word before it, such as `Token secret:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// oauth2: where tokens are fetched.
+    /// oauth2: the token endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
     /// oauth2: the client's id, or `secret:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// oauth2: `secret:NAME`; stored for the host of `token_url` and for the API's own.
+    /// oauth2: `secret:NAME`, stored for the host of `token_url` and for the API's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// oauth2: scopes, with spaces between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// oauth2: whether id and secret go as `basic` authorization (the default) or in the `body`.
+    /// oauth2: `basic` sends id and secret as basic authorization (the default), `body` in the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_style: Option<String>,
-    /// What else there is to know.
+    /// Further instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
 }
@@ -164,7 +164,7 @@ fn reject_unused(problems: &mut Problems, draft: &AuthDraft, kind: &str, seen: &
     ];
     for (name, value) in given {
         if value.is_some() && !seen.contains(&name) {
-            problems.add(&format!("auth.{name}"), &format!("not used by type {kind}; leave it out"));
+            problems.add(&format!("auth.{name}"), &format!("is not used by type {kind}; leave it out"));
         }
     }
 }
@@ -182,7 +182,7 @@ impl Fields<'_> {
         let path = format!("auth.{name}");
         let text = self.problems.text(&path, value.as_deref(), &format!("type {} needs it", self.kind));
         if text.contains(['\n', '\t']) {
-            self.problems.add(&path, "must not hold control characters");
+            self.problems.add(&path, "must not contain control characters");
         }
         text
     }
@@ -191,10 +191,10 @@ impl Fields<'_> {
         let name = self.plain("header_name", value);
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !name.bytes().all(allowed) {
-            self.problems.add("auth.header_name", "not the name of a header");
+            self.problems.add("auth.header_name", "is not a header name");
         }
         if is_clients_own(&name) {
-            self.problems.add("auth.header_name", "set by the client itself, from the URL and the body");
+            self.problems.add("auth.header_name", "is set by the client from the URL and the body");
         }
         name
     }
@@ -211,7 +211,7 @@ impl Fields<'_> {
         if !text.is_empty() && !by_name {
             self.problems.add(
                 &format!("auth.{name}"),
-                "must name a stored secret as secret:NAME, never hold the credential itself; the operator \
+                "must name a stored secret as secret:NAME, not contain the credential itself; the operator \
                  stores one with `gantry secrets set NAME --host HOST`",
             );
         }
