@@ -45,7 +45,8 @@ pub struct ProfileDraft {
     /// What people call the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The base of all paths of the API, such as `https://api.example.com/v1`. Requests below it use this profile.
+    /// The base of all paths of the API, such as `https://api.example.com/v1`. Requests below it
+    /// use this profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// What the API is for, in a sentence or two.
@@ -69,7 +70,8 @@ pub struct ProfileDraft {
     /// Anything else worth knowing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
-    /// Who made it, unless it is the operator's. Gantry sets this field, so the schema does not list it.
+    /// Who made it, unless it is the operator's. Gantry sets this field, so the schema does not
+    /// list it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub made_by: Option<String>,
@@ -139,8 +141,8 @@ pub struct Profile {
 }
 
 impl ProfileDraft {
-    /// Returns the fields that could be read and the problems of those that could not. A misspelt field
-    /// does not hide problems in other fields.
+    /// Returns the fields that could be read and the problems of those that could not. A misspelt
+    /// field does not hide problems in other fields.
     pub fn read(value: Value) -> (ProfileDraft, Vec<Violation>) {
         let mut problems = Vec::new();
         let mut value = value;
@@ -182,7 +184,8 @@ impl ProfileDraft {
         draft.check_after_read(problems)
     }
 
-    /// Checks a draft as [`ProfileDraft::check`] does, after [`ProfileDraft::read`] found `problems`.
+    /// Checks a draft as [`ProfileDraft::check`] does, after [`ProfileDraft::read`] found
+    /// `problems`.
     pub fn check_after_read(self, mut problems: Vec<Violation>) -> Result<Profile, Vec<Violation>> {
         let field = |problem: &Violation| problem.path.split('.').next().unwrap_or_default().to_owned();
         let unread: Vec<String> = problems.iter().map(field).collect();
@@ -264,7 +267,8 @@ impl Profile {
         NormalizedUrl::of(url).is_below(&NormalizedUrl::of(&self.base_url))
     }
 
-    /// Whether [`Profile::covers`] would hold if `url` had the other scheme, with default ports on both.
+    /// Whether [`Profile::covers`] would hold if `url` had the other scheme, with default ports on
+    /// both.
     pub fn covers_but_for_scheme(&self, url: &Url) -> bool {
         let usual = |url: &Url| url.port().is_none();
         self.base_url.scheme() != url.scheme()

@@ -1,5 +1,5 @@
-//! Measures in one process: the gate around an empty tool with a real audit log, and `Bash` against a bare shell.
-//! Prints one line of JSON for `cargo xtask bench`.
+//! Measures in one process: the gate around an empty tool with a real audit log, and `Bash` against
+//! a bare shell. Prints one line of JSON for `cargo xtask bench`.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -96,8 +96,8 @@ fn sync_median(folder: &std::path::Path) -> Duration {
     median(std::iter::repeat_with(one).take(300).collect())
 }
 
-/// Measures `Bash true` through the gate and the same shell started directly, alternately. An empty HOME keeps this
-/// machine's login files from hiding the difference.
+/// Measures `Bash true` through the gate and the same shell started directly, alternately. An empty
+/// HOME keeps this machine's login files from hiding the difference.
 async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
     let shell = "/bin/bash";
     let bench = Bench::with(|parts| {
@@ -107,7 +107,8 @@ async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
             ("SHELL".into(), shell.into()),
         ];
     });
-    // The bench's own gate keeps its audit log in memory. This gate waits for the disk, as the product does.
+    // The bench's own gate keeps its audit log in memory. This gate waits for the disk, as the
+    // product does.
     let registry = bench.gate.registry().clone();
     let gate = Gate::new(GateParts { registry, ..GateParts::new(audit, bench.results.clone()) });
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -117,7 +118,8 @@ async fn bash_and_shell(audit: Arc<dyn AuditSink>) -> (Duration, Duration) {
         let outcome = gate.call(call, "Bash", json!({"command": "true"})).await;
         ours.push(started.elapsed());
         assert!(matches!(outcome.answer, Answer::Success(_)));
-        // The engine prepares its next keeper in advance. Waiting keeps that out of both measurements.
+        // The engine prepares its next keeper in advance. Waiting keeps that out of both
+        // measurements.
         tokio::time::sleep(Duration::from_millis(5)).await;
         theirs.push(timed(|| {
             let mut command = std::process::Command::new(shell);

@@ -1,4 +1,5 @@
-//! The `gantry` toolset: Gantry's own tools, which come from none of the five designs. Errors are `{"error": …}`.
+//! The `gantry` toolset: Gantry's own tools, which come from none of the five designs. Errors are
+//! `{"error": …}`.
 
 mod result_read;
 

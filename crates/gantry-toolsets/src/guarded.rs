@@ -1,4 +1,5 @@
-//! The guarded toolset: files contained in the workspace, allow-listed commands in a kernel sandbox, the web.
+//! The guarded toolset: files contained in the workspace, allow-listed commands in a kernel
+//! sandbox, the web.
 
 mod apply_patch;
 mod file_list;

@@ -1,6 +1,8 @@
-//! The toolsets: one folder per toolset, one file per tool. Tools are thin and call the engines below.
+//! The toolsets: one folder per toolset, one file per tool. Tools are thin and call the engines
+//! below.
 //!
-//! [`all`] is the only list of tools. It feeds the registry, the command line, the documentation and the tests.
+//! [`all`] is the only list of tools. It feeds the registry, the command line, the documentation
+//! and the tests.
 
 mod assistant;
 mod basic;
@@ -59,8 +61,8 @@ pub fn all(machine: &Arc<Machine>, native: &Arc<Native>) -> Vec<Tool> {
     tools
 }
 
-/// Returns the names of [`all`] tools and of [`gateway_tools`], with bare names for node tools. It includes tools that
-/// need a setting, whether or not it is set.
+/// Returns the names of [`all`] tools and of [`gateway_tools`], with bare names for node tools. It
+/// includes tools that need a setting, whether or not it is set.
 pub fn names() -> impl Iterator<Item = &'static str> {
     node::names()
         .chain(names_of(native::TOOLS))

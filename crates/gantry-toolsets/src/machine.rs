@@ -38,8 +38,8 @@ pub struct MachineParts {
     pub one_shot: bool,
     /// Clients and settings of the web tools.
     pub web: Web,
-    /// Confines every caller to the workspace: paths are contained, and the kernel confines every shell. Where it cannot,
-    /// shells are refused.
+    /// Confines every caller to the workspace: paths are contained, and the kernel confines every
+    /// shell. Where it cannot, shells are refused.
     pub contain: bool,
 }
 
@@ -145,7 +145,8 @@ impl Machine {
         self.parts.variables.iter().cloned()
     }
 
-    /// Returns the environment of an assistant's command: an allow-list that depends on the calling agent's isolation.
+    /// Returns the environment of an assistant's command: an allow-list that depends on the calling
+    /// agent's isolation.
     pub(crate) fn allowed_variables(&self, call: &Call) -> env::Variables {
         let isolation = self.isolation(call);
         let level = match isolation.level {
@@ -159,8 +160,8 @@ impl Machine {
         self.with_contained_home(call, env::assistant(self.variables(), level, &configured))
     }
 
-    /// Returns the environment of an ordinary shell: everything but Gantry's own variables and model keys. Sandboxed and
-    /// air-gapped agents get the same allow-list in every shell.
+    /// Returns the environment of an ordinary shell: everything but Gantry's own variables and
+    /// model keys. Sandboxed and air-gapped agents get the same allow-list in every shell.
     pub(crate) fn shell_variables(&self, call: &Call) -> env::Variables {
         match self.isolation(call).level {
             IsolationLevel::Shared | IsolationLevel::Scoped => {
@@ -170,8 +171,8 @@ impl Machine {
         }
     }
 
-    /// Sets HOME and TMPDIR to the workspace on a contained machine, where a command can reach neither the user's home nor
-    /// the common temporary directory.
+    /// Sets HOME and TMPDIR to the workspace on a contained machine, where a command can reach
+    /// neither the user's home nor the common temporary directory.
     fn with_contained_home(&self, call: &Call, mut variables: env::Variables) -> env::Variables {
         if self.parts.contain {
             for name in ["HOME", "TMPDIR"] {
@@ -190,7 +191,8 @@ impl Machine {
         self.parts.files.part_records(root, owner)
     }
 
-    /// Returns a scope with absolute paths and paths relative to the workspace; on a contained machine, the workspace only.
+    /// Returns a scope with absolute paths and paths relative to the workspace; on a contained
+    /// machine, the workspace only.
     pub(crate) fn free(&self, call: &Call) -> Result<Scope, ToolError> {
         if self.parts.contain {
             return self.contained(call);
@@ -210,12 +212,14 @@ impl Machine {
         Ok(self.refusing(call, self.parts.files.contained(root)?))
     }
 
-    /// Makes the scope refuse sensitive paths, because a link may have been swapped after the policy decision.
+    /// Makes the scope refuse sensitive paths, because a link may have been swapped after the
+    /// policy decision.
     fn refusing(&self, call: &Call, scope: Scope) -> Scope {
         if call.avoid_sensitive { scope.refusing(Arc::clone(&self.is_sensitive)) } else { scope }
     }
 
-    /// Resolves a path of the input for policy. Returns it as written if it cannot be resolved; the run then reports why.
+    /// Resolves a path of the input for policy. Returns it as written if it cannot be resolved; the
+    /// run then reports why.
     pub(crate) fn touched_free(&self, call: &Call, path: impl AsRef<Path>) -> PathBuf {
         touched(self.free(call), call, path.as_ref())
     }
@@ -246,7 +250,8 @@ impl Machine {
         call.policy_agents.iter().map(of).fold(own, |isolation, other| isolation.within(other))
     }
 
-    /// Decides about the sockets of commands. They cannot be limited to some hosts, so they have all or none.
+    /// Decides about the sockets of commands. They cannot be limited to some hosts, so they have
+    /// all or none.
     pub(crate) fn network(&self, call: &Call) -> Network {
         match self.reachable(call) {
             NetworkPolicy::AllowAll => Network::Allowed,
@@ -263,9 +268,10 @@ impl Machine {
         &self.parts.web
     }
 
-    /// Returns the confinement of an ordinary shell. The operator on an open network has none. Others cannot reach Gantry's
-    /// own paths and, if the call must avoid them, sensitive paths of the home directory. On a contained machine, everyone
-    /// has only the workspace and the system's programs.
+    /// Returns the confinement of an ordinary shell. The operator on an open network has none.
+    /// Others cannot reach Gantry's own paths and, if the call must avoid them, sensitive paths of
+    /// the home directory. On a contained machine, everyone has only the workspace and the system's
+    /// programs.
     pub(crate) fn shell_sandbox(&self, call: &Call) -> Sandbox {
         let network = self.network(call);
         if self.parts.contain {
@@ -290,7 +296,8 @@ impl Machine {
         {
             let workspace = gantry_process::existing(std::slice::from_ref(&call.workspace));
             let places = gantry_process::existing(&self.parts.sensitive.in_home(home)).into_iter();
-            // A sensitive directory that contains the workspace stays open, because the operator chose that workspace.
+            // A sensitive directory that contains the workspace stays open, because the operator
+            // chose that workspace.
             closed.extend(places.filter(|place| !workspace.iter().any(|root| root.starts_with(place))));
         }
         Sandbox::Except { closed, read_only: self.start_files(), network }
@@ -305,7 +312,8 @@ impl Machine {
         self.home().and_then(|home| gantry_process::existing(&[home.to_owned()]).pop())
     }
 
-    /// Returns the files that the operator's next login shell would run, also missing ones, which a command could create.
+    /// Returns the files that the operator's next login shell would run, also missing ones, which a
+    /// command could create.
     pub(crate) fn start_files(&self) -> Vec<PathBuf> {
         let absolute = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let in_home = self.real_home().map(|home| SensitivePaths::start_files(&home));
@@ -392,7 +400,8 @@ mod tests {
             .collect();
         assert_eq!(left, ["other"], "{output}");
         std::fs::remove_dir_all(home.join(".config")).unwrap();
-        // A client may add known hosts, but may not write files that ssh or its server runs or trusts.
+        // A client may add known hosts, but may not write files that ssh or its server runs or
+        // trusts.
         std::fs::create_dir(home.join(".ssh")).unwrap();
         std::fs::write(home.join(".ssh/known_hosts"), "").unwrap();
         std::fs::write(home.join(".ssh/config"), "").unwrap();

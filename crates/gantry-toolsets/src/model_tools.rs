@@ -1,4 +1,5 @@
-//! Tools that the model's provider runs. Gantry declares them to models that have them, and never calls them.
+//! Tools that the model's provider runs. Gantry declares them to models that have them, and never
+//! calls them.
 
 use gantry_net::NetworkPolicy;
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ pub const ANTHROPIC_WEB_SEARCH: ModelTool =
 pub const MODEL_TOOLS: [ModelTool; 1] = [ANTHROPIC_WEB_SEARCH];
 
 impl ModelTool {
-    /// Returns the entry for a request's list of tools. Returns `None` for an agent with a limited network, because Gantry
-    /// cannot control what the provider reaches.
+    /// Returns the entry for a request's list of tools. Returns `None` for an agent with a limited
+    /// network, because Gantry cannot control what the provider reaches.
     pub fn declaration(&self, policy: &NetworkPolicy, max_uses: Option<u32>) -> Option<Value> {
         if *policy != NetworkPolicy::AllowAll {
             return None;

@@ -1,5 +1,5 @@
-//! The `native` toolset: an agent's workspace in object storage, and information about the gateway. Success is
-//! `{"ok": true, "result": …}`, an error is `{"ok": false, "error": …}`.
+//! The `native` toolset: an agent's workspace in object storage, and information about the gateway.
+//! Success is `{"ok": true, "result": …}`, an error is `{"ok": false, "error": …}`.
 
 mod config_get;
 mod delete_file;
@@ -58,10 +58,12 @@ fn object_error(err: ObjectError) -> ToolError {
     }
 }
 
-/// The largest file that the workspace tools read and write. Both limits are equal, so every written file is readable.
+/// The largest file that the workspace tools read and write. Both limits are equal, so every
+/// written file is readable.
 const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Like [`object_error`], for a file that is read whole; the error for a file that is too large has the caller's path.
+/// Like [`object_error`], for a file that is read whole; the error for a file that is too large has
+/// the caller's path.
 fn reading_error(path: &WorkspacePath) -> impl Fn(ObjectError) -> ToolError {
     let shown = path.shown().to_owned();
     move |err| match err {

@@ -1,4 +1,5 @@
-//! The `node` toolset: a shell with sessions, and files by path, on a machine. Errors are `{"error": …}`.
+//! The `node` toolset: a shell with sessions, and files by path, on a machine. Errors are
+//! `{"error": …}`.
 
 mod bash;
 mod command_note;

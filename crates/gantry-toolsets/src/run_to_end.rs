@@ -1,4 +1,5 @@
-//! Commands that run to their end within a call, and result fields that `exec`, `tool::shell_exec` and `bash` share.
+//! Commands that run to their end within a call, and result fields that `exec`, `tool::shell_exec`
+//! and `bash` share.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ pub(crate) async fn run_to_end(ctx: &Ctx, command: Command) -> Result<Finished, 
     if finished.ended.cancelled { Err(ProcessError::Cancelled) } else { Ok(finished) }
 }
 
-/// Returns the exit code as a shell does: 128 plus the signal number after a signal; -1 if it is unknown.
+/// Returns the exit code as a shell does: 128 plus the signal number after a signal; -1 if it is
+/// unknown.
 pub(crate) fn exit_code(exit: &Exit) -> i32 {
     exit.code.or(exit.signal.map(|signal| 128 + signal.0)).unwrap_or(-1)
 }

@@ -1,4 +1,5 @@
-//! `Bench` is a test fixture for tools: a real machine in a temporary directory behind a real gate. JSON in, JSON out.
+//! `Bench` is a test fixture for tools: a real machine in a temporary directory behind a real gate.
+//! JSON in, JSON out.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -221,8 +222,8 @@ impl NodeServices for ScriptedNodes {
     ) -> ToolFuture<'_, Transferred> {
         let approved: Vec<_> =
             call.approved.iter().map(|asked| format!("{}: {}", asked.tool, asked.rule)).collect();
-        let said = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
-        let mime = Some(said.trim_end().to_owned());
+        let description = format!("{} {source} {destination} {}", call.agent, approved.join(", "));
+        let mime = Some(description.trim_end().to_owned());
         Box::pin(async {
             Ok(Transferred {
                 bytes_transferred: 42,
@@ -242,8 +243,8 @@ pub fn reach_this_machine(parts: &mut MachineParts) {
         Client::new(ClientOptions { allowed_ranges: loopback.to_vec(), ..ClientOptions::default() });
 }
 
-/// Uses the secrets and profiles of the data directory, and search providers at a closed port, so that tests do not
-/// search the real web.
+/// Uses the secrets and profiles of the data directory, and search providers at a closed port, so
+/// that tests do not search the real web.
 fn web(data: &Path) -> crate::Web {
     let data = DataDir::new(data.to_owned());
     let secrets = Secrets::new(&data, None);
@@ -279,8 +280,8 @@ pub fn set_variable(parts: &mut MachineParts, name: &str, value: impl Into<OsStr
     parts.variables.push((name.into(), value.into()));
 }
 
-/// Returns this process's environment with the bench's home directory and without variables that point to the real
-/// home: its login files are slow and must not run in tests.
+/// Returns this process's environment with the bench's home directory and without variables that
+/// point to the real home: its login files are slow and must not run in tests.
 fn variables(root: &Path) -> Vec<(OsString, OsString)> {
     let of_home = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "ZDOTDIR", "BASH_ENV", "ENV"];
     let others = std::env::vars_os().filter(|(name, _)| !of_home.iter().any(|known| name == known));

@@ -71,7 +71,8 @@ pub(crate) fn deadline(call: &Call, limit: Duration) -> Instant {
     call.deadline.map_or(own, |deadline| own.min(deadline.into()))
 }
 
-/// Returns at most `limit` bytes of a body. Reads past the limit, so that the end is never a part of a known secret.
+/// Returns at most `limit` bytes of a body. Reads past the limit, so that the end is never a part
+/// of a known secret.
 pub(crate) async fn read_whole_secrets(
     body: Body,
     limit: usize,

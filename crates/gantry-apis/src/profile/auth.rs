@@ -50,7 +50,8 @@ pub struct AuthDraft {
     /// oauth2: scopes, with spaces between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// oauth2: `basic` sends id and secret as basic authorization (the default), `body` in the body.
+    /// oauth2: `basic` sends id and secret as basic authorization (the default), `body` in the
+    /// body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_style: Option<String>,
     /// Further instructions.
@@ -129,7 +130,8 @@ pub(super) fn check_auth(problems: &mut Problems, draft: Option<&AuthDraft>) -> 
             };
             let client_id = fields.plain("client_id", &draft.client_id);
             let client_secret = fields.credential("client_secret", &draft.client_secret, Prefix::Nothing);
-            // An invalid URL is already reported; the placeholder lets the check go on to the other fields.
+            // An invalid URL is already reported; the placeholder lets the check go on to the other
+            // fields.
             let token_url = token_url.or_else(|| Url::parse("https://unknown.invalid").ok())?;
             Auth::OAuth2 { token_url, client_id, client_secret, scope: draft.scope.clone(), style }
         }
@@ -199,7 +201,8 @@ impl Fields<'_> {
         name
     }
 
-    /// Checks a credential given by name. The error never quotes the text: it may be the credential itself.
+    /// Checks a credential given by name. The error never quotes the text: it may be the credential
+    /// itself.
     fn credential(&mut self, name: &'static str, value: &Option<String>, prefix: Prefix) -> String {
         let text = self.plain(name, value);
         let found: Vec<_> = references(&text).collect();
@@ -219,8 +222,8 @@ impl Fields<'_> {
     }
 }
 
-/// Whether the text is empty or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are rejected because
-/// credentials contain them.
+/// Whether the text is empty or one word such as `Token `, `ApiKey=` or `SSWS `. Digits are
+/// rejected because credentials contain them.
 fn is_word(before: &str) -> bool {
     let word = before.trim_end_matches([' ', '=', ':']);
     before.len() <= MAX_WORD && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')

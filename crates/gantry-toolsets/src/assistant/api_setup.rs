@@ -14,10 +14,11 @@ use crate::{Ctx, Machine};
 
 mod ownership;
 
-/// Manage API profiles. A profile describes how to use one API. For every request below its `base_url`, `http_request`
-/// attaches its credentials and applies its rate limits. Once any profile exists, requests to APIs without one are
-/// refused. Changes apply at once. Write credentials as `secret:NAME`; the operator stores them with
-/// `gantry secrets set NAME --host HOST`.
+/// Manage API profiles. A profile describes how to use one API. For every request below its
+/// `base_url`, `http_request` attaches its credentials and applies its rate limits. Once any
+/// profile exists, requests to APIs without one are refused. Changes apply at once. Write
+/// credentials as `secret:NAME`; the operator stores them with `gantry secrets set NAME --host
+/// HOST`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -25,16 +26,16 @@ struct Input {
     action: Action,
     /// The profile's id; for update, delete and view.
     id: Option<String>,
-    /// create needs id, name, base_url, description, auth, endpoints, guidelines and avoid. update takes the fields to
-    /// change; null removes rate_limit or notes. In a profile that the operator made, base_url and auth cannot change, and
-    /// limits can only become stricter.
+    /// create needs id, name, base_url, description, auth, endpoints, guidelines and avoid. update
+    /// takes the fields to change; null removes rate_limit or notes. In a profile that the operator
+    /// made, base_url and auth cannot change, and limits can only become stricter.
     #[serde(default)]
     #[schemars(schema_with = "described")]
     profile: Option<Value>,
 }
 
-/// The schema of a profile. It accepts any value, because the gate would report wrong types but hide missing fields;
-/// `read` reports both.
+/// The schema of a profile. It accepts any value, because the gate would report wrong types but
+/// hide missing fields; `read` reports both.
 fn described(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [generator.subschema_for::<ProfileDraft>(), {}]})
 }
@@ -113,7 +114,7 @@ fn line(file: &ApiFile) -> String {
                 description.lines().next().unwrap_or_default().chars().take(200).collect();
             format!("{id}: {name}, {base_url}: {description}")
         }
-        ApiFile::Broken(broken) => format!("{}: CANNOT BE USED: {}", broken.id, joined(&broken.problems)),
+        ApiFile::Broken(broken) => format!("{}: INVALID: {}", broken.id, joined(&broken.problems)),
     }
 }
 
@@ -122,7 +123,7 @@ fn view(apis: &Apis, id: &str) -> Result<String, ToolError> {
         ApiFile::Profile(profile) => serde_json::to_string_pretty(&profile.draft)
             .map_err(|err| ToolError::internal(format!("a profile did not serialise: {err}"))),
         ApiFile::Broken(broken) => Err(ToolError::failed(format!(
-            "the API profile \"{id}\" cannot be used: {}",
+            "the API profile \"{id}\" is invalid: {}",
             joined(&broken.problems)
         ))
         .with_hint("delete it and create it again, or ask the operator to fix its file")),

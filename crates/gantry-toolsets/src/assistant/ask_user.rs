@@ -15,8 +15,8 @@ const MAX_CHARS: usize = 2_000;
 /// The answer when no person can be asked; the seed document fixes this text.
 const NOT_AVAILABLE: &str = "Interactive input not available";
 
-/// Ask the user instead of guessing a preference or a decision. Give options when the possible answers are few; omit
-/// them for open questions. Put several questions into `questions`.
+/// Ask the user instead of guessing a preference or a decision. Give options when the possible
+/// answers are few; omit them for open questions. Put several questions into `questions`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -19,17 +19,19 @@ const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// The limit for each stream.
 const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 
-/// Run a shell command in the workspace and return its standard output. If it fails, the result is an error with
-/// standard output, standard error and, on the last line, the exit code, the signal or the timeout. The shell is
-/// `bash -c` (`sh -c` without bash), not a login shell. Its standard input is empty and its environment holds no
-/// credentials. Background processes are killed when the command ends. The first 10 MiB of each stream are returned.
+/// Run a shell command in the workspace and return its standard output. If it fails, the result is
+/// an error with standard output, standard error and, on the last line, the exit code, the signal
+/// or the timeout. The shell is `bash -c` (`sh -c` without bash), not a login shell. Its standard
+/// input is empty and its environment holds no credentials. Background processes are killed when
+/// the command ends. The first 10 MiB of each stream are returned.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// The command line.
     #[schemars(length(min = 1))]
     command: String,
-    /// Milliseconds until the command and its processes are killed (default 120000). 0 means no timeout.
+    /// Milliseconds until the command and its processes are killed (default 120000). 0 means no
+    /// timeout.
     #[serde(default = "default_timeout_ms")]
     timeout_ms: u64,
 }

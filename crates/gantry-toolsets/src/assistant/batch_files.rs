@@ -1,4 +1,5 @@
-//! `batch_files` renames, moves or changes many files at once. It checks the whole plan before the first change.
+//! `batch_files` renames, moves or changes many files at once. It checks the whole plan before the
+//! first change.
 
 mod apply;
 mod name_pattern;
@@ -32,35 +33,38 @@ struct Limits {
     looked_at: usize,
 }
 
-/// Rename, move or change many files at once: the files in `directory` and its subdirectories (at most 10 levels down)
-/// whose names match `pattern`. Symbolic links and `.git` are skipped. At most 10,000 files may match, among at most
-/// 200,000 files and directories.
-/// All targets are checked before the first change. A rename or move never overwrites a file: if a target exists, or
-/// two files would get the same one, nothing changes. If a rename or move fails half way, those already done are
-/// undone. Use `dry_run` first to see the changes.
+/// Rename, move or change many files at once. Works on the files in `directory` and its
+/// subdirectories (at most 10 levels down) whose names match `pattern`. Symbolic links and `.git`
+/// are skipped. At most 10,000 files may match, among at most 200,000 files and directories. All
+/// targets are checked before the first change. A rename or move never overwrites a file: if a
+/// target exists, or two files would get the same one, nothing changes. If a rename or move fails
+/// half way, those already done are undone. Use `dry_run` first to see the changes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Matches whole file names: `*` is any characters or none, `?` exactly one. Case matters. It is compared with the
-    /// name only, never with the path.
+    /// Matches whole file names: `*` is any characters or none, `?` exactly one. Case matters. It
+    /// is compared with the name only, never with the path.
     #[schemars(length(min = 1, max = 255))]
     pattern: String,
     /// The directory; a relative path starts at the workspace.
     #[schemars(length(min = 1))]
     directory: String,
-    /// `rename` needs `rename_to`, `move` needs `destination`, `transform` needs `find` and `replace`.
+    /// `rename` needs `rename_to`, `move` needs `destination`, `transform` needs `find` and
+    /// `replace`.
     operation: Operation,
-    /// For `rename`: the new name, in the same directory. `$1` to `$9` are the matches of the wildcards in `pattern`, in
-    /// order (each `*` matches as much as it can, from left to right); `$0` is the whole old name, `$$` a dollar sign.
-    /// With pattern `*.txt`, `$1.md` turns `notes.txt` into `notes.md`.
+    /// For `rename`: the new name, in the same directory. `$1` to `$9` are the matches of the
+    /// wildcards in `pattern`, in order (each `*` matches as much as it can, from left to right);
+    /// `$0` is the whole old name, `$$` a dollar sign. With pattern `*.txt`, `$1.md` turns
+    /// `notes.txt` into `notes.md`.
     rename_to: Option<String>,
-    /// For `move`: the directory that all files go to, directly, keeping their names. It is created if missing. A
-    /// relative path starts at the workspace. It may be on another device.
+    /// For `move`: the directory that all files go to, directly, keeping their names. It is created
+    /// if missing. A relative path starts at the workspace. It may be on another device.
     destination: Option<String>,
-    /// For `transform`: the literal text to replace, everywhere. Line breaks match LF and CRLF. Files over 10 MB and
-    /// binary files are skipped.
+    /// For `transform`: the literal text to replace, everywhere. Line breaks match LF and CRLF.
+    /// Files over 10 MB and binary files are skipped.
     find: Option<String>,
-    /// For `transform`: the literal replacement; may be empty. Each file keeps its encoding and line endings.
+    /// For `transform`: the literal replacement; may be empty. Each file keeps its encoding and
+    /// line endings.
     replace: Option<String>,
     /// Only report what would change, for `transform` as a unified diff (default false).
     #[serde(default)]
@@ -124,7 +128,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     .await
 }
 
-/// Policy and the run itself both call this, so policy decides about exactly the files that would change.
+/// Policy and the run itself both call this, so policy decides about exactly the files that would
+/// change.
 fn prepare<'a>(
     machine: &Machine,
     call: &Call,
@@ -154,7 +159,8 @@ fn moved(
     Ok(report::moves(done, found, &plan))
 }
 
-/// Returns the fields of the chosen operation, or reports every missing and unexpected field at once.
+/// Returns the fields of the chosen operation, or reports every missing and unexpected field at
+/// once.
 fn task<'a>(input: &'a Input, pattern: &NamePattern) -> Result<Task<'a>, ToolError> {
     let fields = [
         ("rename_to", &input.rename_to, Operation::Rename),

@@ -36,10 +36,11 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// The largest file that can be sent.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
-/// Send an HTTP request. Returns the status line, the headers and the body; JSON is indented, a long body is truncated
-/// and kept whole for `result_read`. Give at most one of `body`, `json`, `form` and `file`, and none with GET or HEAD.
-/// Write credentials as `secret:NAME`; they go only to the hosts they were stored for. A request that an API profile
-/// covers gets the profile's credentials automatically (`api_setup` lists profiles). Redirects are followed.
+/// Send an HTTP request. Returns the status line, the headers and the body; JSON is indented, a
+/// long body is truncated and kept whole for `result_read`. Give at most one of `body`, `json`,
+/// `form` and `file`, and none with GET or HEAD. Write credentials as `secret:NAME`; they go only
+/// to the hosts they were stored for. A request that an API profile covers gets the profile's
+/// credentials automatically (`api_setup` lists profiles). Redirects are followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -54,7 +55,8 @@ struct Input {
     /// A JSON body. A string in it that is exactly `secret:NAME` is replaced by that secret.
     #[serde(default, deserialize_with = "given")]
     json: Option<Value>,
-    /// Form fields; values are strings (may contain `secret:NAME`), numbers, true, false, or lists of those.
+    /// Form fields; values are strings (may contain `secret:NAME`), numbers, true, false, or lists
+    /// of those.
     form: Option<Map<String, Value>>,
     /// A workspace file whose bytes are the body, at most 32 MiB.
     file: Option<String>,
@@ -107,7 +109,8 @@ struct Prepared {
     file: Option<Vec<u8>>,
 }
 
-/// Validates, finds the profile, fills in secrets, reads the file and counts the request. On any error nothing is sent.
+/// Validates, finds the profile, fills in secrets, reads the file and counts the request. On any
+/// error nothing is sent.
 fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     ctx.state.web().knows_its_secrets()?;
     let (planned, mut problems) = plan::plan(input);
@@ -132,7 +135,8 @@ fn prepare(ctx: &Ctx, input: Input) -> Result<Prepared, ToolError> {
     Ok(Prepared { plan, credentials, profile, counted, file })
 }
 
-/// Reads the file to send. A file that cannot be read is one more violation; a path that policy closes is a denial.
+/// Reads the file to send. A file that cannot be read is one more violation; a path that policy
+/// closes is a denial.
 fn read_file(ctx: &Ctx, path: &str, problems: &mut Vec<Violation>) -> Result<Option<Vec<u8>>, ToolError> {
     let file = ctx.state.contained(&ctx.call)?.open(path).and_then(|file| file.read_all(MAX_FILE_BYTES));
     match file.map_err(file_error) {
@@ -188,7 +192,8 @@ async fn exchange(
         match next_hop(ctx, redirected, hops, in_body, current.clone()).await? {
             Next::Stay(why) => break (response, why),
             Next::Go(next) => {
-                // Uses the profile as it was when the request began: its current version may cover other URLs.
+                // Uses the profile as it was when the request began: its current version may cover
+                // other URLs.
                 let stays = next.1.is_some() && profile.as_ref().is_some_and(|own| own.covers(&next.0.url));
                 (request, current, counted) = *next;
                 if let Some(parameter) = parameter.as_ref().filter(|_| stays) {
@@ -212,7 +217,8 @@ enum Next {
     Go(Box<(Request, Option<Arc<Profile>>, Option<Counted>)>),
 }
 
-/// Checks a redirect like a first request: its profile, the rate limits, and whether credentials go along.
+/// Checks a redirect like a first request: its profile, the rate limits, and whether credentials go
+/// along.
 async fn next_hop(
     ctx: &Ctx,
     redirected: Result<Option<Request>, NetError>,
@@ -228,7 +234,8 @@ async fn next_hop(
         Err(err) => return stay(&err.to_string()),
     };
     if in_body {
-        // Some redirects send the body again. A body that contains a secret is never sent to another address.
+        // Some redirects send the body again. A body that contains a secret is never sent to
+        // another address.
         return stay("the request's body contains a secret");
     }
     if hops == MAX_REDIRECTS {
@@ -276,7 +283,8 @@ fn was_not_sent(err: &NetError) -> bool {
     )
 }
 
-/// Converts a failure before the response, and states whether the request was sent: repeating a POST may be harmful.
+/// Converts a failure before the response, and states whether the request was sent: repeating a
+/// POST may be harmful.
 fn send_error(err: NetError, hops: usize) -> ToolError {
     let sent = match (was_not_sent(&err), hops) {
         (true, 0) => return net_error(err),

@@ -15,8 +15,8 @@ type Ctx = gantry_tool::Ctx<Native>;
 /// The most characters of one result.
 const MAX_CHARS: usize = 40_000;
 
-/// Recall memories of a namespace: all of them if they fit, else the newest, or with `query` those that match its words
-/// best.
+/// Recall memories of a namespace. Returns all if they fit, else the newest, or with `query` the
+/// best matches.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -13,8 +13,8 @@ use crate::native::check_agent;
 
 type Ctx = gantry_tool::Ctx<Native>;
 
-/// Remember something for later conversations: one fact, method, state or lesson per call. Word it so that it makes
-/// sense without this conversation. Exact duplicates are not stored again.
+/// Remember something for later conversations: one fact, method, state or lesson per call. Word it
+/// so that it makes sense without this conversation. Exact duplicates are not stored again.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -44,7 +44,8 @@ async fn run(ctx: Ctx, input: Input) -> Result<Text, ToolError> {
     let memories = &ctx.state.memories;
     match memories.store(owner(&ctx.call)?, name, &input.content, &labels, now).await {
         Ok(Remembered::New) => Ok(Text(format!("Stored in {name}."))),
-        // "Already known" reveals that an earlier run stored this, so it is private. `memory_recall` shows the text itself.
+        // "Already known" reveals that an earlier run stored this, so it is private.
+        // `memory_recall` shows the text itself.
         Ok(Remembered::Known) => {
             ctx.call.findings.add(Label::Private);
             Ok(Text(format!("Already known in {name}; memory_recall shows it.")))

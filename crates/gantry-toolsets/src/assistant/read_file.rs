@@ -14,8 +14,8 @@ use crate::{Ctx, Machine};
 
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a whole text file of at most 10 MiB. Text is UTF-8, or UTF-16 with a byte-order mark; the mark is removed.
-/// Binary files are refused with their type.
+/// Read a whole text file of at most 10 MiB. Text is UTF-8, or UTF-16 with a byte-order mark; the
+/// mark is removed. Binary files are refused with their type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

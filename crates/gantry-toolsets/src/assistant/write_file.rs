@@ -12,14 +12,15 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file. An existing file is replaced atomically and keeps its mode and owner. Missing parent
-/// directories are created. A symbolic link stays, and its target is replaced.
+/// Write a whole text file. An existing file is replaced atomically and keeps its mode and owner.
+/// Missing parent directories are created. A symbolic link stays, and its target is replaced.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// Absolute path of the file.
     path: String,
-    /// The whole new content, written exactly as given, as UTF-8, whatever the old encoding. No newline is added.
+    /// The whole new content, written exactly as given, as UTF-8, whatever the old encoding. No
+    /// newline is added.
     content: String,
 }
 

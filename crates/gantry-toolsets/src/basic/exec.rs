@@ -26,9 +26,9 @@ const OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 /// Passes the command to the shell past the start file, which may change anything else.
 const COMMAND_VARIABLE: &str = "__gantry_command";
 
-/// Sources the start file without its output, then runs the command. It also runs the command if the start file exits
-/// the shell, but not if the shell is killed in the meantime.
-/// `eval` gets the command as its first line, so that error messages of the shell have the caller's line numbers.
+/// Sources the start file without its output, then runs the command. It also runs the command if
+/// the start file exits the shell, but not if the shell is killed in the meantime. `eval` gets the
+/// command as its first line, so that error messages of the shell have the caller's line numbers.
 const SOURCE_AND_RUN: &str = r#"exec {__gantry_out}>&1 {__gantry_err}>&2
 __gantry_run='exec {__gantry_out}>&- {__gantry_err}>&-; unset __gantry_out __gantry_err __gantry_run __gantry_command; '$__gantry_command
 trap 'trap - EXIT; exit 143' TERM INT HUP
@@ -37,9 +37,9 @@ trap 'trap - EXIT TERM INT HUP; exec >&$__gantry_out 2>&$__gantry_err; eval "$__
 trap - EXIT TERM INT HUP
 eval "$__gantry_run""#;
 
-/// Run a shell command and wait for it to end. Standard input is empty. `bash` and `zsh` first source the user's
-/// `.bashrc` or `.zshrc`, without its output. A command that fails or times out is not a tool error: see `success`,
-/// `exit_code` and `timed_out`.
+/// Run a shell command and wait for it to end. Standard input is empty. `bash` and `zsh` first
+/// source the user's `.bashrc` or `.zshrc`, without its output. A command that fails or times out
+/// is not a tool error: see `success`, `exit_code` and `timed_out`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -52,7 +52,8 @@ struct Input {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1))]
     timeout: u64,
-    /// Working directory; a relative path starts at the workspace. Null, the default, is the workspace.
+    /// Working directory; a relative path starts at the workspace. Null, the default, is the
+    /// workspace.
     #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
     /// Variables to add to the inherited environment, or to override in it.

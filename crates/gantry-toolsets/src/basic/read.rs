@@ -15,16 +15,16 @@ use crate::{Ctx, Machine};
 /// The largest content of one reply.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 
-/// Read a text file, or some of its lines. Text is UTF-8, or UTF-16 with a byte-order mark; binary files are refused.
-/// `total_lines` is the length of the file. A reply holds at most 10 MiB; if there is more, `truncated` is true and
-/// `next_offset` continues.
+/// Read a text file, or some of its lines. Text is UTF-8, or UTF-16 with a byte-order mark; binary
+/// files are refused. `total_lines` is the length of the file. A reply holds at most 10 MiB; if
+/// there is more, `truncated` is true and `next_offset` continues.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// The file path to read; a relative path starts at the workspace.
     path: String,
-    /// Line number to start reading from, counted from 1 (default 1). A negative number counts from the end: -100 reads
-    /// the last 100 lines. Past the end, the content is empty.
+    /// Line number to start reading from, counted from 1 (default 1). A negative number counts from
+    /// the end: -100 reads the last 100 lines. Past the end, the content is empty.
     #[serde(default = "first_line")]
     offset: i64,
     /// Number of lines to read; null, the default, means all lines.
@@ -58,7 +58,8 @@ struct Output {
     /// The `offset` that continues, if `truncated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// The only line of `content` is longer than a reply and was truncated; its rest cannot be read by line.
+    /// The only line of `content` is longer than a reply and was truncated; its rest cannot be read
+    /// by line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     line_cut: bool,
 }

@@ -13,20 +13,21 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file, insert lines, or replace a range of lines. Without `start_line` the data becomes the whole
-/// file; with `start_line` alone it is inserted before that line; with `start_line` and `end_line` it replaces those
-/// lines, both included. Missing directories and files are created. Changes are atomic. Inserting and replacing keep
-/// the file's encoding and line endings.
+/// Write a whole text file, insert lines, or replace a range of lines. Without `start_line` the
+/// data becomes the whole file; with `start_line` alone it is inserted before that line; with
+/// `start_line` and `end_line` it replaces those lines, both included. Missing directories and
+/// files are created. Changes are atomic. Inserting and replacing keep the file's encoding and line
+/// endings.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
     /// The file path to write; a relative path starts at the workspace.
     path: String,
-    /// The text to write. A whole file is written exactly as given, as UTF-8, whatever the old encoding. Inserted lines get
-    /// a final newline if text follows.
+    /// The text to write. A whole file is written exactly as given, as UTF-8, whatever the old
+    /// encoding. Inserted lines get a final newline if text follows.
     data: String,
-    /// Line number to insert or start replacing at, counted from 1. One past the last line appends. Up to 1000 lines
-    /// further, empty lines fill the gap; beyond that the data is appended.
+    /// Line number to insert or start replacing at, counted from 1. One past the last line appends.
+    /// Up to 1000 lines further, empty lines fill the gap; beyond that the data is appended.
     start_line: Option<u64>,
     /// Last line to replace; only with `start_line`. Past the end it means the last line.
     end_line: Option<u64>,
@@ -127,7 +128,8 @@ fn write_lines(scope: &Scope, input: Input, lines: Lines) -> Result<Output, Tool
     update.write(&text::encode(encoding, parts)).map_err(file_error)?;
     Ok(match lines {
         Lines::Range { start, end } => {
-            // A range past the end is clamped. One entirely past it replaces nothing and is reported as requested.
+            // A range past the end is clamped. One entirely past it replaces nothing and is
+            // reported as requested.
             let end = if lines_replaced == 0 { end } else { start + lines_replaced - 1 };
             let message = format!(
                 "Replaced lines {start}-{end} ({lines_replaced} lines) with {lines_affected} new lines"

@@ -13,7 +13,8 @@ const DEFAULT_LIMIT: usize = 20_000;
 
 /// Read part of a result that was too long to show.
 ///
-/// Without `grep`, returns characters from `offset`. With `grep`, returns matching passages, each with its character offset.
+/// Without `grep`, returns characters from `offset`. With `grep`, returns matching passages, each
+/// with its character offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

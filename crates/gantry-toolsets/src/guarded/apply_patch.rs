@@ -14,10 +14,11 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Apply a unified diff to a file in the workspace. Context and removed lines must match the file; hunks are searched
-/// around the line in their header. Either all hunks apply or the file stays unchanged. Line counts in hunk headers may
-/// be wrong and file headers may be missing. The file's encoding and line endings are kept. The header
-/// `--- /dev/null` creates the file, `+++ /dev/null` deletes it.
+/// Apply a unified diff to a file in the workspace. Context and removed lines must match the file;
+/// hunks are searched around the line in their header. Either all hunks apply or the file stays
+/// unchanged. Line counts in hunk headers may be wrong and file headers may be missing. The file's
+/// encoding and line endings are kept. The header `--- /dev/null` creates the file, `+++ /dev/null`
+/// deletes it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -13,8 +13,8 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// List a directory in the workspace with sizes and times, sorted by path. At most 10,000 entries are returned. Links
-/// out of the workspace are listed as links and never followed.
+/// List a directory in the workspace with sizes and times, sorted by path. At most 10,000 entries
+/// are returned. Links out of the workspace are listed as links and never followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -14,15 +14,16 @@ use crate::{Ctx, Machine};
 /// The default limit of one reply.
 const DEFAULT_MAX_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Read a text file in the workspace, whole or its beginning. Text is UTF-8, or UTF-16 with a byte-order mark. Binary
-/// files and paths that lead out of the workspace, also through links, are refused.
+/// Read a text file in the workspace, whole or its beginning. Text is UTF-8, or UTF-16 with a
+/// byte-order mark. Binary files and paths that lead out of the workspace, also through links, are
+/// refused.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// Read at most this many bytes from the beginning of the file (default 10485760, at most 268435456). A character is
-    /// never split: the content may be up to three bytes shorter.
+    /// Read at most this many bytes from the beginning of the file (default 10485760, at most
+    /// 268435456). A character is never split: the content may be up to three bytes shorter.
     max_bytes: Option<u64>,
 }
 

@@ -11,9 +11,10 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Write a whole text file in the workspace. Missing directories are created. An existing file is replaced atomically:
-/// readers see the old content or the new one. Paths that lead out of the workspace, also through links, are refused.
-/// To change a part of a file, or to keep its encoding, use `tool::apply_patch`.
+/// Write a whole text file in the workspace. Missing directories are created. An existing file is
+/// replaced atomically: readers see the old content or the new one. Paths that lead out of the
+/// workspace, also through links, are refused. To change a part of a file, or to keep its encoding,
+/// use `tool::apply_patch`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -1,4 +1,5 @@
-//! `tool::shell_exec` runs an allow-listed program, without a shell, in a kernel sandbox around the workspace.
+//! `tool::shell_exec` runs an allow-listed program, without a shell, in a kernel sandbox around the
+//! workspace.
 //!
 //! The list is a convenience. Only the sandbox decides what a command can reach.
 
@@ -36,12 +37,13 @@ const STDOUT_BYTES: usize = 100 * 1024;
 const STDERR_BYTES: usize = 50 * 1024;
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// Run an allow-listed program in the workspace, without a shell, in a sandbox. No pipes, globs, variables or `&&`: each
-/// element of `argv` reaches the program unchanged. Allowed: git, node, npm, npx, bun, deno, python3, python, pip, ls,
-/// cat, grep, find, echo, mkdir, touch, cp, mv, head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed,
-/// awk, which, env, date, cargo, rustc, go, make, cmake, and programs the operator added. The program can write only to
-/// the workspace and a private temporary directory. It cannot read the home directory or use local (Unix) sockets.
-/// Standard input is empty.
+/// Run an allow-listed program in the workspace, without a shell, in a sandbox. No pipes, globs,
+/// variables or `&&`: each element of `argv` reaches the program unchanged. Allowed: git, node,
+/// npm, npx, bun, deno, python3, python, pip, ls, cat, grep, find, echo, mkdir, touch, cp, mv,
+/// head, tail, wc, sort, uniq, diff, curl, wget, tar, zip, unzip, jq, sed, awk, which, env, date,
+/// cargo, rustc, go, make, cmake, and programs the operator added. The program can write only to
+/// the workspace and a private temporary directory. It cannot read the home directory or use local
+/// (Unix) sockets. Standard input is empty.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -50,7 +52,8 @@ struct Input {
     /// Working directory, relative to the workspace root (default: the root).
     #[serde(default, deserialize_with = "absent_when_empty")]
     cwd: Option<String>,
-    /// Milliseconds after which the program and its processes are killed (default 120000; 0 means no limit).
+    /// Milliseconds after which the program and its processes are killed (default 120000; 0 means
+    /// no limit).
     #[serde(default = "default_timeout")]
     timeout: u64,
 }
@@ -182,7 +185,8 @@ fn writable(machine: &Machine, scope: &Scope) -> Vec<PathBuf> {
     std::iter::once(scope.root().to_owned()).chain(machine.shell().caches.iter().cloned()).collect()
 }
 
-/// The paths that a confined command can reach: the system, its program, the workspace and configured paths.
+/// The paths that a confined command can reach: the system, its program, the workspace and
+/// configured paths.
 struct Reach {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
@@ -198,7 +202,8 @@ impl Reach {
         Reach { read: system.chain(own.map(PathBuf::from)).chain(readable).collect(), write }
     }
 
-    /// Whether git can read its configuration in the home directory. Git fails if the file exists and cannot be read.
+    /// Whether git can read its configuration in the home directory. Git fails if the file exists
+    /// and cannot be read.
     fn reads_git_configuration(&self, machine: &Machine) -> bool {
         let Some(home) = machine.variable("HOME") else { return true };
         let file = Path::new(home).join(".gitconfig");

@@ -1,5 +1,5 @@
-//! Tests that hold for every guarded file tool: it cannot leave the workspace, the data directory is closed, and
-//! sensitive paths need approval.
+//! Tests that hold for every guarded file tool: it cannot leave the workspace, the data directory
+//! is closed, and sensitive paths need approval.
 #![allow(clippy::disallowed_methods, reason = "tests prepare their own files")]
 
 use std::path::Path;

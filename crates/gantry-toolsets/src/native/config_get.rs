@@ -1,4 +1,5 @@
-//! `gsv__ConfigGet` shows the configuration. Secrets are masked before the tools get it, so no path can reveal them.
+//! `gsv__ConfigGet` shows the configuration. Secrets are masked before the tools get it, so no path
+//! can reveal them.
 
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, Native, done, object_error};
 
-/// Delete a file of your workspace permanently. Shared skills cannot be deleted, only your own copy of one.
+/// Delete a file of your workspace permanently. Shared skills cannot be deleted, only your own copy
+/// of one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -44,7 +45,7 @@ async fn run(ctx: Ctx, input: Input) -> Result<Done<Output>, ToolError> {
     }
     if path.find(objects).await?.is_some() {
         return Err(ToolError::failed(format!(
-            "{shown} is a skill shared by all agents; you have no own copy to delete"
+            "{shown} is a skill that all agents share; you have no copy of your own to delete"
         )));
     }
     let below = objects.list(&format!("{}/", path.key()), Depth::One).await.map_err(object_error)?;
@@ -78,7 +79,7 @@ mod tests {
             ("dir", "cannot delete dir: it is a directory; delete its files one by one"),
             (
                 "skills/y/S.md",
-                "skills/y/S.md is a skill shared by all agents; you have no own copy to delete",
+                "skills/y/S.md is a skill that all agents share; you have no copy of your own to delete",
             ),
         ] {
             assert_eq!(delete(path).await, Err(json!({"ok": false, "error": error})));
@@ -93,7 +94,7 @@ mod tests {
             );
         }
         let again = delete("skills/x/S.md").await.unwrap_err();
-        assert!(again["error"].as_str().unwrap().contains("shared by all agents"), "{again}");
+        assert!(again["error"].as_str().unwrap().contains("all agents share"), "{again}");
         assert_eq!(bench.object_keys().await, ["agents/b/f", "skills/x/S.md", "skills/y/S.md"]);
     }
 }

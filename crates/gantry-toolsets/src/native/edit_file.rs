@@ -11,14 +11,16 @@ use serde::{Deserialize, Serialize};
 use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, reading_error, write_file};
 
-/// Replace exact text in a file of your workspace, all or nothing. `oldString` must match exactly, white space included;
-/// LF in it matches CRLF, and the file's line endings are kept. Editing a shared skill creates your own copy.
+/// Replace exact text in a file of your workspace, all or nothing. `oldString` must match exactly,
+/// white space included; LF in it matches CRLF, and the file's line endings are kept. Editing a
+/// shared skill creates your own copy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Path of the file, relative to the workspace root.
     path: String,
-    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly once.
+    /// Exact text to find. Must not be empty. Unless `replaceAll` is true it must occur exactly
+    /// once.
     old_string: String,
     /// The replacement. Must differ from `oldString`; may be empty.
     new_string: String,

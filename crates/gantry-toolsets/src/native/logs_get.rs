@@ -12,8 +12,8 @@ use super::{Done, NodeLogs, done};
 
 const DEFAULT_LINES: usize = 100;
 
-/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left out. Only the operator
-/// sees inputs and errors of others' calls.
+/// Fetch the newest log lines of a connected node. With one node connected, `nodeId` may be left
+/// out. Only the operator sees inputs and errors of others' calls.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {

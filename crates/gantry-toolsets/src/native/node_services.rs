@@ -22,8 +22,8 @@ impl GatewayTools {
     }
 }
 
-/// Returns the tools that reach nodes through the gateway. Without a gateway they copy inside the workspace only, and
-/// report that everything else needs a gateway.
+/// Returns the tools that reach nodes through the gateway. Without a gateway they copy inside the
+/// workspace only, and report that everything else needs a gateway.
 pub fn gateway_tools(objects: &Objects, nodes: Option<Arc<dyn NodeServices>>) -> Vec<Tool> {
     let state = Arc::new(GatewayTools { objects: objects.clone(), nodes });
     TOOLS.iter().map(|(_, tool)| tool(&state)).collect()
@@ -40,12 +40,12 @@ pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> +
 
 /// The nodes of a gateway, as the tools use them.
 pub trait NodeServices: Send + Sync {
-    /// Returns the newest log lines of a node, oldest first; without a name, of the only connected node. Only the operator
-    /// sees the inputs and errors of others' calls.
+    /// Returns the newest log lines of a node, oldest first; without a name, of the only connected
+    /// node. Only the operator sees the inputs and errors of others' calls.
     fn logs(&self, call: Arc<Call>, node: Option<String>, lines: usize) -> ToolFuture<'_, NodeLogs>;
 
-    /// Copies between two nodes, or between a node and the workspace, until everything is verified. At least one endpoint is
-    /// a node.
+    /// Copies between two nodes, or between a node and the workspace, until everything is verified.
+    /// At least one endpoint is a node.
     fn transfer(
         &self,
         call: Arc<Call>,

@@ -13,13 +13,14 @@ use super::workspace::{SkillSource, WorkspacePath};
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error, reading_error};
 use crate::optional_path::absent_when_empty;
 
-/// Read a file of your workspace, or list a directory. Paths are relative to the workspace root. Below `skills/` your
-/// own copy comes first, then the shared one; listings show both. Files up to 32 MB.
+/// Read a file of your workspace, or list a directory. Paths are relative to the workspace root.
+/// Below `skills/` your own copy comes first, then the shared one; listings show both. Files up to
+/// 32 MB.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// Path relative to the workspace root; leave it out or use "/" to list the root. Examples: "SOUL.md", "memory/",
-    /// "skills/summarize/SKILL.md".
+    /// Path relative to the workspace root; leave it out or use "/" to list the root. Examples:
+    /// "SOUL.md", "memory/", "skills/summarize/SKILL.md".
     #[serde(default, deserialize_with = "absent_when_empty")]
     path: Option<String>,
 }

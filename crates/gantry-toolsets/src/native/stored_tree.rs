@@ -1,4 +1,5 @@
-//! Lists all files below a directory of the workspace. An agent's own copy of a skill file hides the shared one.
+//! Lists all files below a directory of the workspace. An agent's own copy of a skill file hides
+//! the shared one.
 
 use gantry_store::{Depth, ObjectError, Objects};
 

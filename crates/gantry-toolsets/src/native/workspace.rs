@@ -1,7 +1,8 @@
 //! Paths in an agent's workspace, and their keys in object storage.
 //!
-//! The agent comes from the call, never from the input, so no path leads into another agent's workspace. Reads of
-//! `skills/…` fall back to the shared skills; writes always go to the agent's own copy.
+//! The agent comes from the call, never from the input, so no path leads into another agent's
+//! workspace. Reads of `skills/…` fall back to the shared skills; writes always go to the agent's
+//! own copy.
 
 use gantry_store::{Depth, ObjectError, ObjectInfo, Objects, check_key};
 use gantry_tool::{Call, ToolError};
@@ -33,7 +34,7 @@ pub enum SkillSource {
 /// Checks that the caller acts for an agent: only agents have stored files and memories.
 pub(crate) fn check_agent(call: &Call) -> Result<(), ToolError> {
     if call.acts_for_no_agent {
-        let message = "this token acts for no agent, and only agents have stored files and memories";
+        let message = "this token acts as no agent, and only agents have stored files and memories";
         return Err(ToolError::denied(message)
             .with_hint("create a token that does: `gantry tokens add NAME --agents main`"));
     }
@@ -113,12 +114,14 @@ impl WorkspacePath {
         std::iter::once(own).chain(self.global_key().map(|key| (SkillSource::Global, key))).collect()
     }
 
-    /// Returns the prefixes whose listings make up this directory. The root has `skills/` also if only shared skills exist.
+    /// Returns the prefixes whose listings make up this directory. The root has `skills/` also if
+    /// only shared skills exist.
     pub(super) fn prefixes(&self) -> Vec<String> {
         self.candidates().into_iter().map(|(_, key)| format!("{key}/")).collect()
     }
 
-    /// Returns the prefixes of the files in this directory, each with the path that the workspace shows before their names.
+    /// Returns the prefixes of the files in this directory, each with the path that the workspace
+    /// shows before their names.
     pub(super) fn trees(&self) -> Vec<(String, String)> {
         let mut trees: Vec<_> = self.prefixes().into_iter().map(|prefix| (prefix, String::new())).collect();
         if self.path.is_empty() {
@@ -193,8 +196,8 @@ mod tests {
         assert!(WorkspacePath::file(&call("a"), "memory/").is_err());
         assert!(WorkspacePath::file(&call("a"), "/").is_err());
         assert!(WorkspacePath::file(&call("a"), "skills").is_ok(), "an existing one can be deleted");
-        let said = WorkspacePath::written_file(&call("a"), "skills").unwrap_err().to_string();
-        assert!(said.contains("cannot be a file"), "{said}");
+        let error = WorkspacePath::written_file(&call("a"), "skills").unwrap_err().to_string();
+        assert!(error.contains("cannot be a file"), "{error}");
         assert!(WorkspacePath::written_file(&call("a"), "skills/x").is_ok());
     }
 

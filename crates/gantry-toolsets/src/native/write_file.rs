@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::workspace::WorkspacePath;
 use super::{Ctx, Done, MAX_FILE_BYTES, Native, done, object_error};
 
-/// Write a file of your workspace: create it, or replace its content. Directories are created as needed. A file below
-/// `skills/` becomes your own copy; the shared one stays unchanged.
+/// Write a file of your workspace: create it, or replace its content. Directories are created as
+/// needed. A file below `skills/` becomes your own copy; the shared one stays unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -19,13 +19,13 @@ use crate::{Ctx, Machine};
 const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 const FALLBACK_SHELL: &str = "/bin/sh";
 
-/// Run a command in the user's login shell. Waits for it to end and returns its exit code and output; a command that
-/// fails is a result too. With `background`, or after `yieldMs`, it keeps running as a session: use `Process` with its
-/// `sessionId`.
+/// Run a command in the user's login shell. Waits for it to end and returns its exit code and
+/// output; a command that fails is a result too. With `background`, or after `yieldMs`, it keeps
+/// running as a session: use `Process` with its `sessionId`.
 ///
-/// `command` must not be empty. `exitCode` or `signal` shows how a command ended. On timeout, the command and its
-/// processes get SIGTERM and, 250 ms later, SIGKILL. `yieldMs` is clamped to 10 to 120000. `workdir` is absolute or
-/// relative to the workspace.
+/// `command` must not be empty. `exitCode` or `signal` shows how a command ended. On timeout, the
+/// command and its processes get SIGTERM and, 250 ms later, SIGKILL. `yieldMs` is clamped to 10 to
+/// 120000. `workdir` is absolute or relative to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
@@ -34,8 +34,8 @@ struct Input {
     /// Working directory. Default: the workspace.
     #[serde(default, deserialize_with = "absent_when_empty")]
     workdir: Option<String>,
-    /// Milliseconds until the command and its children are killed. 0: no limit. Default 300000; no limit with
-    /// `background`.
+    /// Milliseconds until the command and its children are killed. 0: no limit. Default 300000; no
+    /// limit with `background`.
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     timeout: Option<u64>,
     /// Return a `sessionId` at once.
@@ -185,8 +185,8 @@ async fn wait_then_yield(
     match waited {
         Waited::Running(snapshot) => {
             let session = session.in_background();
-            // If the session cannot be stored for a restart (a full disk, say), it keeps running: killing a command that
-            // has run this long would be worse.
+            // If the session cannot be stored for a restart (a full disk, say), it keeps running:
+            // killing a command that has run this long would be worse.
             let _ = processes.detach(id, &session.note()).await;
             waiting.id = None;
             let answer = ShellRun::running(snapshot, &session);

@@ -1,4 +1,5 @@
-//! The note that `Bash` stores with a background command: its owner and the command, for use after a restart.
+//! The note that `Bash` stores with a background command: its owner and the command, for use after
+//! a restart.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

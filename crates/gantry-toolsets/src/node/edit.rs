@@ -15,15 +15,16 @@ use crate::{Ctx, Machine};
 
 /// Replace exact text in a file, all or nothing. Encoding and line endings are kept.
 ///
-/// `oldString` must not be empty; LF in it matches CRLF in the file. The encoding is UTF-8, or UTF-16 with a byte-order
-/// mark. Files may have up to 1 GB. An edit refused for a stale `tag` returns the current tag.
+/// `oldString` must not be empty; LF in it matches CRLF in the file. The encoding is UTF-8, or
+/// UTF-16 with a byte-order mark. Files may have up to 1 GB. An edit refused for a stale `tag`
+/// returns the current tag.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
     /// Absolute, or relative to the workspace.
     path: String,
-    /// Text to find, white space included, without the line numbers of `Read`. Must occur exactly once unless
-    /// `replaceAll` is set.
+    /// Text to find, white space included, without the line numbers of `Read`. Must occur exactly
+    /// once unless `replaceAll` is set.
     old_string: String,
     /// Replacement. Must differ from `oldString`.
     new_string: String,

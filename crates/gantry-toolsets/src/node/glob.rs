@@ -14,10 +14,12 @@ use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Find files by glob pattern, newest first, at most 10,000. Includes hidden and ignored files, but not `.git`.
+/// Find files by glob pattern, newest first, at most 10,000. Includes hidden and ignored files, but
+/// not `.git`.
 ///
-/// `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` matches either and `[abc]` one of a set. Links are
-/// followed, except those in /proc. `path` is absolute or relative to the workspace.
+/// `*` and `?` stay within a directory, `**` crosses directories, `{a,b}` matches either and
+/// `[abc]` one of a set. Links are followed, except those in /proc. `path` is absolute or relative
+/// to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

@@ -14,12 +14,13 @@ use crate::machine::file_error;
 use crate::optional_path::absent_when_empty;
 use crate::{Ctx, Machine};
 
-/// Search file contents line by line with a regular expression. Returns the first 100 matching lines, each cut at 200
-/// characters. Includes hidden and ignored files, but not binary files or `.git`.
+/// Search file contents line by line with a regular expression. Returns the first 100 matching
+/// lines, each cut at 200 characters. Includes hidden and ignored files, but not binary files or
+/// `.git`.
 ///
-/// Matches are in path order. A file is binary if it is not UTF-8 or has NUL characters. Links are followed, except
-/// those in /proc. `path` is absolute or relative to the workspace; `include` is matched against the file name, not the
-/// path.
+/// Matches are in path order. A file is binary if it is not UTF-8 or has NUL characters. Links are
+/// followed, except those in /proc. `path` is absolute or relative to the workspace; `include` is
+/// matched against the file name, not the path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {

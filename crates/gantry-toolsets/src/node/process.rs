@@ -16,14 +16,15 @@ use crate::{Ctx, Machine};
 
 /// Manage commands that `Bash` left in the background. Finished ones are kept for 30 minutes.
 ///
-/// `list` returns your sessions, newest first. `poll` returns at once unless `waitMs` is set. `log` counts lines from the
-/// start of the whole output. `kill` sends SIGKILL. Policy rules check what `write` and `submit` send as `data` of
-/// `Process`, not as a command of `Bash`.
+/// `list` returns your sessions, newest first. `poll` returns at once unless `waitMs` is set. `log`
+/// counts lines from the start of the whole output. `kill` sends SIGKILL. Policy rules check what
+/// `write` and `submit` send as `data` of `Process`, not as a command of `Bash`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {
-    /// `poll`: status and output. `log`: lines of the whole output. `write`: send `data` to standard input. `submit`: send
-    /// `data` and a newline. `close`: end standard input. `kill`: kill the command and its children.
+    /// `poll`: status and output. `log`: lines of the whole output. `write`: send `data` to
+    /// standard input. `submit`: send `data` and a newline. `close`: end standard input. `kill`:
+    /// kill the command and its children.
     action: Action,
     /// Required except for `list`.
     session_id: Option<String>,

@@ -21,8 +21,8 @@ const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Read a text file with line numbers, or an image of up to 10 MB. Other binary files are refused.
 ///
-/// Text is UTF-8, or UTF-16 with a byte-order mark. An `offset` past the end returns nothing. `offset` and `limit` are
-/// ignored for images. The error for a binary file states its type.
+/// Text is UTF-8, or UTF-16 with a byte-order mark. An `offset` past the end returns nothing.
+/// `offset` and `limit` are ignored for images. The error for a binary file states its type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -50,13 +50,15 @@ enum Output {
 struct TextFile {
     /// The real absolute path, links followed.
     path: String,
-    /// Each line as its number (counted from 1), a tab and the line, without the file's own line endings.
+    /// Each line as its number (counted from 1), a tab and the line, without the file's own line
+    /// endings.
     content: String,
     /// The number of returned lines.
     lines: u64,
     /// The number of lines in the file.
     total_lines: u64,
-    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has changed.
+    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has
+    /// changed.
     tag: String,
     /// Whether the 10 MB limit cut the text.
     truncated: bool,

@@ -1,5 +1,6 @@
-//! Maps sessions to their owners. The process engine knows only ids. It stores a note with each session that may outlive
-//! this process, and the session is restored from that note after a restart.
+//! Maps sessions to their owners. The process engine knows only ids. It stores a note with each
+//! session that may outlive this process, and the session is restored from that note after a
+//! restart.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

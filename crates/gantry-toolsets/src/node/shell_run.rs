@@ -57,11 +57,13 @@ pub(super) struct Completed {
     ended_at: u64,
     /// Duration in milliseconds.
     duration_ms: u64,
-    /// Standard output and standard error, interleaved; the last 200,000 characters if there are more.
+    /// Standard output and standard error, interleaved; the last 200,000 characters if there are
+    /// more.
     output: String,
     /// The last 4,000 characters.
     tail: String,
-    /// Whether `output` lacks its beginning; action `log` of `Process` with this `sessionId` returns everything.
+    /// Whether `output` lacks its beginning; action `log` of `Process` with this `sessionId`
+    /// returns everything.
     truncated: bool,
     /// The real absolute path of the working directory.
     workdir: String,

@@ -12,10 +12,11 @@ use crate::blocking::blocking;
 use crate::machine::file_error;
 use crate::{Ctx, Machine};
 
-/// Create or replace a whole file as UTF-8, with parent directories. To change part of a file, use `Edit`.
+/// Create or replace a whole file as UTF-8, with parent directories. To change part of a file, use
+/// `Edit`.
 ///
-/// Readers see the old content or the new, never a part. The content is written as given, whatever the old encoding;
-/// `Edit` keeps the encoding.
+/// Readers see the old content or the new, never a part. The content is written as given, whatever
+/// the old encoding; `Edit` keeps the encoding.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
@@ -31,7 +32,8 @@ struct Output {
     path: String,
     /// The number of bytes written.
     bytes: u64,
-    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has changed.
+    /// Identifies this content of the file; pass it to `Edit` to refuse the edit if the file has
+    /// changed.
     tag: String,
 }
 

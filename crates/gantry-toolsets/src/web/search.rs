@@ -1,5 +1,5 @@
-//! Web search: tries the configured providers in order until one answers. Each provider's protocol has its own file.
-//! The result lists the providers that failed, with reasons.
+//! Web search: tries the configured providers in order until one answers. Each provider's protocol
+//! has its own file. The result lists the providers that failed, with reasons.
 
 mod brave;
 mod duckduckgo;
@@ -205,7 +205,8 @@ async fn query_provider(
         SearchProvider::Searxng => (searxng::request(settings, query)?, searxng::parse),
         SearchProvider::Duckduckgo => (duckduckgo::request(settings, query)?, duckduckgo::parse),
     };
-    // The client of the operator's own instance may reach private addresses, so only that provider uses it.
+    // The client of the operator's own instance may reach private addresses, so only that provider
+    // uses it.
     let own = settings.client.as_ref().filter(|_| provider == SearchProvider::Searxng);
     let client = own.unwrap_or(&web.client);
     let reply = request.send(client, policy, &web.masker, deadline).await?;

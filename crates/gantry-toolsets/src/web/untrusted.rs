@@ -1,9 +1,10 @@
-//! Encloses web content in markers inside a text answer, so that a model can distinguish it from Gantry's own text.
+//! Encloses web content in markers inside a text answer, so that a model can distinguish it from
+//! Gantry's own text.
 
 use uuid::Uuid;
 
-/// Encloses untrusted text in two markers. Their random id is chosen after the text is known, so the text cannot contain
-/// the end marker.
+/// Encloses untrusted text in two markers. Their random id is chosen after the text is known, so
+/// the text cannot contain the end marker.
 pub(crate) fn fenced(content: &str) -> String {
     let id = Uuid::new_v4().simple();
     format!(

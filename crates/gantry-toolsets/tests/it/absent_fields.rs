@@ -1,4 +1,5 @@
-//! Models often send null, or `""` for a path, instead of leaving a field out. Both mean that the field is absent.
+//! Models often send null, or `""` for a path, instead of leaving a field out. Both mean that the
+//! field is absent.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Hostile paths in every path field: contained tools never leave the workspace, and no tool reaches Gantry's data
-//! directory.
+//! Hostile paths in every path field: contained tools never leave the workspace, and no tool
+//! reaches Gantry's data directory.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -18,14 +18,15 @@ use crate::probes::{Access, Probe, probes};
 const PATH_FIELDS: &[&str] =
     &["path", "cwd", "workdir", "directory", "destination", "file", "root", "source"];
 
-/// Returns the bench's tools behind a gate whose policy allows everything, so that only the engines can refuse.
+/// Returns the bench's tools behind a gate whose policy allows everything, so that only the engines
+/// can refuse.
 fn open_gate(bench: &Bench) -> Gate {
     let (audit, results) = (Arc::new(MemoryAudit::default()), Arc::new(MemoryResults::default()));
     Gate::new(GateParts { registry: bench.gate.registry().clone(), ..GateParts::new(audit, results) })
 }
 
-/// Commands run as an agent, because the operator's own shell is not confined. Other tools run as the operator, whom no
-/// default rule restricts.
+/// Commands run as an agent, because the operator's own shell is not confined. Other tools run as
+/// the operator, whom no default rule restricts.
 fn call_for(probe: &Probe, workspace: PathBuf) -> Call {
     let principal = match probe.access.starts_a_command() {
         true => Principal::Agent { id: "probe".into() },
@@ -44,7 +45,8 @@ fn all_probes(bench: &Bench) -> Vec<(Arc<Tool>, Probe)> {
     all
 }
 
-/// Starting processes is slow, so commands get a sample of the paths unless the full suite is requested.
+/// Starting processes is slow, so commands get a sample of the paths unless the full suite is
+/// requested.
 fn sample<'a>(probe: &Probe, paths: &'a [String]) -> impl Iterator<Item = &'a String> {
     let step = if probe.access.starts_a_command() { soak(1, 21) } else { 1 };
     paths.iter().step_by(step)
@@ -229,7 +231,8 @@ fn data_paths(data: &Path, workspace: &Path) -> Vec<String> {
     paths
 }
 
-/// Returns the files that tests put into the data directory, and any other files that Gantry did not create.
+/// Returns the files that tests put into the data directory, and any other files that Gantry did
+/// not create.
 fn own_files(data: &Path) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     let mut todo = vec![data.to_owned()];

@@ -1,4 +1,5 @@
-//! A denial stops every tool, for every kind of caller, on every surface. It has no effect, and it is recorded.
+//! A denial stops every tool, for every kind of caller, on every surface. It has no effect, and it
+//! is recorded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The toolsets share the rules for encodings. Reads decode text with a byte-order mark, whole-file writes write UTF-8
-//! exactly as given, and partial edits keep the encoding of the file.
+//! The toolsets share the rules for encodings. Reads decode text with a byte-order mark, whole-file
+//! writes write UTF-8 exactly as given, and partial edits keep the encoding of the file.
 
 use gantry_toolsets::testing::Bench;
 use serde_json::json;

@@ -1,5 +1,6 @@
-//! Every web tool in a simulated internet where closed addresses answer and count connections. No tool connects to a
-//! closed address, whatever the spelling of the URL, the DNS name behind it or the redirect before it.
+//! Every web tool in a simulated internet where closed addresses answer and count connections. No
+//! tool connects to a closed address, whatever the spelling of the URL, the DNS name behind it or
+//! the redirect before it.
 
 use gantry_net::testing::forms::{CLOSED, CLOSED_V6, hostile};
 use gantry_net::testing::names::Name;

@@ -1,5 +1,5 @@
-//! Guarantees that hold for every tool of every toolset. The tests iterate over the registry, so a new tool is covered,
-//! or fails the tests until `probes.rs` lists it.
+//! Guarantees that hold for every tool of every toolset. The tests iterate over the registry, so a
+//! new tool is covered, or fails the tests until `probes.rs` lists it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

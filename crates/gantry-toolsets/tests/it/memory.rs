@@ -1,5 +1,5 @@
-//! The memory cost of one response for `http_request`. Each hostile response is read in a separate process, which
-//! reports its peak memory.
+//! The memory cost of one response for `http_request`. Each hostile response is read in a separate
+//! process, which reports its peak memory.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,8 +78,8 @@ fn response_needs_bounded_memory() {
             "/warm" => answer("200 OK", &[("Content-Type", "application/json")], b"{\"small\": 1}"),
             _ => case.say.clone(),
         }));
-        let said = caller_process(&site.url(""));
-        let report = said.lines().find_map(|line| line.strip_prefix("report: ")).unwrap_or("nothing");
+        let output = caller_process(&site.url(""));
+        let report = output.lines().find_map(|line| line.strip_prefix("report: ")).unwrap_or("nothing");
         let (kib, outcome) = report.split_once(' ').unwrap_or_default();
         let kib: u64 = kib.parse().unwrap_or(u64::MAX);
         println!("{:20} {:6.1} MiB  {outcome}", case.name, kib as f64 / 1024.0);
@@ -107,7 +107,8 @@ fn caller_process(url: &str) -> String {
     String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
 }
 
-/// Prints how much more memory the peak needed than a small response, and the last line of the result.
+/// Prints how much more memory the peak needed than a small response, and the last line of the
+/// result.
 #[expect(clippy::print_stdout, reason = "what it prints is its report to the test that started it")]
 async fn be_the_caller(url: &str) {
     let bench = Bench::with(reach_this_machine);

@@ -1,5 +1,5 @@
-//! An agent's network policy applies to every tool that can reach beyond the machine. Web tools reach only the listed
-//! hosts. Commands have no sockets under any policy but `allow-all`.
+//! An agent's network policy applies to every tool that can reach beyond the machine. Web tools
+//! reach only the listed hosts. Commands have no sockets under any policy but `allow-all`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use gantry_toolsets::testing::web_server::{TestResponse, WebServer, client_to_lo
 use gantry_toolsets::{Isolation, IsolationLevel, MachineParts, SearchEndpoints, SearchKey, SearchSettings};
 use serde_json::{Value, json};
 
-/// Returns calls that make a tool connect to the server. Every new open-world tool must be added to this list.
+/// Returns calls that make a tool connect to the server. Every new open-world tool must be added to
+/// this list.
 fn reaching(tool: &str, server: &WebServer) -> Option<Vec<Value>> {
     let (url, port) = (server.url(), server.port());
     let connect = format!(
@@ -112,7 +113,8 @@ async fn every_open_world_tool_obeys_the_network_policy() {
                 let is_web = input.get("command").or(input.get("argv")).is_none();
                 assert!(!is_web || output.contains("denied"), "{name} {input} as {agent}: {output}");
             }
-            // A list can name hosts for web tools. Sockets cannot be limited by name, so commands have none.
+            // A list can name hosts for web tools. Sockets cannot be limited by name, so commands
+            // have none.
             let is_web = input.get("command").or(input.get("argv")).is_none();
             let (made, answer) = connections_as(&bench, &server, "listed", name, input).await;
             assert_eq!(made > 0, is_web, "{name} {input} as listed: {answer:?}");

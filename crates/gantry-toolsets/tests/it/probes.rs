@@ -35,7 +35,8 @@ pub(crate) const PLANTED: &str = "planted-by-a-probe";
 
 /// Reads and writes files of interest in a directory.
 const LOOK_AROUND: &str = "cat secret token inner.txt; ls -a; echo planted-by-a-probe > planted-file";
-/// A patch that does not match, whose error would show the content, and a patch that creates a file.
+/// A patch that does not match, whose error would show the content, and a patch that creates a
+/// file.
 const PATCH: &str = "@@ -1 +1 @@\n-no such line\n+planted-by-a-probe\n";
 const NEW_FILE: &str = "--- /dev/null\n+++ b/planted-file\n@@ -0,0 +1 @@\n+planted-by-a-probe\n";
 
@@ -64,7 +65,8 @@ pub(crate) fn probes(tool: &str) -> Vec<Probe> {
             path(Read, |path| json!({"path": path, "oldString": "the secrets", "newString": PLANTED})),
         ],
         "gsv__DeleteFile" => vec![path(Write, |path| json!({"path": path}))],
-        // This is a path in the configuration, not in the file system; an unknown one has no effect.
+        // This is a path in the configuration, not in the file system; an unknown one has no
+        // effect.
         "gsv__ConfigGet" => vec![path(Read, |path| json!({"path": path}))],
         "gsv__Transfer" => vec![
             probe(
@@ -146,7 +148,8 @@ fn on_path(path: &str) -> String {
     format!("cat {quoted}; ls -a {quoted}; echo planted-by-a-probe > {quoted}")
 }
 
-/// Returns an input that the schema accepts and that has an effect in the workspace, if the tool can have one.
+/// Returns an input that the schema accepts and that has an effect in the workspace, if the tool
+/// can have one.
 pub(crate) fn valid_input(tool: &str, workspace: &Path) -> Value {
     let mut known = probes(tool);
     known.sort_by_key(|probe| probe.access != Access::Write);

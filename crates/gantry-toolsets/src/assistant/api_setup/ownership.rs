@@ -1,5 +1,6 @@
-//! Ownership rules of API profiles. Only the operator may loosen a profile that the operator made: its base URL, its
-//! auth and its rate limits. Others may change its documentation. A profile made by another agent cannot be changed.
+//! Ownership rules of API profiles. Only the operator may loosen a profile that the operator made:
+//! its base URL, its auth and its rate limits. Others may change its documentation. A profile made
+//! by another agent cannot be changed.
 
 use gantry_apis::{ApiFile, Profile};
 use gantry_tool::{Principal, ToolError};
@@ -11,7 +12,8 @@ pub(super) fn maker(ctx: &Ctx) -> Option<String> {
     (ctx.call.principal != Principal::Operator).then(|| ctx.call.principal.to_string())
 }
 
-/// Denies a profile whose base URL lies below one of the operator's: it would replace that profile for some requests.
+/// Denies a profile whose base URL lies below one of the operator's: it would replace that profile
+/// for some requests.
 pub(super) fn may_create(ctx: &Ctx, new: &Profile, files: &[ApiFile]) -> Result<(), ToolError> {
     if maker(ctx).is_none() {
         return Ok(());

@@ -118,14 +118,14 @@ async fn every_missing_or_invalid_field_is_reported_and_nothing_is_saved() {
 }
 
 #[tokio::test]
-async fn a_broken_file_is_listed_and_can_be_replaced_or_deleted() {
+async fn broken_file_is_listed_and_can_be_replaced_or_deleted() {
     let bench = Bench::new();
     std::fs::create_dir(bench.data().join("apis")).unwrap();
     std::fs::write(bench.data().join("apis/stripe.json"), "{ not json").unwrap();
     let listed = setup(&bench, json!({"action": "list"})).await.unwrap();
-    assert!(listed.starts_with("stripe: CANNOT BE USED: not JSON: "), "{listed}");
+    assert!(listed.starts_with("stripe: INVALID: not JSON: "), "{listed}");
     let viewed = setup(&bench, json!({"action": "view", "id": "stripe"})).await.unwrap_err();
-    assert!(viewed.contains("cannot be used: not JSON"), "{viewed}");
+    assert!(viewed.contains("is invalid: not JSON"), "{viewed}");
     setup(&bench, json!({"action": "update", "id": "stripe", "profile": stripe()})).await.unwrap();
     assert!(setup(&bench, json!({"action": "list"})).await.unwrap().starts_with("stripe: Stripe, "));
 }

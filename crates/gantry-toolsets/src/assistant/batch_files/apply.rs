@@ -1,4 +1,5 @@
-//! Applies a plan of renames or moves. The first failure stops it, and the steps already done are undone.
+//! Applies a plan of renames or moves. The first failure stops it, and the steps already done are
+//! undone.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

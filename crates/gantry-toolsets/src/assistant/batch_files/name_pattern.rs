@@ -92,7 +92,8 @@ impl NameTemplate {
         Ok(NameTemplate { parts })
     }
 
-    /// Returns the new name of a file with these captures. The caller checks that the name is valid.
+    /// Returns the new name of a file with these captures. The caller checks that the name is
+    /// valid.
     pub(super) fn fill(&self, captures: &[&str]) -> String {
         let part = |part: &'_ Part| match part {
             Part::Text(text) => text.clone(),

@@ -69,7 +69,7 @@ async fn rename_substitutes_wildcard_matches_in_every_subdirectory() {
 }
 
 #[tokio::test]
-async fn a_relative_directory_starts_at_the_workspace() {
+async fn relative_directory_starts_at_the_workspace() {
     let bench = bench(&[("sub/a.txt", "a"), ("b.txt", "b")]);
     let input = json!({"pattern": "*.txt", "directory": "sub", "operation": "rename", "rename_to": "$1-$$"});
     assert_eq!(call(&bench, input).await, Ok("Renamed 1 file in WS/sub:\n  a.txt -> a-$".into()));
@@ -150,7 +150,7 @@ async fn move_never_overwrites_and_rejects_colliding_targets() {
 }
 
 #[tokio::test]
-async fn a_move_works_across_devices_both_ways() {
+async fn move_works_across_devices_both_ways() {
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let device = |path: &Path| std::os::unix::fs::MetadataExt::dev(&path.metadata().unwrap());
     let bench = bench(&[("a.sh", "run"), ("b.sh", "walk")]);
@@ -317,8 +317,8 @@ async fn more_than_ten_thousand_matches_are_rejected() {
     assert!(bench.workspace().join("00000.a").exists());
 }
 
-/// Runs `find` on three files, two of which match, and a directory with one more. Also returns how many entries it
-/// visited.
+/// Runs `find` on three files, two of which match, and a directory with one more. Also returns how
+/// many entries it visited.
 fn found(limits: Limits, stop: bool) -> (Result<usize, String>, usize) {
     let bench = bench(&[("1.a", ""), ("2.a", ""), ("3.b", ""), ("dir/4.b", "")]);
     let scope = Files::new(FilesOptions::default()).unwrap().free(&bench.workspace()).unwrap();
@@ -416,7 +416,8 @@ async fn dry_run_declares_no_writes() {
             "dry_run": dry,
         });
         let touches = bench.gate.touches(&bench.operator_call(), "batch_files", &input).await;
-        // Only the directory is declared here: the agent driver asks for it in addition to policy, and a second walk would be slow.
+        // Only the directory is declared here: the agent driver asks for it in addition to policy,
+        // and a second walk would be slow.
         assert_eq!(touches.len(), 1, "{touches:?}");
         assert!(touches.iter().all(|touch| touch.access == access), "{touches:?}");
     }

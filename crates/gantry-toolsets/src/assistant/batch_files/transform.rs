@@ -1,4 +1,5 @@
-//! Literal find and replace in many files. Every file is read and checked before the first one is written.
+//! Literal find and replace in many files. Every file is read and checked before the first one is
+//! written.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +102,8 @@ impl Examined {
     }
 }
 
-/// Returns the number of replacements in a file and its new content; `None` if the text does not occur.
+/// Returns the number of replacements in a file and its new content; `None` if the text does not
+/// occur.
 fn replaced(bytes: &[u8], text: &str, texts: &Texts<'_>) -> Result<Option<(usize, Vec<u8>)>, ToolError> {
     if !contains(text, texts.find) {
         return Ok(None);
@@ -113,7 +115,8 @@ fn replaced(bytes: &[u8], text: &str, texts: &Texts<'_>) -> Result<Option<(usize
     }
 }
 
-/// Whether an edit would find the text. Checked first, because an edit that finds nothing searches for similar text.
+/// Whether an edit would find the text. Checked first, because an edit that finds nothing searches
+/// for similar text.
 fn contains(text: &str, find: &str) -> bool {
     let plain = |text| with_ending(text, Some(Ending::Lf));
     if find.contains(['\n', '\r']) { plain(text).contains(&*plain(find)) } else { text.contains(find) }

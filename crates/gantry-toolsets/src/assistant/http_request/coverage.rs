@@ -1,4 +1,5 @@
-//! Finds the API profile that covers a request, at its first address and at each redirect, and applies its limits.
+//! Finds the API profile that covers a request, at its first address and at each redirect, and
+//! applies its limits.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub(super) fn covering_profile(
     }
 }
 
-/// Decides whether a request under `profile` may be redirected to `url`, and whether the profile still covers it there.
+/// Decides whether a request under `profile` may be redirected to `url`, and whether the profile
+/// still covers it there.
 pub(super) fn follows(ctx: &Ctx, profile: Option<&Profile>, url: &Url) -> Result<Followed, ToolError> {
     let covering = match look_up(ctx, url, api_like::why_by_address)? {
         Ok(covering) => covering,

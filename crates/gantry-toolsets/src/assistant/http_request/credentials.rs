@@ -1,4 +1,5 @@
-//! Replaces secret names by their values just before sending: only for the hosts of a secret, and only over TLS.
+//! Replaces secret names by their values just before sending: only for the hosts of a secret, and
+//! only over TLS.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -174,7 +175,8 @@ impl Resolver<'_> {
                 self.parameter = Some(parameter);
             }
             Auth::OAuth2 { token_url, client_id, client_secret, scope, style } => {
-                // The access token goes to the API, so the client secret must be stored for that host, too.
+                // The access token goes to the API, so the client secret must be stored for that
+                // host, too.
                 self.fill(&place, client_secret, &target);
                 return Some(WantedToken {
                     profile: profile.id.clone(),
@@ -209,7 +211,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Replaces strings that are exactly a name, and leaves text that mentions one. Returns true if it replaced any.
+    /// Replaces strings that are exactly a name, and leaves text that mentions one. Returns true if
+    /// it replaced any.
     fn fill_json(&mut self, place: &str, value: &mut Value, url: &Url) -> bool {
         match value {
             Value::String(text) => {
@@ -308,7 +311,8 @@ impl Resolver<'_> {
 }
 
 impl Web {
-    /// Whether a credential may be sent there without TLS: to this machine, or where the operator allows it.
+    /// Whether a credential may be sent there without TLS: to this machine, or where the operator
+    /// allows it.
     pub(super) fn takes_plain(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,5 @@
-//! Access tokens by OAuth 2 client credentials: fetched through the guarded client, cached in memory until they expire.
+//! Access tokens by OAuth 2 client credentials: fetched through the guarded client, cached in
+//! memory until they expire.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

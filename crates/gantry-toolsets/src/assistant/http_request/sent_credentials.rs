@@ -29,8 +29,9 @@ impl SentCredentials {
         }
     }
 
-    /// Adds the credential of a header that the caller wrote out: the text after the scheme, or each value of a cookie.
-    /// Very short values are skipped, because they would mask parts of unrelated text.
+    /// Adds the credential of a header that the caller wrote out: the text after the scheme, or
+    /// each value of a cookie. Very short values are skipped, because they would mask parts of
+    /// unrelated text.
     pub(super) fn add_written_out(&mut self, value: &str) {
         let rest = value.split_once(' ').map_or(value, |(_, rest)| rest);
         let cookies = value.split(';').filter_map(|pair| Some(pair.split_once('=')?.1));
@@ -67,7 +68,8 @@ impl SentCredentials {
         LONGEST_SPELLING * self.values.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Masks an error. The gate masks errors too, but it knows neither fetched tokens nor escaped forms.
+    /// Masks an error. The gate masks errors too, but it knows neither fetched tokens nor escaped
+    /// forms.
     pub(super) fn masked_error(&self, err: ToolError) -> ToolError {
         let masked = |message: Message| Message {
             text: self.mask_name(message.text),
@@ -110,7 +112,7 @@ mod tests {
     fn every_escaping_is_masked_in_text_and_in_bytes() {
         let mut used = SentCredentials::default();
         used.add("se\"cret/va lue");
-        for said in [
+        for spelling in [
             "se\"cret/va lue",
             "se\\\"cret/va lue",
             "se%22cret%2Fva%20lue",
@@ -123,9 +125,9 @@ mod tests {
             "se&quot;cret&#x2F;va&#032;lue",
             "se&amp;quot;cret/va&nbsp;lue",
         ] {
-            let text = format!("<{said}> and {said}");
-            assert_eq!(used.mask_text(text.clone()), "<[masked]> and [masked]", "{said}");
-            assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{said}");
+            let text = format!("<{spelling}> and {spelling}");
+            assert_eq!(used.mask_text(text.clone()), "<[masked]> and [masked]", "{spelling}");
+            assert_eq!(used.mask_bytes(text.into_bytes()), b"<[masked]> and [masked]", "{spelling}");
         }
         assert_eq!(used.mask_bytes(vec![0xff, 0, 1]), [0xff, 0, 1]);
         assert!(!format!("{used:?}").contains("cret"));

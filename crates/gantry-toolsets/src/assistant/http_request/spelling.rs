@@ -1,5 +1,6 @@
-//! Finds a value however a server has escaped it: each character as it is, as `%2F`, as `\/` or `\u002f`, as `&#47;` or
-//! `&sol;`, a space as `+`, or one escape within another, as in JSON that is quoted in JSON.
+//! Finds a value however a server has escaped it: each character as it is, as `%2F`, as `\/` or
+//! `\u002f`, as `&#47;` or `&sol;`, a space as `+`, or one escape within another, as in JSON that
+//! is quoted in JSON.
 //!
 //! The search decodes escapes while reading, so it finds any mixture of them. It copies nothing.
 
@@ -10,7 +11,8 @@ pub(super) const LONGEST_SPELLING: usize = 36;
 
 /// The number of nested escape levels that are decoded.
 const LEVELS: u8 = 2;
-/// The most alternative readings that are followed at once. Only values with many `\`, `%` and `&` have more than a few.
+/// The most alternative readings that are followed at once. Only values with many `\`, `%` and `&`
+/// have more than a few.
 const MAX_WAYS: usize = 32;
 /// The most consecutive characters that start an escape: `\\\/` has three.
 const MOST_LEADS: usize = 4;
@@ -109,7 +111,8 @@ impl<'a> Finder<'a> {
         let (mut longest, mut hopeless) = (None, None);
         for value in self.values {
             let Some(first) = value.first().copied() else { continue };
-            // Most values are also present as base64 in several alphabets, and start in the same way.
+            // Most values are also present as base64 in several alphabets, and start in the same
+            // way.
             let other = only.is_some_and(|only| first != only && is_plain(first));
             if other || hopeless == Some(first) {
                 continue;
@@ -144,8 +147,8 @@ struct Reader<'a> {
 type Then<'t> = &'t mut dyn FnMut(usize);
 
 impl Reader<'_> {
-    /// Returns the end of the value that starts at `at`, the furthest if there are several readings; or else how many of
-    /// its characters match.
+    /// Returns the end of the value that starts at `at`, the furthest if there are several
+    /// readings; or else how many of its characters match.
     fn end(&self, value: &[char], at: usize, ways: &mut Ways) -> Result<usize, usize> {
         ways.now.clear();
         ways.now.push(at);
@@ -166,7 +169,8 @@ impl Reader<'_> {
         Ok(ways.now.iter().max().copied().unwrap_or(at))
     }
 
-    /// Calls `then` with each possible end of the character at `at`, with at most `levels` nested escapes.
+    /// Calls `then` with each possible end of the character at `at`, with at most `levels` nested
+    /// escapes.
     fn character(&self, at: usize, levels: u8, character: char, then: Then<'_>) {
         let mut buffer = [0; 4];
         let bytes = character.encode_utf8(&mut buffer).as_bytes();
@@ -279,10 +283,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the only plain character that can be spelt at `at`, if a quick look shows it. Most escapes of a text are of
-    /// this kind, and reading them in every way is slow.
+    /// Returns the only plain character that can be spelt at `at`, if a quick look shows it. Most
+    /// escapes of a text are of this kind, and reading them in every way is slow.
     fn can_only_be(&self, at: usize) -> Option<char> {
-        // With more starts of escapes in a row than this, the first one spells a start itself or nothing.
+        // With more starts of escapes in a row than this, the first one spells a start itself or
+        // nothing.
         if (at..at + MOST_LEADS).all(|at| self.begins_escape(at)) {
             return Some('\\');
         }
@@ -302,10 +307,10 @@ impl Reader<'_> {
         matches!(self.text.get(at), Some(b'\\' | b'%' | b'&'))
     }
 
-    fn same(&self, said: u8, byte: u8) -> bool {
-        said == byte
+    fn same(&self, byte_in_text: u8, byte: u8) -> bool {
+        byte_in_text == byte
             || self.form == TextForm::Normalized
-                && (said.eq_ignore_ascii_case(&byte) || (byte == b'\\' && said == b'/'))
+                && (byte_in_text.eq_ignore_ascii_case(&byte) || (byte == b'\\' && byte_in_text == b'/'))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Reads one page: fetches it through the guarded client, extracts its main content and returns a part of it.
+//! Reads one page: fetches it through the guarded client, extracts its main content and returns a
+//! part of it.
 
 use std::time::Duration;
 
@@ -95,7 +96,8 @@ fn show(fetched: &Fetched, masker: &Masker, offset: usize) -> Result<String, Too
     Ok(format!("{summary}\n{}", fenced(&format!("{head}\n\n{shown}"))))
 }
 
-/// Returns the main content of HTML; for other types, and for HTML without main content, all readable text.
+/// Returns the main content of HTML; for other types, and for HTML without main content, all
+/// readable text.
 fn content(fetched: &Fetched) -> Result<Article, ToolError> {
     let content_type = fetched.content_type.as_deref();
     let base = Some(&fetched.url);

@@ -3,14 +3,15 @@ use serde_json::{Value, json};
 use super::read::MAX_CHARS;
 use crate::testing::Bench;
 use crate::testing::web_server::{TestResponse, WebServer};
-use crate::web::search::tests::{provider_of, set_up, well};
+use crate::web::search::tests::{configure, provider_of, successful_response};
 
 async fn research(bench: &Bench, input: Value) -> Result<String, String> {
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     bench.call("web_research", input).await.map(text).map_err(text)
 }
 
-/// Splits an answer into the text before the markers and the text between them. Nothing follows them.
+/// Splits an answer into the text before the markers and the text between them. Nothing follows
+/// them.
 fn parted(answer: &str) -> (String, String) {
     let (summary, fenced) = answer.split_once("\n[begin untrusted web content ").unwrap();
     let (id, fenced) = (&fenced[..32], fenced.split_once("]\n").unwrap().1);
@@ -33,9 +34,9 @@ async fn searching() -> (Bench, WebServer) {
             200,
             &json!({"type": "news", "results": [{"title": "N", "url": "https://n.example/", "description": "news"}]}),
         ),
-        (provider, _) => well(provider),
+        (provider, _) => successful_response(provider),
     });
-    (Bench::with(|parts| set_up(parts, &server)), server)
+    (Bench::with(|parts| configure(parts, &server)), server)
 }
 
 #[tokio::test]
@@ -93,7 +94,7 @@ async fn topics_and_ranges_are_translated_for_each_provider() {
         ),
     ] {
         let bench = Bench::with(|parts| {
-            set_up(parts, &server);
+            configure(parts, &server);
             // The tool exists only if one of these providers is configured.
             let rest = crate::SearchProvider::ALL.into_iter().filter(|other| *other != order);
             parts.web.search.order = std::iter::once(order).chain(rest).collect();
@@ -111,7 +112,7 @@ async fn no_results_and_failures_are_reported() {
         "tavily" => TestResponse::json(429, &json!({"detail": {"error": "slow down"}})),
         _ => TestResponse::json(200, &json!({"type": "search"})),
     });
-    let bench = Bench::with(|parts| set_up(parts, &server));
+    let bench = Bench::with(|parts| configure(parts, &server));
     let (summary, content) =
         parted(&research(&bench, json!({"action": "search", "query": "q"})).await.unwrap());
     assert_eq!(summary, "No results for \"q\" from brave.");
@@ -202,7 +203,7 @@ fn article(paragraphs: usize) -> String {
 
 async fn reading(respond: impl Fn(&str) -> TestResponse + Send + Sync + 'static) -> (Bench, WebServer) {
     let server = WebServer::start(move |request| respond(request.path()));
-    (Bench::with(|parts| set_up(parts, &server)), server)
+    (Bench::with(|parts| configure(parts, &server)), server)
 }
 
 #[tokio::test]
@@ -306,7 +307,7 @@ async fn secret_is_masked_before_truncation() {
         }
     });
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.masker = gantry_tool::Masker::new([secret.to_owned()]);
     });
     let read = json!({"action": "read", "url": format!("{}/page", server.url())});

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::testing::Bench;
 
-/// Writes to a file that contains `before`. Compares the reply without `success` and `path`, and the new content.
+/// Writes to a file that contains `before`. Compares the reply without `success` and `path`, and
+/// the new content.
 async fn check(before: &str, mut input: Value, expected: Value, after: &str) {
     let bench = Bench::new();
     let path = bench.write("file.txt", before).to_str().unwrap().to_owned();

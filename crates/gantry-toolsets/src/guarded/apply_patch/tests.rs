@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::testing::Bench;
 
-/// Patches a file that contains `before`. Compares the reply without `patched` and `path`, and the new content.
+/// Patches a file that contains `before`. Compares the reply without `patched` and `path`, and the
+/// new content.
 async fn check(before: &str, patch: &str, fuzz: u8, extra: Value, after: &str) {
     let bench = Bench::new();
     let path = bench.write("src/version.ts", before);

@@ -295,7 +295,8 @@ async fn secret_across_max_size_is_not_shown() {
             assert!(!content.contains("SU") && !content.contains("ot"), "{max_size}: {content}");
             assert_eq!(page["truncated"], json!(max_size < length), "{max_size}: {page}");
         }
-        // Text that only starts like a secret is shown: removing it would reveal how the secret starts.
+        // Text that only starts like a secret is shown: removing it would reveal how the secret
+        // starts.
         let like = WebServer::always(TestResponse::new(200, "text/plain", format!("like {}X", &SECRET[..9])));
         let page = bench.call("tool::web_fetch", json!({"url": like.url(), "maxSize": 14})).await.unwrap();
         assert_eq!(page["content"], format!("like {}", &SECRET[..9]));

@@ -1,5 +1,5 @@
-//! DuckDuckGo: the HTML results page for browsers without scripts. It has no key and no JSON. After too many requests it
-//! returns a CAPTCHA.
+//! DuckDuckGo: the HTML results page for browsers without scripts. It has no key and no JSON. After
+//! too many requests it returns a CAPTCHA.
 
 use dom_query::{Document, Selection};
 use gantry_net::{StatusCode, Url};
@@ -8,8 +8,8 @@ use super::provider_request::{ProviderRequest, Reply};
 use super::results::{Page, SearchResult, address, one_line};
 use super::{Query, SearchError, SearchSettings, TimeRange, Topic};
 
-/// A page has about forty kilobytes and a dozen results. Larger pages are rejected, because nested results would be
-/// searched again and again.
+/// A page has about forty kilobytes and a dozen results. Larger pages are rejected, because nested
+/// results would be searched again and again.
 const MAX_PAGE_BYTES: usize = 256 * 1024;
 const MAX_LOOKED_AT: usize = 100;
 

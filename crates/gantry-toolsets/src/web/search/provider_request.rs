@@ -115,7 +115,8 @@ impl Reply {
     }
 }
 
-/// Converts an error status. Tavily returns the non-standard 432 and 433 when a plan or pay-as-you-go limit is reached.
+/// Converts an error status. Tavily returns the non-standard 432 and 433 when a plan or
+/// pay-as-you-go limit is reached.
 fn failure(status: StatusCode, body: &[u8], masker: &Masker) -> SearchError {
     let detail = detail(body, masker);
     match status.as_u16() {

@@ -1,4 +1,5 @@
-//! Normalizes the results of all providers: plain text, valid addresses, and notes on unusable ones.
+//! Normalizes the results of all providers: plain text, valid addresses, and notes on unusable
+//! ones.
 
 use dom_query::Document;
 use gantry_net::Url;

@@ -13,7 +13,8 @@ pub struct SearchSettings {
     /// The providers to try, in this order. Others are never used.
     pub order: Vec<SearchProvider>,
     pub endpoints: SearchEndpoints,
-    /// A client for a SearXNG instance on a private address, which other tools may not reach; `None` for the common client.
+    /// A client for a SearXNG instance on a private address, which other tools may not reach;
+    /// `None` for the common client.
     pub client: Option<Client>,
 }
 
@@ -58,7 +59,8 @@ impl SearchSettings {
         self.order.iter().copied().filter(|provider| self.has_settings(*provider))
     }
 
-    /// Whether the operator configured a provider other than DuckDuckGo, which needs no configuration.
+    /// Whether the operator configured a provider other than DuckDuckGo, which needs no
+    /// configuration.
     pub fn is_configured(&self) -> bool {
         self.usable().any(|provider| provider != SearchProvider::Duckduckgo)
     }

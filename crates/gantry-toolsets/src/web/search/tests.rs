@@ -1,4 +1,5 @@
-//! Tests of the providers through `tool::web_search`, against servers that follow the providers' documentation.
+//! Tests of the providers through `tool::web_search`, against servers that follow the providers'
+//! documentation.
 
 #![allow(clippy::disallowed_methods, reason = "a server that never responds")]
 
@@ -20,7 +21,7 @@ pub(super) fn query(text: &str) -> Query {
 }
 
 /// Configures all four providers on one server, which distinguishes them by path.
-pub(crate) fn set_up(parts: &mut MachineParts, server: &WebServer) {
+pub(crate) fn configure(parts: &mut MachineParts, server: &WebServer) {
     let url = || server.url();
     parts.web.client = client_to_loopback();
     parts.web.search = SearchSettings {
@@ -43,7 +44,7 @@ pub(crate) fn provider_of(request: &ReceivedRequest) -> &'static str {
 }
 
 /// A successful response of each provider, as documented.
-pub(crate) fn well(provider: &str) -> TestResponse {
+pub(crate) fn successful_response(provider: &str) -> TestResponse {
     match provider {
         "tavily" => TestResponse::json(
             200,
@@ -68,17 +69,18 @@ pub(crate) fn well(provider: &str) -> TestResponse {
 }
 
 /// A failing provider and its response.
-type Ill = (&'static str, fn() -> TestResponse);
+type Failing = (&'static str, fn() -> TestResponse);
 
 /// Configures all providers; those not listed respond successfully.
-async fn bench(ill: &'static [Ill]) -> (Bench, WebServer) {
+async fn bench(failing: &'static [Failing]) -> (Bench, WebServer) {
     let server = WebServer::start(move |request| {
         let provider = provider_of(request);
-        ill.iter()
+        failing
+            .iter()
             .find(|(name, _)| *name == provider)
-            .map_or_else(|| well(provider), |(_, respond)| respond())
+            .map_or_else(|| successful_response(provider), |(_, respond)| respond())
     });
-    (Bench::with(|parts| set_up(parts, &server)), server)
+    (Bench::with(|parts| configure(parts, &server)), server)
 }
 
 async fn call(bench: &Bench, input: Value) -> Value {
@@ -130,7 +132,7 @@ async fn first_configured_provider_serves_unless_another_is_requested() {
     assert_eq!(call(&bench, json!({"query": "q"})).await["provider"], "tavily");
     assert_eq!(server.requests().len(), 1, "no other provider is tried");
     let without_keys = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.tavily_key = None;
         parts.web.search.brave_key = None;
     });
@@ -141,7 +143,7 @@ async fn first_configured_provider_serves_unless_another_is_requested() {
     assert_eq!(served["fallbacks"], json!([{"provider": "brave", "error": error}]));
     assert_eq!(served["provider"], "searxng");
     let ordered = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.order = vec![SearchProvider::Duckduckgo, SearchProvider::Brave];
     });
     assert_eq!(call(&ordered, json!({"query": "q"})).await["provider"], "duckduckgo");
@@ -295,10 +297,10 @@ async fn key_is_not_sent_to_a_redirect_target() {
         "tavily" => {
             TestResponse { status: 307, headers: vec![("location", elsewhere.clone())], body: Vec::new() }
         }
-        provider => well(provider),
+        provider => successful_response(provider),
     });
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.endpoints.brave = "http://127.0.0.1:9".to_owned();
     });
     call(&bench, json!({"query": "q"})).await;
@@ -312,9 +314,9 @@ async fn key_is_not_sent_to_a_redirect_target() {
 
 #[tokio::test]
 async fn invalid_key_is_reported_and_not_shown() {
-    let server = WebServer::start(|request| well(provider_of(request)));
+    let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.tavily_key = SearchKey::new("tvly\nsecret");
     });
     let served = call(&bench, json!({"query": "q"})).await;
@@ -413,7 +415,7 @@ async fn secret_is_masked_before_truncation() {
         }
     });
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.masker = gantry_tool::Masker::new([SECRET.to_owned()]);
     });
     for provider in ["tavily", "brave", "searxng", "duckduckgo"] {
@@ -424,14 +426,15 @@ async fn secret_is_masked_before_truncation() {
 
 #[tokio::test]
 async fn client_of_the_own_instance_is_used_for_it_only() {
-    let server = WebServer::start(|request| well(provider_of(request)));
+    let server = WebServer::start(|request| successful_response(provider_of(request)));
     let bench = Bench::with(|parts| {
-        set_up(parts, &server);
+        configure(parts, &server);
         parts.web.search.client = Some(std::mem::take(&mut parts.web.client));
     });
     let answer = call(&bench, json!({"query": "q", "provider": "searxng"})).await;
     assert_eq!((&answer["provider"], answer.get("fallbacks")), (&json!("searxng"), None), "{answer}");
-    // The other providers are at the same private address, which stays closed to them and to every other tool.
+    // The other providers are at the same private address, which stays closed to them and to every
+    // other tool.
     for provider in ["tavily", "brave", "duckduckgo"] {
         let answer = call(&bench, json!({"query": "q", "provider": provider})).await;
         assert_eq!(answer["provider"], "searxng", "{answer}");

@@ -29,7 +29,8 @@ pub(super) async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
             Err(err) => return (ReadBody { bytes, cut: false }, Some(err)),
             Ok(Some(chunk)) => {
                 let room = MAX_KEPT_BYTES - bytes.len();
-                // The buffer never grows beyond the limit; doubling could take twice as much memory.
+                // The buffer never grows beyond the limit; doubling could take twice as much
+                // memory.
                 if bytes.capacity() - bytes.len() < chunk.len() {
                     let more = bytes.len().max(chunk.len()).min(room);
                     bytes.reserve_exact(more);
@@ -43,7 +44,8 @@ pub(super) async fn read(mut body: Body) -> (ReadBody, Option<NetError>) {
     }
 }
 
-/// Returns the body, or the shown part of it and a note on the rest. Masking, decoding and storing take time.
+/// Returns the body, or the shown part of it and a note on the rest. Masking, decoding and storing
+/// take time.
 pub(super) fn shown(
     ctx: &Ctx,
     read: ReadBody,
@@ -56,7 +58,7 @@ pub(super) fn shown(
     }
     let masker = &ctx.state.web().masker;
     if !is_text(&bytes, content_type) {
-        let kind = mask_all(used, masker, content_type.unwrap_or("of no stated type").to_owned());
+        let kind = mask_all(used, masker, content_type.unwrap_or("unknown type").to_owned());
         let kind: String = kind.chars().take(100).collect();
         return keep_binary(ctx, masked_bytes(bytes, cut, used, masker), cut, &kind);
     }
@@ -132,9 +134,9 @@ fn masked_text(text: String, cut: bool, used: &SentCredentials, masker: &Masker)
     text
 }
 
-/// The number of bytes to drop from the end of a truncated body: the length of the longest possible start of a
-/// credential, whatever the bytes are. Dropping only real matches would reveal a credential letter by letter to
-/// anyone who controls the body.
+/// The number of bytes to drop from the end of a truncated body: the length of the longest possible
+/// start of a credential, whatever the bytes are. Dropping only real matches would reveal a
+/// credential letter by letter to anyone who controls the body.
 fn torn(used: &SentCredentials, masker: &Masker) -> usize {
     used.longest().max(masker.longest_secret()).saturating_sub(1)
 }
@@ -162,7 +164,8 @@ impl Shaped {
         if self.indented { json::indent(&self.text, to) } else { to(&self.text) }
     }
 
-    /// Returns at most `limit` bytes, ending with a whole character, and the length of the whole text.
+    /// Returns at most `limit` bytes, ending with a whole character, and the length of the whole
+    /// text.
     fn head(&self, limit: usize) -> Result<(String, TextLength), ToolError> {
         let (mut head, mut length) = (String::new(), TextLength::default());
         let measured = self.write(&mut |piece| {
@@ -188,12 +191,12 @@ fn is_text(bytes: &[u8], content_type: Option<&str>) -> bool {
     }
     let essence = kind.split(';').next().unwrap_or_default().trim();
     let named = ["json", "xml", "javascript", "yaml", "csv", "x-www-form-urlencoded", "graphql"];
-    let said = essence.starts_with("text/") || named.iter().any(|name| essence.contains(name));
+    let named_text = essence.starts_with("text/") || named.iter().any(|name| essence.contains(name));
     let head = &bytes[..bytes.len().min(8 * 1024)];
     let nul = head.contains(&0);
     // The end of the head may split a character.
     let utf8 = std::str::from_utf8(head).map_or_else(|err| err.error_len().is_none(), |_| true);
-    !nul && (said || utf8)
+    !nul && (named_text || utf8)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ const MAX_DEPTH: usize = 64;
 const ESCAPE_BYTES: usize = 6;
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Replaces escapes of printable ASCII (`\u0041`) in JSON, because they would hide a known secret from the masker.
-/// The text only gets shorter, so this works in place.
+/// Replaces escapes of printable ASCII (`\u0041`) in JSON, because they would hide a known secret
+/// from the masker. The text only gets shorter, so this works in place.
 pub(super) fn plainly_spelt(text: String) -> String {
     if !text.contains("\\u00") || !text.trim_start().starts_with(['{', '[', '"']) {
         return text;
@@ -48,8 +48,8 @@ pub(super) fn is_json(text: &str) -> bool {
     text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Writes indented JSON to `to` in pieces. Numbers keep their digits and objects their order. Fails if `to` fails, or
-/// if the JSON is nested too deeply.
+/// Writes indented JSON to `to` in pieces. Numbers keep their digits and objects their order. Fails
+/// if `to` fails, or if the JSON is nested too deeply.
 pub(super) fn indent(text: &str, to: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
     let (mut out, mut depth, mut in_string, mut escaped) = (String::new(), 0, false, false);
     let mut chars = text.trim().chars().filter(|c| !c.is_control()).peekable();

@@ -81,9 +81,9 @@ proptest! {
 
     #[test]
     fn any_mixture_of_spellings_is_found(value in value(), ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
-        let said = spelt(&value, &ways);
+        let escaped = spelt(&value, &ways);
         // The surrounding characters cannot be read as part of an escape.
-        let text = format!("<p>{said}<");
+        let text = format!("<p>{escaped}<");
         let range = found(&[&value], TextForm::Verbatim, &text);
         prop_assert_eq!(range.clone().map(|range| range.end), Some(text.len() - 1), "{} in {}", value, text);
         prop_assert!(range.is_some_and(|range| range.start <= 3), "{} in {}", value, text);
@@ -100,7 +100,8 @@ proptest! {
 
     #[test]
     fn value_without_its_last_character_is_not_found(beginning in "[A-PR-Za-z0-9/+]{7,19}", ways in prop::collection::vec(any::<[u8; 2]>(), 1..60)) {
-        // No escape contains a Q. Without it, a digit of an escape could be read as the last character.
+        // No escape contains a Q. Without it, a digit of an escape could be read as the last
+        // character.
         let value = format!("{beginning}Q");
         let text = format!("{}<", spelt(&beginning, &ways));
         prop_assert_eq!(found(&[&value], TextForm::Verbatim, &text), None, "{} in {}", value, text);

@@ -1,4 +1,5 @@
-//! Attempts to bypass a profile: its limits, the scope of its credentials, and the rule that APIs need a profile.
+//! Attempts to bypass a profile: its limits, the scope of its credentials, and the rule that APIs
+//! need a profile.
 
 use super::profiles::{create, keep, profile};
 use super::*;

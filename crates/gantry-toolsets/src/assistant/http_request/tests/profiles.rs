@@ -171,7 +171,8 @@ async fn tokens_are_cached_until_they_expire_and_never_shown() {
             texts.push(send(&bench, json!({"url": site.url(path)})).await.unwrap());
         }
         assert!(tokens.seen()[0].contains(asked), "{:?}", tokens.seen());
-        // A token is cached for an hour and removed once the API rejects it. A token that expires in 5 s is never cached.
+        // A token is cached for an hour and removed once the API rejects it. A token that expires
+        // in 5 s is never cached.
         let numbers = if style == "basic" { [0, 0, 0, 1] } else { [0, 1, 2, 3] };
         for (request, number) in site.seen().iter().zip(numbers) {
             assert!(request.contains(&format!("authorization: Bearer fetched-token-{number}")), "{request}");

@@ -78,10 +78,10 @@ async fn secret_is_sent_and_its_echo_is_masked_in_every_form() {
 async fn stored_echo_of_a_secret_is_masked() {
     let bench = with_secrets();
     let site = Site::start(|request| {
-        let said = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
+        let token = request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
         match request.contains("/binary") {
-            true => page("image/png", [b"\x89PNG\0".as_slice(), said.as_bytes()].concat()),
-            false => page("text/plain", format!("{}{said}", "x".repeat(200_000))),
+            true => page("image/png", [b"\x89PNG\0".as_slice(), token.as_bytes()].concat()),
+            false => page("text/plain", format!("{}{token}", "x".repeat(200_000))),
         }
     });
     for path in ["/long", "/binary"] {
@@ -200,12 +200,12 @@ async fn sent_secret_is_masked_in_every_escaping_and_place() {
     bench.secrets().set("NAME", "Abcdefghij-S3cret99", &["127.0.0.1".to_owned()], 1).unwrap();
     for path in ["/php", "/nested", "/lower", "/html", "/binary", "/name", "/ftp", "/hop", "/host"] {
         let headers = json!({"X-Api-Key": "secret:KEY", "X-Other": "secret:NAME"});
-        let said = match send(&bench, json!({"url": site.url(path), "headers": headers})).await {
+        let output = match send(&bench, json!({"url": site.url(path), "headers": headers})).await {
             Ok(text) | Err(text) => text,
         };
-        assert!(said.contains("[masked]") || path == "/binary", "{path}: {said}");
+        assert!(output.contains("[masked]") || path == "/binary", "{path}: {output}");
         for part in ["cr3t", "s3cret", "GH1234"] {
-            assert!(!said.contains(part), "{path} reveals {part}: {said}");
+            assert!(!output.contains(part), "{path} reveals {part}: {output}");
         }
     }
     assert_hidden(&bench, &["GH1234", "R0gxMjM0"]);
