@@ -66,7 +66,7 @@ fn collectors_have_the_tools_of_the_seed() {
 }
 
 #[test]
-fn tools_that_start_children_are_marked() {
+fn child_starting_tools_declare_whether_depth_is_bounded() {
     assert_eq!(having(Property::StartsChildren), "spawn_agent tool::agent_spawn");
     assert_eq!(having(Property::StartsUnboundedChildren), "spawn_agent");
 }

@@ -138,7 +138,7 @@ fn listing(query: &Query, served: &SearchAnswer) -> String {
         let gap = if index == 0 { "" } else { "\n\n" };
         outside.push_str(&format!("{gap}{}. {}\n   {}{extras}", index + 1, found.title, found.url));
     }
-    let remarks = served.fallbacks.iter().map(|fallback| format!("did not serve: {fallback}"));
+    let remarks = served.fallbacks.iter().map(|fallback| format!("provider failed: {fallback}"));
     for remark in remarks.chain(served.notes.iter().map(|note| format!("note: {note}"))) {
         let gap = if outside.is_empty() { "" } else { "\n\n" };
         outside.push_str(&format!("{gap}{remark}"));

@@ -24,8 +24,8 @@ const FALLBACK_SHELL: &str = "/bin/sh";
 /// running as a session: use `Process` with its `sessionId`.
 ///
 /// `command` must not be empty. `exitCode` or `signal` shows how a command ended. On timeout, the
-/// command and its processes get SIGTERM and, 250 ms later, SIGKILL. `yieldMs` is clamped to 10 to
-/// 120000. `workdir` is absolute or relative to the workspace.
+/// command and its processes get SIGTERM and, 250 ms later, SIGKILL. `yieldMs` is clamped to its
+/// range. `workdir` is absolute or relative to the workspace.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Input {

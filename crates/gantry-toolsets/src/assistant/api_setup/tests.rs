@@ -30,7 +30,7 @@ async fn create_list_view_update_delete() {
          no secret STRIPE; the operator stores it with `gantry secrets set STRIPE --host api.stripe.com`."
     );
     let again = setup(&bench, json!({"action": "create", "profile": stripe()})).await.unwrap_err();
-    assert_eq!(again, "there is an API profile \"stripe\" already (action update changes it)");
+    assert_eq!(again, "the API profile \"stripe\" already exists (action update changes it)");
     assert_eq!(
         setup(&bench, json!({"action": "list"})).await.unwrap(),
         "stripe: Stripe, https://api.stripe.com/v1: Payments.\n"

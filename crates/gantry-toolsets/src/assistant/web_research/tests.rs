@@ -117,7 +117,7 @@ async fn no_results_and_failures_are_reported() {
         parted(&research(&bench, json!({"action": "search", "query": "q"})).await.unwrap());
     assert_eq!(summary, "No results for \"q\" from brave.");
     assert!(
-        content.starts_with("did not serve: tavily: its quota") && content.ends_with(": slow down"),
+        content.starts_with("provider failed: tavily: its quota") && content.ends_with(": slow down"),
         "{content}"
     );
 }
