@@ -31,7 +31,7 @@ fn bench(internet: &Internet) -> Bench {
 
 #[test]
 fn no_tool_reaches_a_closed_address_in_any_spelling() {
-    let test = "internet::no_tool_reaches_a_closed_address_however_its_url_is_written";
+    let test = "internet::no_tool_reaches_a_closed_address_in_any_spelling";
     on_a_private_internet(test, |internet| async move {
         let bench = bench(&internet);
         let mut forms = hostile();
@@ -54,7 +54,7 @@ fn no_tool_reaches_a_closed_address_in_any_spelling() {
 
 #[test]
 fn redirects_and_dns_changes_do_not_reach_closed_addresses() {
-    let test = "internet::no_redirect_and_no_change_of_mind_leads_a_tool_inside";
+    let test = "internet::redirects_and_dns_changes_do_not_reach_closed_addresses";
     on_a_private_internet(test, |internet| async move {
         let bench = bench(&internet);
         internet.public_name("first.example.com", PUBLIC[0]);

@@ -227,7 +227,7 @@ async fn diffs_over_a_mebibyte_are_left_out_and_counted() {
     }
     let input = json!({"pattern": "*.txt", "operation": "transform", "find": "text", "replace": "words", "dry_run": true});
     let answer = call(&bench, input).await.unwrap();
-    let note = "\n(the differences of 1 file are left out: together they are over 1 MiB)";
+    let note = "\n(the diffs of 1 file are left out: together they exceed 1 MiB)";
     assert!(
         answer.len() < 1_100_000 && answer.ends_with(note),
         "{} {}",

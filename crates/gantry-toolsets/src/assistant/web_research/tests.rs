@@ -163,7 +163,7 @@ async fn every_invalid_field_is_reported_and_nothing_is_sent() {
         ),
         (
             json!({"action": "search", "query": " ", "offset": 3}),
-            "search does not take offset; query is empty",
+            "search does not take offset; query must not be empty",
         ),
         (
             json!({"action": "read", "url": "file:///etc/passwd"}),

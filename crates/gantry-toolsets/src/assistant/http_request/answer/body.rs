@@ -76,7 +76,7 @@ pub(super) fn shown(
     // `result_read` counts in characters.
     let offset = shown.chars().count();
     let note = format!(
-        "truncated: {} of {} bytes shown; continue with result_read, handle {handle}, offset {offset}{unread}; the limit is \
+        "truncated: {} of {} bytes shown; use result_read with handle {handle} and offset {offset} to continue{unread}; the limit is \
          web.httpResponseLimit",
         shown.len(),
         length.bytes
@@ -104,7 +104,7 @@ fn keep_binary(
         encoder.finish().map(drop)
     })?;
     let note = format!(
-        "binary, {kind}, {more}{count} bytes, not shown; stored as base64: read it with result_read, handle {handle}{}",
+        "binary, {kind}, {more}{count} bytes, not shown; stored as base64: use result_read with handle {handle}{}",
         unread(cut)
     );
     Ok((String::new(), Some(note)))

@@ -48,13 +48,13 @@ async fn long_body_is_truncated_and_stored_whole() {
     let (shown, note) = shown.split_once('\n').unwrap();
     assert_eq!(shown, "é".repeat(500));
     assert!(
-        note.starts_with("[truncated: 1000 of 10000 bytes shown; continue with result_read, handle res_"),
+        note.starts_with("[truncated: 1000 of 10000 bytes shown; use result_read with handle res_"),
         "{note}"
     );
     let handle = note.split_whitespace().find(|word| word.starts_with("res_")).unwrap();
     let page = bench.call("result_read", json!({"handle": handle, "limit": 40_000})).await.unwrap();
     assert_eq!(page["text"], json!(body));
-    assert!(note.contains(", offset 500"), "{note}");
+    assert!(note.contains(" and offset 500 to continue"), "{note}");
     let rest = json!({"handle": handle, "offset": 500, "limit": 40_000});
     let rest = bench.call("result_read", rest).await.unwrap();
     assert_eq!(format!("{shown}{}", rest["text"].as_str().unwrap()), body);
