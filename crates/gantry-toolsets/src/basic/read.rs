@@ -44,9 +44,9 @@ struct Output {
     content: String,
     /// The path that was read, as given.
     path: String,
-    /// How many lines the file has.
+    /// The number of lines in the file.
     total_lines: u64,
-    /// How many lines `content` has.
+    /// The number of lines in `content`.
     lines_read: u64,
     /// The first line of `content`, counted from 1.
     offset: u64,
